@@ -1,0 +1,1 @@
+"""What no rung changes: corpus reading, run header, log, result and command line."""

@@ -1,0 +1,89 @@
+"""The command line, the same for every script, and its defaults by device."""
+
+import argparse
+
+import torch
+
+MODELS = {
+    # 4 layers, but the real vocabulary and block size: for tests and quick looks.
+    "tiny": dict(n_layer=4, n_head=4, n_embd=128),
+    "gpt2": dict(n_layer=12, n_head=12, n_embd=768),  # 124M
+    "gpt2-medium": dict(n_layer=24, n_head=16, n_embd=1024),  # 350M
+    "gpt2-large": dict(n_layer=36, n_head=20, n_embd=1280),  # 774M
+    "gpt2-xl": dict(n_layer=48, n_head=25, n_embd=1600),  # 1558M
+}
+BLOCK_SIZE = 1024  # positions in every GPT-2
+
+
+def positive(text: str) -> int:
+    """argparse type: an integer of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value
+
+
+positive.__name__ = "positive integer"  # what argparse calls a word that is no number at all
+
+
+def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the flags every script takes; `doc` is the script's docstring.
+
+    Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
+    Ends the process with status 2 and one line on stderr where a flag makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", choices=MODELS, default="gpt2", help="default: gpt2 (124M)")
+    parser.add_argument("--steps", type=positive, help="optimizer steps (CUDA: 50, else 20)")
+    parser.add_argument("--batch-size", type=positive, help="sequences per step, B (by device)")
+    parser.add_argument(
+        "--seq-len", type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"
+    )
+    parser.add_argument("--seed", type=int, default=1337, help="default: 1337")
+    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+    parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
+    parser.add_argument("--log-dir", default="runs", help="where the log goes (default: runs)")
+    args = parser.parse_args(argv)
+
+    try:
+        args.device = pick_device(args.device)
+    except ValueError as error:
+        parser.error(str(error))
+    if args.seq_len is not None and args.seq_len > BLOCK_SIZE:
+        parser.error(f"--seq-len {args.seq_len} is longer than GPT-2's {BLOCK_SIZE} positions")
+    on_cuda = args.device.type == "cuda"
+    args.steps = args.steps or (50 if on_cuda else 20)
+    args.seq_len = args.seq_len or (1024 if on_cuda else 256)
+    args.batch_size = args.batch_size or default_batch_size(args.device)
+    return args
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The device called `name`, or the best there is. Raises ValueError where there is none."""
+    if name is None:
+        best = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "mps" if best == "cpu" and torch.backends.mps.is_available() else best
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA devices; "
+            "try --device cpu"
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"--device {name}: no Apple GPU here; try --device cpu")
+    return device
+
+
+def default_batch_size(device: torch.device) -> int:
+    """The B at which the baseline, the hungriest rung, fits the device at the default T."""
+    if device.type != "cuda":
+        return 4
+    gigabytes = torch.cuda.get_device_properties(device).total_memory / 1e9
+    return next((B for floor, B in ((64, 16), (20, 4), (10, 2)) if gigabytes >= floor), 1)

@@ -1,0 +1,269 @@
+"""Corpora and batches: from a text or shards to (B, T) token ids in reading order.
+
+The default corpus is tinyshakespeare, downloaded once. Without a network it is the documentation
+that ships with Python, and without the GPT-2 vocabulary a text is read as bytes; either is said.
+"""
+
+import hashlib
+import http.client
+import os
+import re
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ladder.errors import BadInput
+from ladder.shards import open_shard, write_shard, write_whole
+
+DATA_DIR = Path(__file__).resolve().parents[1] / "data"
+TINYSHAKESPEARE_URL = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
+TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+NETWORK_TIMEOUT_S = 5  # until the first answer, and between two
+VOCABULARY_TIMEOUT_S = 60  # for all of tiktoken's download, 1.5 MB
+GPT2_VOCAB_SIZE = 50257
+END_OF_TEXT = 50256
+TEXT_SUFFIXES = {".txt", ".md"}
+
+
+@dataclass
+class Corpus:
+    """A token stream over one or more shards, and the name and hash that logs carry."""
+
+    name: str
+    sha256: str
+    shards: list[np.ndarray]  # each uint16, 1-D
+
+    def __post_init__(self):
+        self.ends = np.cumsum([len(shard) for shard in self.shards])
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def read(self, start: int, count: int) -> np.ndarray:
+        """Tokens start … start+count-1 of the whole stream, across shard ends: uint16, (count,)."""
+        parts = []
+        index = int(np.searchsorted(self.ends, start, side="right"))
+        while count > 0:
+            shard = self.shards[index]
+            offset = start - (int(self.ends[index]) - len(shard))
+            part = shard[offset : offset + count]
+            parts.append(part)
+            start, count, index = start + len(part), count - len(part), index + 1
+        return np.concatenate(parts)
+
+
+class Batches:
+    """Batches of a corpus in reading order; after the last whole batch the first comes again.
+
+    Raises BadInput where the corpus does not hold one batch.
+    """
+
+    def __init__(self, corpus: Corpus, B: int, T: int):
+        if len(corpus) < B * T + 1:
+            raise BadInput(
+                f"corpus {corpus.name} has {len(corpus)} tokens, but one batch needs {B * T + 1} "
+                f"(B={B} x T={T} + 1): use more text or a smaller --batch-size or --seq-len"
+            )
+        self.corpus, self.B, self.T = corpus, B, T
+        self.per_epoch = (len(corpus) - 1) // (B * T)
+        self.index = 0  # of the next batch, within the epoch
+
+    @property
+    def dropped(self) -> int:
+        """Tokens at the end of the corpus that are in no whole batch, neither in x nor in y."""
+        return len(self.corpus) - 1 - self.per_epoch * self.B * self.T
+
+    def check_vocabulary(self, batches: int) -> None:
+        """Raise BadInput if one of the first `batches` holds an id that GPT-2 does not have."""
+        left = min(batches, self.per_epoch) * self.B * self.T + 1
+        for shard in self.corpus.shards:
+            top = int(shard[:left].max(initial=0))
+            if top >= GPT2_VOCAB_SIZE:
+                raise BadInput(
+                    f"corpus {self.corpus.name} has token id {top}, but the GPT-2 vocabulary ends "
+                    f"at {GPT2_VOCAB_SIZE - 1}: was it made with another tokenizer?"
+                )
+            left -= min(left, len(shard))
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """x and y, each (B, T) int64 on the CPU; y is x shifted by one token."""
+        size = self.B * self.T
+        tokens = self.corpus.read(self.index * size, size + 1).astype(np.int64)
+        self.index = (self.index + 1) % self.per_epoch
+        stream = torch.from_numpy(tokens)
+        return stream[:-1].view(self.B, self.T), stream[1:].view(self.B, self.T)
+
+
+def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
+    """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
+
+    `say` gets a line about every download and every fallback. Raises BadInput.
+    """
+    if path is None:
+        return _default_corpus(say)
+    path = Path(path)
+    if not path.exists():
+        raise BadInput(f"no such file or folder: {path}")
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"cannot read {path}: permission denied")
+    if path.is_file():
+        return _shard_corpus(path, [path]) if path.suffix == ".bin" else _text_corpus(path, say)
+    shards = sorted(path.glob("*.bin"))
+    if shards:
+        return _shard_corpus(path, [s for s in shards if "val" not in re.split("[-_.]", s.stem)])
+    return _text_corpus(path, say)
+
+
+def _default_corpus(say) -> Corpus:
+    path = DATA_DIR / "tinyshakespeare" / "input.txt"
+    if folder := os.environ.get("LADDER_DATA"):
+        path = Path(folder) / "tinyshakespeare" / "input.txt"
+        if not path.is_file():
+            raise BadInput(f"LADDER_DATA is set, but there is no file {path}: unset or correct it")
+    if path.exists():
+        text = _read_text(path)
+        if hashlib.sha256(text).hexdigest() != TINYSHAKESPEARE_SHA256:
+            raise BadInput(f"{path} is not tinyshakespeare (wrong SHA-256): delete or mend it")
+        return _tokenized("tinyshakespeare", [text], say)
+    try:
+        say("note  downloading tinyshakespeare (1.1 MB) into data/")
+        text = download(TINYSHAKESPEARE_URL, path, TINYSHAKESPEARE_SHA256)
+    except (OSError, http.client.HTTPException, BadInput) as error:
+        say(
+            f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
+            "with Python; do not compare these losses with others"
+        )
+        from pydoc_data.topics import topics
+
+        text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
+        return _tokenized("python-docs", [text], say, vocabulary_timeout_s=NETWORK_TIMEOUT_S)
+    return _tokenized("tinyshakespeare", [text], say)
+
+
+def download(url: str, path: Path, sha256: str) -> bytes:
+    """Fetch `url` into `path` and return it; nothing is left behind unless its hash is right.
+
+    Raises OSError or HTTPException when the network fails, BadInput when the content is wrong.
+    """
+    with urllib.request.urlopen(url, timeout=NETWORK_TIMEOUT_S) as response:
+        content = response.read()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise BadInput(f"what {url} sent has the wrong SHA-256")
+    write_whole(path, content)
+    return content
+
+
+def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
+    """Shards as they are. The hash covers each one's size and first MiB, so that it takes no
+    minutes on a corpus of many gigabytes."""
+    if not files:
+        raise BadInput(f"{path} holds only val shards: training needs at least one other")
+    digest = hashlib.sha256()
+    shards = [open_shard(file) for file in files]
+    for shard in shards:
+        digest.update(len(shard).to_bytes(8, "little") + shard[: 2**19].tobytes())
+    return Corpus(path.stem, digest.hexdigest(), shards)
+
+
+def _text_corpus(path: Path, say) -> Corpus:
+    """A text, or all texts of a folder in order of name with <|endoftext|> between them."""
+    if path.is_file():
+        return _tokenized(path.stem, [_read_text(path)], say)
+    files = sorted(f for f in path.rglob("*") if f.suffix in TEXT_SUFFIXES and f.is_file())
+    if not files:
+        raise BadInput(f"{path} holds neither .bin shards nor .txt or .md files")
+    return _tokenized(path.resolve().name, [_read_text(file) for file in files], say)
+
+
+def _read_text(path: Path) -> bytes:
+    try:
+        text = path.read_bytes()
+        text.decode()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path} is not UTF-8 text (byte {error.start}): convert it first"
+        ) from error
+    return text
+
+
+def _tokenized(name, documents, say, vocabulary_timeout_s=VOCABULARY_TIMEOUT_S) -> Corpus:
+    """`documents` (list of UTF-8 bytes) as one shard, kept in data/shards for the next run."""
+    text = b"\0".join(documents)
+    if not text.strip(b"\0"):
+        raise BadInput(f"corpus {name} is empty: expected text")
+    sha256 = hashlib.sha256(text).hexdigest()
+    cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
+    if cache.exists():
+        return Corpus(name, sha256, [open_shard(cache)])
+    encode = gpt2_encoder(vocabulary_timeout_s)
+    if encode is None:
+        say(
+            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling back "
+            "to one token per byte; do not compare these losses with others"
+        )
+        return Corpus(f"{name}-bytes", sha256, [np.frombuffer(text, np.uint8).astype(np.uint16)])
+    say(f"note  tokenizing {name} ({len(text)} bytes)")
+    tokens = encode_documents(documents, encode)
+    try:
+        write_shard(cache, tokens)
+    except OSError as error:
+        say(f"note  the tokens could not be kept ({error}): the next run tokenizes again")
+    return Corpus(name, sha256, [tokens])
+
+
+def encode_documents(documents: list[bytes], encode: Callable[[str], list[int]]) -> np.ndarray:
+    """All documents as uint16 tokens, <|endoftext|> between two of them."""
+    tokens = []
+    for number, document in enumerate(documents):
+        if number:
+            tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
+        for piece in pieces(document.decode()):
+            tokens.append(np.array(encode(piece), dtype=np.uint16))
+    return np.concatenate(tokens)
+
+
+def pieces(text: str, size: int = 2**22) -> Iterator[str]:
+    """Cut `text` into pieces of about `size` characters that encode as the whole would.
+
+    GPT-2 splits a text into words before it merges bytes, and no word runs from a character that
+    is not white space into a newline: only such places are cut. A list of the tokens of a whole
+    gigabyte would not fit into memory.
+    """
+    start = 0
+    while len(text) - start > size:
+        cut = text.find("\n", start + size)
+        while cut != -1 and text[cut - 1].isspace():
+            cut = text.find("\n", cut + 1)
+        if cut == -1:
+            break
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
+
+
+def gpt2_encoder(timeout_s: float) -> Callable[[str], list[int]] | None:
+    """tiktoken's GPT-2 encoder from its cache or the network, or None where neither has it."""
+    import tiktoken
+
+    found = []
+
+    def fetch():
+        try:
+            found.append(tiktoken.get_encoding("gpt2").encode_ordinary)
+        except (OSError, ValueError):
+            return  # no network, or what came was not the vocabulary: the caller says so
+
+    # tiktoken downloads without a time limit, and a network that swallows packets takes minutes.
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return found[0] if found else None

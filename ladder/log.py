@@ -1,0 +1,99 @@
+"""The log format: the one place that writes its lines and the one parser that reads them.
+
+    run   key=value …        what runs where, on which data
+    note  text               a download or a fallback
+    step   20/50 | loss 6.123456 | dt   98.31 ms | tok/s  166657
+    effective  key=value …   what the steps really ran
+    mfu   key=value …        the formula and the peak behind RESULT's mfu
+    error text               why a run stopped
+    RESULT {json}
+
+Values are read by key, never by column.
+"""
+
+import json
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ladder.errors import BadInput
+
+
+@dataclass
+class Log:
+    """One parsed log. Steps carry step, loss, dt (seconds), tok_per_s and a rung's own keys."""
+
+    run: dict[str, str] = field(default_factory=dict)
+    effective: dict[str, str] = field(default_factory=dict)
+    mfu: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    steps: list[dict[str, float]] = field(default_factory=list)
+    result: dict = field(default_factory=dict)
+
+
+def pairs_line(kind: str, pairs: dict) -> str:
+    """`run   key=value …`; a value with a space or a quote in it stands in double quotes."""
+    return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
+
+
+def _quoted(value: str) -> str:
+    plain = re.fullmatch(r"[^\s\"'\\]+", value)
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float, **more) -> str:
+    """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` a rung's own values."""
+    line = f"step {step + 1:4d}/{steps} | loss {loss:.6f} | dt {dt * 1e3:8.2f} ms"
+    line += f" | tok/s {tok_per_s:7.0f}"
+    return line + "".join(f" | {key} {value:.4e}" for key, value in more.items())
+
+
+def read_log(path: Path) -> Log:
+    """Parse one log. Raises BadInput, naming the file, if it is cut short or not a log of ours."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not a log of this ladder: it is not text") from error
+    log = Log()
+    not_ours = f"{path} is not a log of this ladder"
+    for number, line in enumerate(lines, 1):
+        try:
+            _read_line(log, line)
+        except (ValueError, KeyError) as error:
+            raise BadInput(f"{not_ours}: line {number}: {line[:60]!r}") from error
+    if not log.run:
+        raise BadInput(f"{not_ours}: it has no run line")
+    if not log.result:
+        raise BadInput(f"{path} is cut short: it has no RESULT line")
+    return log
+
+
+def _read_line(log: Log, line: str) -> None:
+    kind, _, rest = line.partition(" ")
+    if kind in ("run", "effective", "mfu"):
+        getattr(log, kind).update(word.split("=", 1) for word in shlex.split(rest))
+    elif kind in ("note", "error"):
+        log.notes.append(rest.strip())
+    elif kind == "step":
+        log.steps.append(_read_step(rest))
+    elif kind == "RESULT":
+        log.result = json.loads(rest)
+    elif line.strip():
+        raise ValueError(f"unknown kind of line: {kind}")
+
+
+def _read_step(text: str) -> dict[str, float]:
+    position, *fields = [part.split() for part in text.split("|")]
+    values = {key: float(value) for key, value, *_ in fields}
+    if not re.fullmatch(r"\d+/\d+", position[0]):
+        raise ValueError(f"no step number in {text!r}")
+    return {
+        "step": int(position[0].split("/")[0]),
+        "loss": values.pop("loss"),
+        "dt": values.pop("dt") / 1e3,
+        "tok_per_s": values.pop("tok/s"),
+        **values,
+    }

@@ -1,0 +1,92 @@
+"""What this machine is: device name, peak rate, peak memory, and the commit that runs on it."""
+
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from ladder.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Dense BF16 tensor-core peaks in FLOP/s, from NVIDIA's data sheets (half of the figures given
+# "with sparsity"). A name matches by its longest prefix.
+PEAK_BF16_FLOPS = {
+    "NVIDIA A100": 312e12,
+    "NVIDIA A10": 125e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA GeForce RTX 3090": 71e12,
+    "NVIDIA GeForce RTX 4090": 165e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA GH200": 989e12,
+    "NVIDIA B200": 2250e12,
+}
+
+
+def device_name(device: torch.device) -> str:
+    """The device's own name, such as `NVIDIA H100 80GB HBM3` or `AMD EPYC (2 threads)`."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    if device.type == "mps":
+        return f"{name} GPU"
+    return f"{name} ({torch.get_num_threads()} threads)"
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Dense BF16 peak of the device in FLOP/s, or None where the table does not know it."""
+    name = re.sub(r"[\s-]+", " ", device_name(device)) + " "
+    # Whole words only: "NVIDIA L4" must not answer for an L40.
+    known = [gpu for gpu in PEAK_BF16_FLOPS if name.startswith(f"{gpu} ")]
+    return PEAK_BF16_FLOPS[max(known, key=len)] if known else None
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """Most memory held so far: by tensors on CUDA, by the whole process on a CPU, None on MPS."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if device.type == "mps" or sys.platform == "win32":
+        return None
+    import resource
+
+    # Linux counts in KiB, macOS in bytes.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def commit() -> str:
+    """Short hash of the checkout, `-dirty` where tracked files differ, `unknown` without git."""
+
+    def git(*words):
+        return subprocess.run(
+            ["git", "-C", ROOT, *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def require_bf16(device: torch.device) -> None:
+    """Raise BadInput on a GPU that only emulates bfloat16: it would be slower than FP32."""
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            if not torch.cuda.is_bf16_supported(including_emulation=False):
+                raise BadInput(
+                    f"{device_name(device)} has no bfloat16 units: rungs 03 and above need "
+                    "an NVIDIA Ampere GPU or newer; run baseline.py, 01 or 02 here"
+                )

@@ -1,0 +1,51 @@
+"""What a training step really ran, read from a profile of it and not from its settings."""
+
+import re
+
+# As the profiler names them. Operators inside a compiled graph appear too: the matmuls and the
+# attention kernels stay calls into ATen there, while all the rest becomes generated code.
+_MATMUL = re.compile(r"aten::(mm|addmm|bmm|baddbmm)$|mkldnn::_linear_pointwise")
+_ATTENTION = re.compile(
+    r"aten::_scaled_dot_product_(flash|efficient|cudnn|fused|attention_math)\w*(?<!backward)$"
+)
+_DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
+
+
+def effective(profile) -> dict[str, str]:
+    """Read a `torch.profiler.profile` of one training step, recorded with its shapes.
+
+    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
+    (`math` is scores, softmax and values as separate operators) and optimizer.
+    """
+    events = profile.profiler.kineto_results.events()
+    names = {event.name() for event in events}
+    # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
+    dtypes = {
+        _DTYPES.get(event.dtypes()[1], event.dtypes()[1])
+        for event in events
+        if _MATMUL.match(event.name()) and len(event.dtypes()) > 1
+    }
+    return {
+        "autocast": "off" if dtypes == {"float32"} else "+".join(sorted(dtypes)) or "unknown",
+        "compiled": _compiled(names),
+        "attention": _attention(names),
+        "optimizer": _optimizer(names),
+    }
+
+
+def _compiled(names: set[str]) -> str:
+    if not any("Torch-Compiled Region" in name for name in names):
+        return "no"
+    # Compiled layer norms are generated code: one still seen as an operator was left out.
+    return "partly" if "aten::native_layer_norm" in names else "yes"
+
+
+def _attention(names: set[str]) -> str:
+    found = {match[1] for name in names if (match := _ATTENTION.match(name))}
+    return "+".join(sorted(kind.replace("attention_math", "sdpa-math") for kind in found)) or "math"
+
+
+def _optimizer(names: set[str]) -> str:
+    if "aten::_fused_adamw_" in names:
+        return "fused"
+    return "foreach" if "aten::_foreach_addcdiv_" in names else "for-loop"

@@ -1,0 +1,194 @@
+"""One run of a script: its log file, header, step lines, probe and RESULT."""
+
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ladder import machine
+from ladder.errors import explain
+from ladder.log import pairs_line, step_line
+from ladder.probe import effective
+
+WARMUP_STEPS = 10
+
+
+class NotFinite(Exception):
+    """A loss that is NaN or infinite: nothing after it means anything."""
+
+
+class Run:
+    """Context of one run: everything said goes to the screen and, flushed, to a file.
+
+    Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
+    exit status 2, a loss that is not finite status 1, Ctrl-C status 130; the RESULT then covers
+    the steps done and says so in its `status`.
+    """
+
+    def __init__(self, script: str, args):
+        self.args = args
+        path = Path(script).resolve()
+        inside = path.is_relative_to(machine.ROOT)
+        self.script = path.relative_to(machine.ROOT).as_posix() if inside else path.name
+        self.step_times: list[float] = []  # seconds
+        self.losses: list[float] = []
+        self.probing = False
+        self.model = None
+        self.peak_bytes = None
+        self.result = None
+
+    def __enter__(self):
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        path = Path(self.args.log_dir) / f"{Path(self.script).stem}-{stamp}-{os.getpid()}.log"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.file = path.open("w")
+        except OSError as error:
+            print(f"error cannot write the log {path}: {error.strerror}", file=sys.stderr)
+            raise SystemExit(2) from None
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        with self.file:
+            if error is None:
+                self._finish("ok")
+                return
+            if isinstance(error, KeyboardInterrupt):
+                self._finish("interrupted")
+                raise SystemExit(130) from None
+            if isinstance(error, NotFinite):
+                self.say(f"error {error}", sys.stderr)
+                self._finish("not finite")
+                raise SystemExit(1) from None
+            if line := explain(error):
+                self.say(f"error {line}", sys.stderr)
+                if self.losses:
+                    self._finish("failed")
+                raise SystemExit(2) from None
+
+    def say(self, line: str, stream=None) -> None:
+        """Print one line and write it to the log, both at once and flushed."""
+        print(line, file=stream or sys.stdout, flush=True)
+        self.file.write(line + "\n")
+        self.file.flush()
+
+    def header(self, model, batches) -> None:
+        """The run line: what is about to run, where, on what. Checks the token ids."""
+        batches.check_vocabulary(self.args.steps)
+        self.model = model
+        pairs = {
+            "script": self.script,
+            "commit": machine.commit(),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": machine.device_name(self.args.device),
+            "model": self.args.model,
+            "params": sum(p.numel() for p in model.parameters()),
+            "B": self.args.batch_size,
+            "T": self.args.seq_len,
+            "steps": self.args.steps,
+            "seed": self.args.seed,
+            "data": batches.corpus.name,
+            "data_sha256": batches.corpus.sha256[:12],
+            "tokens": len(batches.corpus),
+            "epoch_batches": batches.per_epoch,
+            "dropped": batches.dropped,
+        }
+        self.say(pairs_line("run", pairs))
+
+    def steps(self, model, optimizer) -> Iterator[int]:
+        """0, 1, …, steps - 1, then the last number once more under a profiler, not logged.
+
+        The extra step finds out what really ran; the weights are put back afterwards.
+        """
+        yield from range(self.args.steps)
+        self.peak_bytes = machine.peak_bytes(self.args.device)
+        self.probing = True
+        weights = [p.detach().cpu().clone() for p in model.parameters()]
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+            yield self.args.steps - 1
+        with torch.no_grad():
+            for p, saved in zip(model.parameters(), weights, strict=True):
+                p.copy_(saved)
+        optimizer.zero_grad()
+        setting = f"{torch.get_float32_matmul_precision()}(setting)"
+        self.say(pairs_line("effective", {"matmul": setting, **effective(prof)}))
+
+    def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
+        """One step line. `dt` in seconds; `more` are a rung's own values."""
+        if self.probing:
+            return
+        self.step_times.append(dt)
+        self.losses.append(loss)
+        self.say(step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more))
+        if not math.isfinite(loss):
+            raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
+
+    def _finish(self, status: str) -> None:
+        """Print the mfu line and RESULT of the steps done."""
+        if self.model is None:
+            return
+        warmup = min(WARMUP_STEPS, self.args.steps // 3)
+        times = self.step_times[warmup:]
+        median = statistics.median(times) if times else None
+        B, T = self.args.batch_size, self.args.seq_len
+        flops = flops_per_token(self.model, T)
+        peak = machine.peak_flops(self.args.device)
+        mfu = flops * B * T / median / peak if median and peak else None
+        self.say(
+            pairs_line(
+                "mfu",
+                {
+                    "mfu": f"{mfu:.4f}" if mfu else "unknown",
+                    "formula": "6N+12LCT",
+                    "flops_per_token": flops,
+                    "peak_flops": f"{peak:.4g}" if peak else "unknown",
+                },
+            )
+        )
+        self.result = {
+            "script": self.script,
+            "status": status,
+            "median_ms": _ms(median),
+            "p10_ms": _ms(np.percentile(times, 10) if times else None),
+            "p90_ms": _ms(np.percentile(times, 90) if times else None),
+            "measured_steps": len(times),
+            "warmup_steps": min(warmup, len(self.step_times)),
+            "tok_per_s": round(B * T / median, 1) if median else None,
+            "mfu": round(mfu, 4) if mfu else None,
+            "peak_bytes": self.peak_bytes or machine.peak_bytes(self.args.device),
+            "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
+            "first_loss": _finite(self.losses[0] if self.losses else None),
+            "final_loss": _finite(self.losses[-1] if self.losses else None),
+        }
+        self.say("RESULT " + json.dumps(self.result, allow_nan=False))
+
+
+def flops_per_token(model, T: int) -> int:
+    """FLOPs of forward and backward per token: 6N + 12·L·C·T (PaLM paper, appendix B).
+
+    N counts the parameters without the position table and with the output head once: an untied
+    token embedding is looked up, not multiplied.
+    """
+    config = model.config
+    N = sum(p.numel() for p in model.parameters()) - config.block_size * config.n_embd
+    if model.lm_head.weight is not model.transformer.wte.weight:
+        N -= model.transformer.wte.weight.numel()
+    return 6 * N + 12 * config.n_layer * config.n_embd * T
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(float(seconds) * 1e3, 3)
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None

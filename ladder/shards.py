@@ -1,0 +1,69 @@
+"""Token shards: the `.bin` layout of llm.c and modded-nanogpt.
+
+A shard is a header of 256 little-endian int32 (magic 20240520, version 1, token count, zeros),
+then the tokens as uint16.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from ladder.errors import BadInput
+
+MAGIC, VERSION = 20240520, 1
+HEADER_BYTES = 256 * 4
+
+
+def write_shard(path: Path, tokens: np.ndarray) -> None:
+    """Write `tokens` (uint16, 1-D) as one shard; the name appears only when the file is whole."""
+    header = np.zeros(256, dtype="<i4")
+    header[:3] = MAGIC, VERSION, len(tokens)
+    write_whole(path, header.tobytes(), tokens.astype("<u2", copy=False).tobytes())
+
+
+def write_whole(path: Path, *parts: bytes) -> None:
+    """Write `parts` to a temporary name beside `path`, then rename: never half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for part in parts:
+                file.write(part)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def open_shard(path: Path) -> np.ndarray:
+    """The tokens of one shard, memory-mapped: uint16, shape (token count,).
+
+    Raises BadInput, naming the file, what was expected and what was found.
+    """
+    try:
+        size = path.stat().st_size
+        header = np.fromfile(path, dtype="<i4", count=256)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    if size == 0:
+        raise BadInput(f"{path} is empty: expected {HEADER_BYTES} header bytes and tokens")
+    if len(header) < 256 or header[0] != MAGIC:
+        raise BadInput(
+            f"{path} is not a token shard: expected magic number {MAGIC}, "
+            f"found {header[0] if len(header) else 'less than a number'}"
+        )
+    if header[1] != VERSION:
+        raise BadInput(
+            f"{path} is a token shard of version {header[1]}: expected {VERSION}, GPT-2 tokens "
+            "as uint16"
+        )
+    expected, found = int(header[2]), (size - HEADER_BYTES) // 2
+    if size != HEADER_BYTES + 2 * expected:
+        raise BadInput(
+            f"{path} is damaged: by its header it has {expected} tokens, but {found} were found"
+        )
+    if expected == 0:
+        raise BadInput(f"{path} holds no tokens: expected at least one")
+    return np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES, shape=(expected,))
