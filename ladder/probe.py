@@ -1,6 +1,10 @@
 """What a training step really ran, read from a profile of it and not from its settings."""
 
+import os
 import re
+from contextlib import contextmanager
+
+from torch.profiler import ProfilerActivity, profile
 
 # As the profiler names them. Operators inside a compiled graph appear too: the matmuls and the
 # attention kernels stay calls into ATen there, while all the rest becomes generated code.
@@ -11,13 +15,36 @@ _ATTENTION = re.compile(
 _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
 
 
-def effective(profile) -> dict[str, str]:
-    """Read a `torch.profiler.profile` of one training step, recorded with its shapes.
+@contextmanager
+def _quiet_stderr():
+    """Kineto in torch 2.13 announces itself ("USDT: …") straight on file descriptor 2."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def start() -> profile:
+    """Start recording the operators of a training step; `effective` ends it."""
+    recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+    with _quiet_stderr():
+        recording.start()
+    return recording
+
+
+def effective(recording) -> dict[str, str]:
+    """End the recording of one training step and tell what it ran.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
     (`math` is scores, softmax and values as separate operators) and optimizer.
     """
-    events = profile.profiler.kineto_results.events()
+    with _quiet_stderr():
+        recording.stop()
+    events = recording.profiler.kineto_results.events()
     names = {event.name() for event in events}
     # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
     dtypes = {

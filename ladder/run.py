@@ -12,12 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
 
-from ladder import machine
+from ladder import machine, probe
 from ladder.errors import explain
 from ladder.log import pairs_line, step_line
-from ladder.probe import effective
 
 WARMUP_STEPS = 10
 
@@ -114,14 +112,15 @@ class Run:
         self.peak_bytes = machine.peak_bytes(self.args.device)
         self.probing = True
         weights = [p.detach().cpu().clone() for p in model.parameters()]
-        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
-            yield self.args.steps - 1
+        recording = probe.start()
+        yield self.args.steps - 1
+        found = probe.effective(recording)
         with torch.no_grad():
             for p, saved in zip(model.parameters(), weights, strict=True):
                 p.copy_(saved)
         optimizer.zero_grad()
         setting = f"{torch.get_float32_matmul_precision()}(setting)"
-        self.say(pairs_line("effective", {"matmul": setting, **effective(prof)}))
+        self.say(pairs_line("effective", {"matmul": setting, **found}))
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """One step line. `dt` in seconds; `more` are a rung's own values."""
