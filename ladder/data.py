@@ -7,6 +7,7 @@ that ships with Python, and without the GPT-2 vocabulary a text is read as bytes
 import hashlib
 import http.client
 import os
+import queue
 import re
 import threading
 import urllib.request
@@ -108,11 +109,15 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
     """
     if path is None:
         return _default_corpus(say)
-    path = Path(path)
+    try:
+        return _corpus_at(Path(path), say)
+    except OSError as error:
+        raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
+
+
+def _corpus_at(path: Path, say) -> Corpus:
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
-    if not os.access(path, os.R_OK):
-        raise BadInput(f"cannot read {path}: permission denied")
     if path.is_file():
         return _shard_corpus(path, [path]) if path.suffix == ".bin" else _text_corpus(path, say)
     shards = sorted(path.glob("*.bin"))
@@ -132,32 +137,64 @@ def _default_corpus(say) -> Corpus:
         if hashlib.sha256(text).hexdigest() != TINYSHAKESPEARE_SHA256:
             raise BadInput(f"{path} is not tinyshakespeare (wrong SHA-256): delete or mend it")
         return _tokenized("tinyshakespeare", [text], say)
+    say("note  downloading tinyshakespeare (1.1 MB) into data/")
     try:
-        say("note  downloading tinyshakespeare (1.1 MB) into data/")
-        text = download(TINYSHAKESPEARE_URL, path, TINYSHAKESPEARE_SHA256)
+        text = download(TINYSHAKESPEARE_URL, TINYSHAKESPEARE_SHA256)
     except (OSError, http.client.HTTPException, BadInput) as error:
-        say(
-            f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
-            "with Python; do not compare these losses with others"
-        )
-        from pydoc_data.topics import topics
-
-        text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
-        return _tokenized("python-docs", [text], say, vocabulary_timeout_s=NETWORK_TIMEOUT_S)
+        return _python_docs(str(error), say)
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        say(f"note  it could not be kept ({error}): the next run downloads it again")
     return _tokenized("tinyshakespeare", [text], say)
 
 
-def download(url: str, path: Path, sha256: str) -> bytes:
-    """Fetch `url` into `path` and return it; nothing is left behind unless its hash is right.
+def _python_docs(reason: str, say) -> Corpus:
+    """The documentation that ships with Python, for machines without a network."""
+    from pydoc_data.topics import topics
+
+    text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
+    # There is no network: an answer comes from tiktoken's cache at once or not at all.
+    encode = gpt2_encoder(timeout_s=NETWORK_TIMEOUT_S)
+    say(
+        f"note  no tinyshakespeare ({reason}): falling back to the documentation that ships with "
+        f"Python{'' if encode else ', one token per byte'}; do not compare these losses with others"
+    )
+    return _with_encoder("python-docs", [text], encode, say)
+
+
+def download(url: str, sha256: str) -> bytes:
+    """Fetch `url`, which has to have this hash.
 
     Raises OSError or HTTPException when the network fails, BadInput when the content is wrong.
     """
-    with urllib.request.urlopen(url, timeout=NETWORK_TIMEOUT_S) as response:
+    # urlopen's own limit holds for each address of the host and not for finding them.
+    response = within(2 * NETWORK_TIMEOUT_S, urllib.request.urlopen, url, timeout=NETWORK_TIMEOUT_S)
+    with response:
         content = response.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise BadInput(f"what {url} sent has the wrong SHA-256")
-    write_whole(path, content)
     return content
+
+
+def within(seconds: float, function: Callable, *args, **kwargs):
+    """function(*args, **kwargs), or TimeoutError if it takes longer; it then goes on unheard."""
+    results = queue.SimpleQueue()
+
+    def call():
+        try:
+            results.put((function(*args, **kwargs), None))
+        except Exception as error:
+            results.put((None, error))
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        value, error = results.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {seconds:.0f} seconds") from None
+    if error is not None:
+        raise error
+    return value
 
 
 def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
@@ -195,29 +232,47 @@ def _read_text(path: Path) -> bytes:
     return text
 
 
-def _tokenized(name, documents, say, vocabulary_timeout_s=VOCABULARY_TIMEOUT_S) -> Corpus:
-    """`documents` (list of UTF-8 bytes) as one shard, kept in data/shards for the next run."""
-    text = b"\0".join(documents)
-    if not text.strip(b"\0"):
+def _tokenized(name: str, documents: list[bytes], say) -> Corpus:
+    """`documents` (UTF-8) as one shard, kept in data/shards for the next run."""
+    cache = _cache(name, _sha256(documents))
+    encode = None
+    if not cache.exists():
+        say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
+        encode = gpt2_encoder(timeout_s=VOCABULARY_TIMEOUT_S)
+        if encode is None:
+            say(
+                "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling "
+                "back to one token per byte; do not compare these losses with others"
+            )
+    return _with_encoder(name, documents, encode, say)
+
+
+def _with_encoder(name: str, documents: list[bytes], encode, say) -> Corpus:
+    """The documents from the cache, else encoded and kept, else, without an encoder, as bytes."""
+    if not any(documents):
         raise BadInput(f"corpus {name} is empty: expected text")
-    sha256 = hashlib.sha256(text).hexdigest()
-    cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
+    sha256 = _sha256(documents)
+    cache = _cache(name, sha256)
     if cache.exists():
         return Corpus(name, sha256, [open_shard(cache)])
-    encode = gpt2_encoder(vocabulary_timeout_s)
     if encode is None:
-        say(
-            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling back "
-            "to one token per byte; do not compare these losses with others"
-        )
-        return Corpus(f"{name}-bytes", sha256, [np.frombuffer(text, np.uint8).astype(np.uint16)])
-    say(f"note  tokenizing {name} ({len(text)} bytes)")
+        tokens = encode_documents(documents, lambda text: list(text.encode()))
+        return Corpus(f"{name}-bytes", sha256, [tokens])
     tokens = encode_documents(documents, encode)
     try:
         write_shard(cache, tokens)
     except OSError as error:
         say(f"note  the tokens could not be kept ({error}): the next run tokenizes again")
     return Corpus(name, sha256, [tokens])
+
+
+def _sha256(documents: list[bytes]) -> str:
+    """Of the text itself, or of several texts with a zero byte between them."""
+    return hashlib.sha256(b"\0".join(documents)).hexdigest()
+
+
+def _cache(name: str, sha256: str) -> Path:
+    return DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
 
 
 def encode_documents(documents: list[bytes], encode: Callable[[str], list[int]]) -> np.ndarray:
@@ -254,16 +309,7 @@ def gpt2_encoder(timeout_s: float) -> Callable[[str], list[int]] | None:
     """tiktoken's GPT-2 encoder from its cache or the network, or None where neither has it."""
     import tiktoken
 
-    found = []
-
-    def fetch():
-        try:
-            found.append(tiktoken.get_encoding("gpt2").encode_ordinary)
-        except (OSError, ValueError):
-            return  # no network, or what came was not the vocabulary: the caller says so
-
-    # tiktoken downloads without a time limit, and a network that swallows packets takes minutes.
-    thread = threading.Thread(target=fetch, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    return found[0] if found else None
+    try:  # tiktoken itself sets no limit, and a network that swallows packets takes minutes
+        return within(timeout_s, tiktoken.get_encoding, "gpt2").encode_ordinary
+    except (OSError, ValueError):  # no network, or what came was not the vocabulary
+        return None

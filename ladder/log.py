@@ -52,7 +52,7 @@ def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if it is cut short or not a log of ours."""
     try:
-        lines = Path(path).read_text().splitlines()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from ladder.errors import BadInput
 ROOT = Path(__file__).resolve().parents[1]
 
 # Dense BF16 tensor-core peaks in FLOP/s, from NVIDIA's data sheets (half of the figures given
-# "with sparsity"). A name matches by its longest prefix.
+# "with sparsity"). A card's name begins with one of these, in whole words.
 PEAK_BF16_FLOPS = {
     "NVIDIA A100": 312e12,
     "NVIDIA A10": 125e12,
@@ -25,9 +25,13 @@ PEAK_BF16_FLOPS = {
     "NVIDIA H100 PCIe": 756e12,
     "NVIDIA H100 NVL": 835e12,
     "NVIDIA H200": 989e12,
+    "NVIDIA H200 NVL": 835e12,
     "NVIDIA GH200": 989e12,
     "NVIDIA B200": 2250e12,
 }
+
+# Words after a name in the table that make it another chip, or a part of one.
+OTHER_CHIP = {"Ti", "D", "SUPER", "Laptop", "NVL", "MIG"}
 
 
 def device_name(device: torch.device) -> str:
@@ -48,9 +52,12 @@ def device_name(device: torch.device) -> str:
 def peak_flops(device: torch.device) -> float | None:
     """Dense BF16 peak of the device in FLOP/s, or None where the table does not know it."""
     name = re.sub(r"[\s-]+", " ", device_name(device)) + " "
-    # Whole words only: "NVIDIA L4" must not answer for an L40.
     known = [gpu for gpu in PEAK_BF16_FLOPS if name.startswith(f"{gpu} ")]
-    return PEAK_BF16_FLOPS[max(known, key=len)] if known else None
+    gpu = max(known, key=len, default="")
+    # What follows may be memory or form factor ("A100 SXM4 80GB"), but not another chip.
+    if not gpu or OTHER_CHIP & set(name.removeprefix(gpu).split()):
+        return None
+    return PEAK_BF16_FLOPS[gpu]
 
 
 def peak_bytes(device: torch.device) -> int | None:
@@ -59,11 +66,13 @@ def peak_bytes(device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device)
     if device.type == "mps" or sys.platform == "win32":
         return None
+    if sys.platform == "linux":
+        # Not getrusage: its figure starts at the peak of the process that started this one.
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
     import resource
 
-    # Linux counts in KiB, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
 def commit() -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from contextlib import contextmanager
 
 from torch.profiler import ProfilerActivity, profile
@@ -39,8 +40,9 @@ def start() -> profile:
 def effective(recording) -> dict[str, str]:
     """End the recording of one training step and tell what it ran.
 
-    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
-    (`math` is scores, softmax and values as separate operators) and optimizer.
+    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, where
+    something was compiled compile_cache, attention (`math` is scores, softmax and values as
+    separate operators) and optimizer.
     """
     with _quiet_stderr():
         recording.stop()
@@ -55,6 +57,7 @@ def effective(recording) -> dict[str, str]:
     return {
         "autocast": "off" if dtypes == {"float32"} else "+".join(sorted(dtypes)) or "unknown",
         "compiled": _compiled(names),
+        **_compile_cache(),
         "attention": _attention(names),
         "optimizer": _optimizer(names),
     }
@@ -65,6 +68,16 @@ def _compiled(names: set[str]) -> str:
         return "no"
     # Compiled layer norms are generated code: one still seen as an operator was left out.
     return "partly" if "aten::native_layer_norm" in names else "yes"
+
+
+def _compile_cache() -> dict[str, str]:
+    """Whether the first step compiled (cold) or found all its graphs on disk (warm)."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # imported only where something was compiled
+    if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
+        return {}
+    return {
+        "compile_cache": "cold" if dynamo.counters["inductor"]["fxgraph_cache_miss"] else "warm"
+    }
 
 
 def _attention(names: set[str]) -> str:

@@ -4,9 +4,12 @@ import json
 import math
 import os
 import platform
+import signal
 import statistics
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +21,25 @@ from ladder.errors import explain
 from ladder.log import pairs_line, step_line
 
 WARMUP_STEPS = 10
+
+
+@contextmanager
+def uninterrupted():
+    """Ctrl-C inside waits until the end: a step is on screen, in the log and in RESULT, or nowhere.
+
+    Only the main thread gets Ctrl-C, and only it may hold it back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = []
+    previous = signal.signal(signal.SIGINT, lambda *_: held.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if held:
+        raise KeyboardInterrupt
 
 
 class NotFinite(Exception):
@@ -49,39 +71,44 @@ class Run:
         path = Path(self.args.log_dir) / f"{Path(self.script).stem}-{stamp}-{os.getpid()}.log"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = path.open("w")
+            self.file = path.open("w", encoding="utf-8")
         except OSError as error:
             print(f"error cannot write the log {path}: {error.strerror}", file=sys.stderr)
             raise SystemExit(2) from None
+        if self.args.device.type == "cuda":
+            torch.cuda.init()  # before it, there are no statistics to reset
+            torch.cuda.reset_peak_memory_stats(self.args.device)
         return self
 
     def __exit__(self, kind, error, traceback):
         with self.file:
             if error is None:
                 self._finish("ok")
-                return
-            if isinstance(error, KeyboardInterrupt):
+            elif isinstance(error, KeyboardInterrupt):
                 self._finish("interrupted")
                 raise SystemExit(130) from None
-            if isinstance(error, NotFinite):
+            elif isinstance(error, NotFinite):
                 self.say(f"error {error}", sys.stderr)
                 self._finish("not finite")
                 raise SystemExit(1) from None
-            if line := explain(error):
+            elif line := explain(error):
                 self.say(f"error {line}", sys.stderr)
-                if self.losses:
-                    self._finish("failed")
+                self._finish("failed")
                 raise SystemExit(2) from None
+            else:  # a mistake in a script: its traceback follows
+                self.say(f"error {type(error).__name__}: {error}".splitlines()[0], sys.stderr)
+                self._finish("failed")
 
     def say(self, line: str, stream=None) -> None:
         """Print one line and write it to the log, both at once and flushed."""
-        print(line, file=stream or sys.stdout, flush=True)
-        self.file.write(line + "\n")
-        self.file.flush()
+        with uninterrupted():
+            print(line, file=stream or sys.stdout, flush=True)
+            self.file.write(line + "\n")
+            self.file.flush()
 
     def header(self, model, batches) -> None:
         """The run line: what is about to run, where, on what. Checks the token ids."""
-        batches.check_vocabulary(self.args.steps)
+        batches.check_vocabulary(self.args.steps + 1)  # the probe is one more
         self.model = model
         pairs = {
             "script": self.script,
@@ -103,22 +130,22 @@ class Run:
         }
         self.say(pairs_line("run", pairs))
 
-    def steps(self, model, optimizer) -> Iterator[int]:
+    def steps(self, model) -> Iterator[int]:
         """0, 1, …, steps - 1, then the last number once more under a profiler, not logged.
 
-        The extra step finds out what really ran; the weights are put back afterwards.
+        That extra step finds out what the steps really ran. It is a whole step, update included;
+        the weights are put back afterwards.
         """
         yield from range(self.args.steps)
         self.peak_bytes = machine.peak_bytes(self.args.device)
         self.probing = True
-        weights = [p.detach().cpu().clone() for p in model.parameters()]
+        weights = [p.detach().to("cpu", copy=True) for p in model.parameters()]
         recording = probe.start()
         yield self.args.steps - 1
         found = probe.effective(recording)
         with torch.no_grad():
             for p, saved in zip(model.parameters(), weights, strict=True):
                 p.copy_(saved)
-        optimizer.zero_grad()
         setting = f"{torch.get_float32_matmul_precision()}(setting)"
         self.say(pairs_line("effective", {"matmul": setting, **found}))
 
@@ -126,15 +153,17 @@ class Run:
         """One step line. `dt` in seconds; `more` are a rung's own values."""
         if self.probing:
             return
-        self.step_times.append(dt)
-        self.losses.append(loss)
-        self.say(step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more))
+        with uninterrupted():
+            self.step_times.append(dt)
+            self.losses.append(loss)
+            values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+            self.say(step_line(step, self.args.steps, **values))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
-        if self.model is None:
+        if self.model is None:  # it failed before there was a run
             return
         warmup = min(WARMUP_STEPS, self.args.steps // 3)
         times = self.step_times[warmup:]

@@ -5,7 +5,6 @@ then the tokens as uint16.
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +25,14 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
 def write_whole(path: Path, *parts: bytes) -> None:
     """Write `parts` to a temporary name beside `path`, then rename: never half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             for part in parts:
                 file.write(part)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -49,11 +48,10 @@ def open_shard(path: Path) -> np.ndarray:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     if size == 0:
         raise BadInput(f"{path} is empty: expected {HEADER_BYTES} header bytes and tokens")
-    if len(header) < 256 or header[0] != MAGIC:
-        raise BadInput(
-            f"{path} is not a token shard: expected magic number {MAGIC}, "
-            f"found {header[0] if len(header) else 'less than a number'}"
-        )
+    if size < HEADER_BYTES:
+        raise BadInput(f"{path} is no shard: expected {HEADER_BYTES} header bytes, found {size}")
+    if header[0] != MAGIC:
+        raise BadInput(f"{path} is no shard: expected magic number {MAGIC}, found {header[0]}")
     if header[1] != VERSION:
         raise BadInput(
             f"{path} is a token shard of version {header[1]}: expected {VERSION}, GPT-2 tokens "

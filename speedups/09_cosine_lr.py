@@ -115,15 +115,14 @@ class GPT(nn.Module):
 
     def forward(self, idx, targets=None):
         """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
-        B, T = idx.shape
-        positions = torch.arange(T, device=idx.device)
+        positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits, None
-        return logits, F.cross_entropy(logits.view(B * T, -1), targets.view(B * T))
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 # --------------------------------------------------------------------------- training
@@ -165,7 +164,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model, optimizer):  # the last is repeated, unlogged, as a probe
+        for step in run.steps(model):  # and one more, unlogged: it probes what really ran
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

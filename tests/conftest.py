@@ -1,0 +1,106 @@
+"""Shared by the tests: a small real text as a shard, and scripts run as users run them."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import numpy as np
+import pytest
+import torch
+
+from ladder.log import read_log
+from ladder.scripts import ROOT, all_scripts
+from ladder.shards import write_shard
+
+SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
+STEPS = 6
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA GPU here"))
+        if item.get_closest_marker("real_corpus") and "LADDER_DATA" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="LADDER_DATA is not set"))
+
+
+def load(path: Path):
+    """Import a script by its path (a rung's name is no identifier)."""
+    spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rung(number: int) -> Path:
+    """The path of rung `number`."""
+    return all_scripts()[number]
+
+
+@pytest.fixture(scope="session")
+def shard(tmp_path_factory) -> Path:
+    """Python's own documentation, one token per byte: real text that every machine has."""
+    text = "\n\n".join(topics[key] for key in sorted(topics)).encode()[:100_000]
+    path = tmp_path_factory.mktemp("corpus") / "topics.bin"
+    write_shard(path, np.frombuffer(text, np.uint8).astype(np.uint16))
+    return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compile_cache(tmp_path_factory):
+    """One compile cache for all tests: what one process compiled, the next reuses."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path_factory.mktemp("inductor"))
+
+
+@pytest.fixture(autouse=True)
+def default_precision():
+    """Rungs from 02 on set this for the whole process."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def run_script(path, *flags, env=None, **options):
+    """Run a script in a process of its own and return the finished process."""
+    return subprocess.run(
+        [sys.executable, path, *map(str, flags)],
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+
+
+@pytest.fixture(scope="session")
+def log_of(shard, tmp_path_factory):
+    """log_of(n): the parsed log of rung n, run once with every flag in a process of its own."""
+    logs = {}
+
+    def run(number: int):
+        if number not in logs:
+            folder = tmp_path_factory.mktemp("logs")
+            flags = [*SMALL, "--steps", STEPS, "--seed", "1337", "--data", shard]
+            done = run_script(rung(number), *flags, "--log-dir", folder)
+            assert done.returncode == 0, done.stderr
+            logs[number] = read_log(next(folder.glob("*.log")))
+        return logs[number]
+
+    return run
+
+
+@pytest.fixture
+def run_main(shard, tmp_path):
+    """run_main(module, *flags): its main() in this process on the small text; the parsed log."""
+
+    def run(module, *flags):
+        folder = tmp_path / "runs"
+        before = set(folder.glob("*.log"))
+        module.main([*SMALL, "--data", str(shard), "--log-dir", str(folder), *map(str, flags)])
+        (path,) = set(folder.glob("*.log")) - before
+        return read_log(path)
+
+    return run

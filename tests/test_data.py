@@ -1,0 +1,252 @@
+"""Shards, corpora and batches."""
+
+import hashlib
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from ladder import data
+from ladder.data import Batches, Corpus, download, encode_documents, load_corpus, pieces
+from ladder.errors import BadInput
+from ladder.shards import open_shard, write_shard, write_whole
+
+
+def corpus_of(*sizes):
+    """Tokens 0, 1, 2, … cut into shards of the given sizes."""
+    ends = np.cumsum(sizes)
+    stream = np.arange(ends[-1], dtype=np.uint16)
+    return Corpus("count", "0" * 64, np.split(stream, ends[:-1]))
+
+
+def test_an_epoch_holds_every_token_once_in_order_across_shards():
+    batches = Batches(corpus_of(10, 1, 30, 5, 40), B=2, T=4)  # 86 tokens: 10 batches and 5 left
+    assert batches.per_epoch == 10 and batches.dropped == 5
+    xs, ys = zip(*(next(batches) for _ in range(10)), strict=True)
+    assert [t for x in xs for t in x.flatten().tolist()] == list(range(80))
+    assert [t for y in ys for t in y.flatten().tolist()] == list(range(1, 81))
+    assert xs[0].shape == (2, 4) and str(xs[0].dtype) == "torch.int64"
+
+
+def test_after_the_last_whole_batch_comes_the_first():
+    batches = Batches(corpus_of(17), B=2, T=4)
+    seen = [next(batches)[0][0, 0].item() for _ in range(5)]
+    assert seen == [0, 8, 0, 8, 0]
+
+
+def test_smallest_corpus_is_one_batch_and_its_last_target():
+    assert Batches(corpus_of(9), B=2, T=4).per_epoch == 1
+    with pytest.raises(BadInput, match=r"has 8 tokens, but one batch needs 9 \(B=2 x T=4 \+ 1\)"):
+        Batches(corpus_of(8), B=2, T=4)
+
+
+def test_vocabulary_is_checked_as_far_as_the_run_reads():
+    corpus = corpus_of(20, 20)
+    corpus.shards[1][5] = 50257
+    batches = Batches(corpus, B=1, T=10)
+    batches.check_vocabulary(2)
+    with pytest.raises(BadInput, match="token id 50257, but the GPT-2 vocabulary ends at 50256"):
+        batches.check_vocabulary(50)
+
+
+def test_shard_round_trip_and_layout(tmp_path):
+    path = tmp_path / "some_train_000000.bin"
+    tokens = np.array([1, 50256, 3], dtype=np.uint16)
+    write_shard(path, tokens)
+    raw = path.read_bytes()
+    assert np.frombuffer(raw, "<i4", 256)[:4].tolist() == [20240520, 1, 3, 0]
+    assert np.frombuffer(raw, "<u2", offset=1024).tolist() == [1, 50256, 3]
+    assert open_shard(path).tolist() == [1, 50256, 3]
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def damage(raw: bytes, kind: str) -> bytes:
+    header = np.frombuffer(raw[:1024], "<i4").copy()
+    if kind == "foreign":
+        header[0] = 20240801
+    if kind == "version":
+        header[1] = 7
+    if kind == "no tokens":
+        header[2], raw = 0, raw[:1024]
+    body = {"truncated": raw[1024:-3], "grown": raw[1024:] + b"\0\0"}.get(kind, raw[1024:])
+    return {"empty": b"", "short header": raw[:100]}.get(kind, header.tobytes() + body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("empty", "is empty: expected"),
+        ("short header", "is no shard: expected 1024 header bytes, found 100"),
+        ("foreign", "expected magic number 20240520, found 20240801"),
+        ("version", "of version 7: expected 1"),
+        ("no tokens", "holds no tokens"),
+        ("truncated", "by its header it has 40 tokens, but 38 were found"),
+        ("grown", "by its header it has 40 tokens, but 41 were found"),
+    ],
+)
+def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, kind, words):
+    path = tmp_path / "bad.bin"
+    write_shard(path, np.arange(40, dtype=np.uint16))
+    path.write_bytes(damage(path.read_bytes(), kind))
+    with pytest.raises(BadInput) as caught:
+        load_corpus(str(path), say=print)
+    assert str(path) in str(caught.value) and words in str(caught.value)
+
+
+def test_folder_of_shards_leaves_val_out(tmp_path):
+    write_shard(tmp_path / "interval_train_000001.bin", np.array([3, 4], np.uint16))
+    write_shard(tmp_path / "interval_train_000000.bin", np.array([1, 2], np.uint16))
+    write_shard(tmp_path / "interval_val_000000.bin", np.array([9, 9], np.uint16))
+    corpus = load_corpus(str(tmp_path), say=print)
+    assert corpus.read(0, 4).tolist() == [1, 2, 3, 4] and len(corpus) == 4
+    assert corpus.name == tmp_path.name
+
+
+def words(text: str) -> list[int]:
+    """A stand-in tokenizer that, like GPT-2's, never joins a word and the newline after it."""
+    import regex
+
+    return [len(word) for word in regex.findall(r" ?\p{L}+| ?[^\s\p{L}]+|\s+(?!\S)|\s+", text)]
+
+
+def test_pieces_encode_as_the_whole():
+    text = "ab cd\n\n\n ef,\n  gh \n\nij\n" * 7 + "end"
+    for size in range(1, 40):
+        parts = list(pieces(text, size))
+        assert "".join(parts) == text
+        assert [n for part in parts for n in words(part)] == words(text)
+    assert len(list(pieces(text, 10))) > 5
+
+
+def test_documents_are_separated():
+    tokens = encode_documents([b"ab", b"c d"], lambda text: list(text.encode()))
+    assert tokens.tolist() == [97, 98, 50256, 99, 32, 100]
+
+
+@pytest.fixture
+def server():
+    """A web server on this machine that promises a body and may break off half way."""
+    body = b"to be or not to be\n" * 1000
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body if self.path == "/whole" else body[: len(body) // 2])
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}", body
+        running.shutdown()
+
+
+def test_download_is_whole_or_an_error(server):
+    import http.client
+
+    url, body = server
+    sha256 = hashlib.sha256(body).hexdigest()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        download(f"{url}/broken", sha256)
+    with pytest.raises(BadInput, match="wrong SHA-256"):
+        download(f"{url}/whole", "0" * 64)
+    assert download(f"{url}/whole", sha256) == body
+
+
+def test_default_corpus_is_downloaded_once_and_a_broken_download_leaves_nothing(
+    server, tmp_path, monkeypatch
+):
+    url, body = server
+    monkeypatch.delenv("LADDER_DATA", raising=False)
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path)
+    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: lambda text: list(text.encode()))
+    monkeypatch.setattr(data, "TINYSHAKESPEARE_SHA256", hashlib.sha256(body).hexdigest())
+    folder, said = tmp_path / "tinyshakespeare", []
+
+    monkeypatch.setattr(data, "TINYSHAKESPEARE_URL", f"{url}/broken")
+    assert load_corpus(None, said.append).name == "python-docs"
+    assert any(line.startswith("note  no tinyshakespeare (") for line in said)
+    assert not folder.exists()
+
+    monkeypatch.setattr(data, "TINYSHAKESPEARE_URL", f"{url}/whole")
+    assert load_corpus(None, said.append).name == "tinyshakespeare"
+    assert os.listdir(folder) == ["input.txt"] and (folder / "input.txt").read_bytes() == body
+
+    monkeypatch.setattr(data, "TINYSHAKESPEARE_URL", f"{url}/broken")
+    assert len(load_corpus(None, said.append)) == len(body)
+    (folder / "input.txt").write_bytes(body[:-5])
+    with pytest.raises(BadInput, match="is not tinyshakespeare"):
+        load_corpus(None, said.append)
+
+
+def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
+    with pytest.raises(TypeError):
+        write_whole(tmp_path / "a.bin", b"half", "not bytes")
+    assert os.listdir(tmp_path) == []
+
+
+def offline(tmp_path, *lines):
+    """Run Python lines after `import ladder.data`, with no network and empty caches."""
+    env = {k: v for k, v in os.environ.items() if k not in ("LADDER_DATA", "no_proxy", "NO_PROXY")}
+    nowhere = "http://127.0.0.1:9"
+    env |= {"http_proxy": nowhere, "https_proxy": nowhere, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
+    code = [
+        "import pathlib, sys, ladder.data",
+        f"ladder.data.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
+        *lines,
+    ]
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(code)], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+
+
+def test_without_a_network_a_script_still_trains_on_real_text(tmp_path):
+    flags = ["--model", "tiny", "--steps", "3", "--batch-size", "1", "--seq-len", "32"]
+    flags += ["--device", "cpu", "--log-dir", str(tmp_path / "runs")]
+    done = offline(tmp_path, "import baseline", f"baseline.main({flags!r})")
+    assert done.returncode == 0, done.stderr
+    assert "note  no tinyshakespeare (" in done.stdout
+    assert ", one token per byte; do not compare" in done.stdout
+    assert "data=python-docs-bytes" in done.stdout and "step    3/3" in done.stdout
+    assert not list((tmp_path / "data").rglob("*.txt"))
+
+
+def test_text_is_tokenized_once(tmp_path, monkeypatch):
+    calls = []
+
+    def encoder(timeout_s):
+        return lambda text: calls.append(text) or list(text.encode())
+
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    monkeypatch.setattr(data, "gpt2_encoder", encoder)
+    text = tmp_path / "play.txt"
+    text.write_text("to be")
+    said = []
+    first, second = (load_corpus(str(text), said.append) for _ in range(2))
+    assert calls == ["to be"] and len(said) == 1
+    assert first.read(0, 5).tolist() == second.read(0, 5).tolist() == list(b"to be")
+    assert first.sha256 == second.sha256 == hashlib.sha256(b"to be").hexdigest()
+
+
+@pytest.mark.real_corpus
+def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path)
+    corpus = load_corpus(None, say=print)
+    assert corpus.name == "tinyshakespeare" and len(corpus) == 338_025
+    assert corpus.sha256 == data.TINYSHAKESPEARE_SHA256
+    import tiktoken
+
+    text = (Path(os.environ["LADDER_DATA"]) / "tinyshakespeare" / "input.txt").read_text()
+    encoding = tiktoken.get_encoding("gpt2")
+    assert encoding.decode(corpus.read(0, len(corpus)).tolist()) == text
+    cut = [t for piece in pieces(text, 1000) for t in encoding.encode_ordinary(piece)]
+    assert cut == corpus.read(0, len(corpus)).tolist()

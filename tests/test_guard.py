@@ -1,0 +1,82 @@
+"""Every diff is one idea: budgets, tags, and what no rung may touch."""
+
+import difflib
+import re
+from collections import Counter
+
+import pytest
+from conftest import rung
+
+from ladder.scripts import all_scripts, code_lines
+
+NUMBERS = range(1, len(all_scripts()))
+# Clock, seed, B and T, command line, data, and the loop's own lines.
+UNTOUCHABLE = re.compile(
+    r"perf_counter|synchronize\(|manual_seed|parse_args|batch_size|seq_len|\bB, T\b"
+    r"|Batches\(|load_corpus\(|next\(batches\)|run\.steps|run\.header|Run\("
+)
+NEW_LOG_KEYS = {8: ", norm=norm.item()", 9: ", lr=lr"}
+MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
+
+
+def budget(number: int) -> int:
+    if number in (1, 2, 7, 10):
+        return 4
+    return 14 if number <= 7 else 40
+
+
+def changed(before: list[str], after: list[str]) -> list[str]:
+    """The + and - lines of the diff, docstring and blank lines left out."""
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
+    return [line for line in lines if not line.startswith("@@")]
+
+
+def tags(lines: list[str]) -> Counter:
+    return Counter(tag for line in lines for tag in re.findall(r"# speedup \d\d: \S.*", line))
+
+
+def guard(number: int, before: list[str], after: list[str]) -> None:
+    """Raise AssertionError if the step from rung number-1 to rung number is more than one idea."""
+    lines = changed(before, after)
+    assert len(lines) <= budget(number), f"{len(lines)} changed lines, budget {budget(number)}"
+    for line in lines:
+        assert MODEL_SHAPES.search(line) or not UNTOUCHABLE.search(line), line
+    calls = [[line for line in source if "run.log(" in line] for source in (before, after)]
+    expected = [line[:-1] + NEW_LOG_KEYS.get(number, "") + ")" for line in calls[0]]
+    assert calls[1] == expected, "the log line changed"
+    assert tags(after) >= tags(before), "an earlier rung's tag is gone"
+    new = tags(after) - tags(before)
+    assert new and all(tag.startswith(f"# speedup {number:02d}: ") for tag in new), new
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_neighbours_differ_by_one_idea(number):
+    guard(number, code_lines(rung(number - 1)), code_lines(rung(number)))
+
+
+@pytest.mark.parametrize("number", range(len(all_scripts())))
+def test_a_script_stays_short(number):
+    assert len(rung(number).read_text().splitlines()) < 280
+
+
+@pytest.mark.parametrize(
+    ("number", "right", "wrong"),
+    [
+        (6, "B, T, device = args.batch_size,", "B, T, device = 2 * args.batch_size,"),
+        (5, "            synchronize(device)\n            dt =", "            dt ="),
+        (5, "torch.manual_seed(args.seed)", "torch.manual_seed(42)"),
+        (5, "tok_per_s=B * T / dt", "tok_per_s=B * T / dt / 1000"),
+        (5, "next(batches)", "next(batches).clone()"),
+        (8, "norm=norm.item()", "grad_norm=norm.item()"),
+        (7, "# speedup 07: ", "# "),
+        (7, "# speedup 03: bf16 matmuls", ""),
+        (7, "if targets is None:\n            return logits, None", "assert targets is not None"),
+    ],
+)
+def test_a_second_idea_is_caught(number, right, wrong, tmp_path):
+    source = rung(number).read_text()
+    assert source.count(right) == 1
+    changed_copy = tmp_path / "copy.py"
+    changed_copy.write_text(source.replace(right, wrong))
+    with pytest.raises(AssertionError):
+        guard(number, code_lines(rung(number - 1)), code_lines(changed_copy))

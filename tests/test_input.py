@@ -1,0 +1,237 @@
+"""Bad input gets one line on stderr and status 2; a run that is cut short loses nothing."""
+
+import math
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, SMALL, load, run_script, rung
+
+from ladder.cli import MODELS, default_batch_size, parse_args
+from ladder.log import read_log
+from ladder.shards import write_shard
+
+
+def fails(capsys, *flags, number=0, status=2):
+    """Run main() with flags that make no sense; returns what it says on stderr."""
+    with pytest.raises(SystemExit) as caught:
+        load(rung(number)).main([str(flag) for flag in flags])
+    assert caught.value.code == status
+    err = capsys.readouterr().err
+    lines = [line for line in err.splitlines() if not line.startswith(("usage:", " "))]
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+def test_the_command_line_is_frozen():
+    args = parse_args("doc", ["--device", "cpu"])
+    assert vars(args) == {
+        "model": "gpt2",
+        "steps": 20,
+        "batch_size": 4,
+        "seq_len": 256,
+        "seed": 1337,
+        "device": torch.device("cpu"),
+        "data": None,
+        "log_dir": "runs",
+    }
+    assert list(MODELS) == ["tiny", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+
+
+def test_defaults_on_cuda_follow_the_memory_of_the_card(monkeypatch):
+    def card(gigabytes):
+        properties = type("P", (), {"total_memory": gigabytes * 1e9})
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+        return default_batch_size(torch.device("cuda"))
+
+    assert [card(n) for n in (85, 64, 48, 25.4, 12, 8)] == [16, 16, 4, 4, 2, 1]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    args = parse_args("doc", [])
+    assert (str(args.device), args.seq_len, args.steps) == ("cuda", 1024, 50)
+    assert str(parse_args("doc", ["--device", "cuda:1"]).device) == "cuda:1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--device", "cuda:64"], "--device cuda:64: this PyTorch sees"),
+        (["--device", "tpu"], "expected cpu, cuda, cuda:N or mps"),
+        (["--seq-len", "1025"], "longer than GPT-2's 1024 positions"),
+        (["--steps", "0"], "expected at least 1"),
+        (["--batch-size", "four"], "invalid positive integer value: 'four'"),
+        (["--model", "gpt3"], "invalid choice: 'gpt3'"),
+        ([*SMALL, "--data", "/no/such/corpus"], "no such file or folder: /no/such/corpus"),
+        ([*SMALL, "--log-dir", "/dev/null/logs"], "cannot write the log /dev/null/logs"),
+    ],
+)
+def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
+    if "--log-dir" not in flags:
+        flags = [*flags, "--log-dir", tmp_path]
+    assert words in fails(capsys, *flags)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_cuda_without_one(capsys):
+    assert "sees 0 CUDA devices; try --device cpu" in fails(capsys, "--device", "cuda")
+
+
+def corpus(tmp_path, kind):
+    path = tmp_path / f"corpus{'.bin' if kind in ('ids', 'foreign') else '.txt'}"
+    if kind == "ids":
+        write_shard(path, np.full(1000, 50300, np.uint16))
+    elif kind == "foreign":
+        path.write_bytes(b"GIF89a" * 1000)
+    elif kind == "latin1":
+        path.write_bytes("Zürich".encode("latin1"))
+    elif kind == "empty":
+        path.touch()
+    elif kind == "short":
+        path = path.with_suffix(".bin")
+        write_shard(path, np.zeros(100, np.uint16))
+    elif kind == "folder":
+        path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("short", "corpus corpus has 100 tokens, but one batch needs 129 (B=2 x T=64 + 1)"),
+        ("ids", "token id 50300, but the GPT-2 vocabulary ends at 50256"),
+        ("foreign", "is no shard: expected magic number 20240520"),
+        ("latin1", "is not UTF-8 text (byte 1)"),
+        ("empty", "corpus corpus is empty"),
+        ("folder", "holds neither .bin shards nor .txt or .md files"),
+    ],
+)
+def test_bad_corpora(capsys, tmp_path, kind, words):
+    flags = [*SMALL, "--data", corpus(tmp_path, kind), "--log-dir", tmp_path / "runs"]
+    line = fails(capsys, *flags)
+    assert words in line
+    (log,) = (tmp_path / "runs").glob("*.log")
+    assert log.read_text().splitlines()[-1] == line  # the log file has it too
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")
+def test_unreadable_corpus(capsys, tmp_path):
+    line = fails(capsys, *SMALL, "--data", "/proc/self/mem", "--log-dir", tmp_path)
+    assert "cannot read /proc/self/mem: " in line
+
+
+def test_path_that_may_not_even_be_looked_at(capsys, tmp_path):
+    line = fails(capsys, *SMALL, "--data", tmp_path / ("x" * 300), "--log-dir", tmp_path)
+    assert "cannot read " in line and "too long" in line
+
+
+def test_a_gpu_without_bf16(monkeypatch):
+    from ladder import machine
+    from ladder.errors import BadInput
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    for supported in (True, False):
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation, found=supported: found
+        )
+        if supported:
+            machine.require_bf16(torch.device("cuda"))
+        else:
+            with pytest.raises(BadInput, match="Tesla T4 has no bfloat16 units: rungs 03"):
+                machine.require_bf16(torch.device("cuda"))
+
+
+def test_no_compiler_where_torch_compile_needs_one(shard, tmp_path):
+    env = {"CXX": "/no/such/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    flags = [*SMALL, "--data", shard, "--log-dir", tmp_path]
+    done = run_script(rung(5), *flags, env=env)
+    assert done.returncode == 2
+    assert "error torch.compile found no working C++ compiler" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
+def test_out_of_memory(shard, tmp_path):
+    def little():
+        resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+
+    flags = ["--model", "gpt2", "--device", "cpu", "--batch-size", 64, "--seq-len", 1024]
+    flags += ["--data", shard, "--log-dir", tmp_path]
+    done = run_script(rung(0), *flags, preexec_fn=little)
+    assert done.returncode == 2, done.stderr
+    assert "error out of memory: try a smaller --batch-size" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_loss_that_is_not_finite_stops_the_run(capsys, shard, tmp_path):
+    module = load(rung(0))
+    module.LEARNING_RATE = math.inf
+    with pytest.raises(SystemExit) as caught:
+        module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
+    assert caught.value.code == 1
+    assert "error the loss of step 2 is nan: stopped" in capsys.readouterr().err
+    (path,) = tmp_path.glob("*.log")
+    log = read_log(path)
+    assert log.result["status"] == "not finite" and len(log.steps) == 2
+    assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
+
+
+def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
+    flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", tmp_path]
+    process = subprocess.Popen(
+        [sys.executable, "baseline.py", *map(str, flags)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    printed = []
+    for line in process.stdout:
+        printed.append(line)
+        if line.startswith("step    3/"):
+            process.send_signal(signal.SIGINT)
+            break
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err
+    (path,) = tmp_path.glob("*.log")
+    log = read_log(path)
+    assert log.result["status"] == "interrupted" and len(log.steps) >= 3
+    assert path.read_text() == "".join(printed) + out  # every line printed is in the log
+
+
+def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, shard, tmp_path):
+    module = load(rung(9))
+    torch_compile, torch.compile = torch.compile, lambda model: model
+    module.get_lr = lambda step, steps: 1e-4 if step < 2 else 1 / 0
+    try:
+        with pytest.raises(ZeroDivisionError):
+            module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
+    finally:
+        torch.compile = torch_compile
+    assert "error ZeroDivisionError: division by zero" in capsys.readouterr().err
+    (path,) = tmp_path.glob("*.log")
+    log = read_log(path)
+    assert log.result["status"] == "failed" and len(log.steps) == 2
+
+
+def test_the_probe_leaves_the_weights_alone(shard, tmp_path, monkeypatch):
+    from ladder.run import Run
+
+    module, seen = load(rung(0)), []
+
+    def spy(self, step, **values):
+        weights = {n: p.detach().clone() for n, p in self.model.named_parameters()}
+        seen.append((self.model, weights))
+
+    monkeypatch.setattr(Run, "log", spy)
+    module.main([*SMALL, "--steps", "2", "--data", str(shard), "--log-dir", str(tmp_path)])
+    assert len(seen) == 3  # two steps and the probe
+    (model, after_last), (_, after_probe) = seen[1], seen[2]
+    name = "transformer.h.0.attn.c_attn.weight"
+    assert not torch.equal(after_last[name], after_probe[name])  # it was a real step
+    for name, p in model.named_parameters():
+        assert torch.equal(p, after_last[name]), name

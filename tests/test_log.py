@@ -1,0 +1,117 @@
+"""The log format, written and read back; what is not a whole log is refused by name."""
+
+import json
+
+import pytest
+from conftest import STEPS
+
+from ladder.errors import BadInput
+from ladder.log import pairs_line, read_log, step_line
+
+KEYS = {
+    "script", "status", "median_ms", "p10_ms", "p90_ms", "measured_steps", "warmup_steps",
+    "tok_per_s", "mfu", "peak_bytes", "first_step_ms", "first_loss", "final_loss",
+}  # fmt: skip
+
+
+def test_lines_survive_a_round_trip(tmp_path):
+    path = tmp_path / "a.log"
+    lines = [
+        pairs_line("run", {"device": "NVIDIA H100 80GB HBM3", "data": 'a "b" \\ c', "B": 16}),
+        "note  downloading",
+        step_line(19, 50, loss=6.123456, dt=0.09831, tok_per_s=166657.3, norm=1.5, lr=6e-4),
+        pairs_line("effective", {"matmul": "high(setting)", "autocast": "bfloat16"}),
+        'RESULT {"median_ms": 98.31}',
+    ]
+    assert lines[2] == (
+        "step   20/50 | loss 6.123456 | dt    98.31 ms | tok/s  166657"
+        " | norm 1.5000e+00 | lr 6.0000e-04"
+    )
+    path.write_text("\n".join(lines))
+    log = read_log(path)
+    assert log.run == {"device": "NVIDIA H100 80GB HBM3", "data": 'a "b" \\ c', "B": "16"}
+    assert log.effective == {"matmul": "high(setting)", "autocast": "bfloat16"}
+    (step,) = log.steps
+    assert step.pop("dt") == pytest.approx(0.09831)
+    assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}
+    assert log.result == {"median_ms": 98.31} and log.notes == ["downloading"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "has no run line"),
+        ("hello\n", "is not a log of this ladder: line 1: 'hello'"),
+        ("run   B=1\nstep 1/2 | loss x | dt 1 ms | tok/s 1\n", "line 2"),
+        ("run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5\n", "cut short"),
+        ('run   B=1\nRESULT {"median_ms": 98.3', "line 2"),
+    ],
+)
+def test_foreign_or_cut_logs_are_refused_by_name(tmp_path, text, words):
+    path = tmp_path / "some.log"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        read_log(path)
+    assert str(path) in str(caught.value) and words in str(caught.value)
+
+
+def test_numbers_of_a_real_log_agree_with_each_other(log_of):
+    log = log_of(0)
+    B, T = int(log.run["B"]), int(log.run["T"])
+    assert set(log.result) == KEYS
+    assert [step["step"] for step in log.steps] == list(range(1, STEPS + 1))
+    for step in log.steps:  # tokens per second, not per millisecond
+        assert step["tok_per_s"] == pytest.approx(B * T / step["dt"], rel=0.01)
+    result = log.result
+    assert result["warmup_steps"] == 2 and result["measured_steps"] == 4
+    times = sorted(step["dt"] * 1e3 for step in log.steps[2:])
+    assert result["median_ms"] == pytest.approx((times[1] + times[2]) / 2, abs=0.02)
+    assert (
+        times[0] <= result["p10_ms"] <= result["median_ms"] <= result["p90_ms"] <= times[3] + 0.02
+    )
+    assert result["tok_per_s"] == pytest.approx(B * T / result["median_ms"] * 1e3, rel=1e-3)
+    assert result["first_loss"] == pytest.approx(log.steps[0]["loss"], abs=1e-6)
+    assert result["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
+    assert result["mfu"] is None and log.mfu["mfu"] == "unknown"  # no CPU is in the table
+    assert result["peak_bytes"] > 1e8
+    assert log.run["params"] == "13790208" and log.run["data"] == "topics"
+
+
+def test_flops_per_token_of_the_124m_model():
+    import torch
+    from conftest import load, rung
+
+    from ladder.run import flops_per_token
+
+    for number, vocabulary in ((0, 50257), (1, 50257), (10, 50304)):
+        module = load(rung(number))
+        with torch.device("meta"):
+            model = module.GPT(module.GPTConfig())
+        blocks = 12 * (12 * 768**2 + 13 * 768) + 2 * 768
+        N = blocks + vocabulary * 768
+        assert flops_per_token(model, 1024) == 6 * N + 12 * 12 * 768 * 1024
+
+
+def test_peak_rates_are_found_by_whole_words(monkeypatch):
+    import torch
+
+    from ladder import machine
+
+    def peak_of(name):
+        monkeypatch.setattr(machine, "device_name", lambda device: name)
+        return machine.peak_flops(torch.device("cuda"))
+
+    assert peak_of("NVIDIA H100 80GB HBM3") == 989e12
+    assert peak_of("NVIDIA A100-SXM4-80GB") == 312e12
+    assert peak_of("NVIDIA A10") == 125e12
+    assert peak_of("NVIDIA L40S") == 362e12
+    assert peak_of("NVIDIA L40") is None
+    assert peak_of("NVIDIA A10G") is None
+    assert peak_of("NVIDIA H200 NVL") == 835e12
+    assert peak_of("NVIDIA H100 80GB HBM3 MIG 1g.10gb") is None
+    assert peak_of("NVIDIA GeForce RTX 4090 Laptop GPU") is None
+    assert peak_of("AMD EPYC (2 threads)") is None
+
+
+def test_result_line_is_strict_json(log_of):
+    json.dumps(log_of(10).result, allow_nan=False)

@@ -1,0 +1,269 @@
+"""Each rung does what it says, and the check for it fails when the rung is broken on purpose."""
+
+import ast
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SMALL, STEPS, load, run_script, rung
+
+from ladder.log import read_log
+from ladder.scripts import ROOT, all_scripts, describe
+
+TINY = dict(n_layer=4, n_head=4, n_embd=128)
+ROUNDING = 2e-3  # nats: ten times what bfloat16 moves a loss here, a tenth of what a mistake does
+
+
+def tiny(module, **changes):
+    """The tiny model of a script in FP32, with weights large enough for attention to matter."""
+    torch.manual_seed(0)
+    model = module.GPT(module.GPTConfig(**TINY, **changes))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape) * 0.1)
+    return model
+
+
+def random_batch(B=2, T=48):
+    generator = torch.Generator().manual_seed(1)
+    idx = torch.randint(0, 50257, (B, T + 1), generator=generator)
+    return idx[:, :-1], idx[:, 1:]
+
+
+class SpyAdamW(torch.optim.AdamW):
+    """AdamW that remembers how it was made and what it was given at each step."""
+
+    made: "SpyAdamW"
+
+    def __init__(self, params, **settings):
+        super().__init__(params, **settings)
+        self.settings, self.lrs, self.norms = settings, [], []
+        SpyAdamW.made = self
+
+    def step(self):
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        self.norms.append(torch.nn.utils.get_total_norm(grads).item())
+        self.lrs.append([group["lr"] for group in self.param_groups])
+        super().step()
+
+
+def spied_run(module, run_main, monkeypatch, *flags):
+    """Run main() eagerly with the spy for an optimizer; returns the spy and the log."""
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim, "AdamW", SpyAdamW)
+        patch.setattr(torch, "compile", lambda model: model)
+        log = run_main(module, *flags)
+    return SpyAdamW.made, log
+
+
+# One check for each rung: check(module, run_main, monkeypatch).
+
+
+def check_01(module, *_):
+    with torch.device("meta"):
+        full = module.GPT(module.GPTConfig())
+    assert sum(p.numel() for p in full.parameters()) == 124_439_808
+    model = tiny(module)
+    assert model.lm_head.weight.data_ptr() == model.transformer.wte.weight.data_ptr()
+    with torch.no_grad():
+        model.transformer.wte.weight[7].zero_()
+    assert model.lm_head.weight[7].abs().sum() == 0
+
+
+def check_02(module, run_main, _):
+    log = run_main(module, "--steps", 1)
+    assert torch.get_float32_matmul_precision() == "high"
+    assert log.effective["matmul"] == "high(setting)"
+
+
+def check_03(module, run_main, _):
+    assert run_main(module, "--steps", 1).effective["autocast"] == "bfloat16"
+    # On this CPU a literal "cpu" would pass: the device type must be that of the device in use.
+    nodes = ast.walk(ast.parse(Path(module.__file__).read_text()))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    (autocast,) = [call for call in calls if ast.unparse(call.func) == "torch.autocast"]
+    assert ast.unparse(autocast.args[0]) == "device.type"
+
+
+def check_04(module, *_):
+    torch.manual_seed(0)
+    for name, p in module.GPT(module.GPTConfig(**TINY)).named_parameters():
+        if p.dim() == 2:
+            expected = 0.02 / math.sqrt(2 * 4) if name.endswith("c_proj.weight") else 0.02
+            assert p.std().item() == pytest.approx(expected, rel=0.03), name
+
+
+def check_05(module, run_main, _):
+    log = run_main(module, "--steps", STEPS)
+    assert log.effective["compiled"] == "yes"
+    assert log.result["first_step_ms"] == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
+    assert log.result["median_ms"] < log.result["first_step_ms"]
+
+
+def test_first_step_says_whether_it_compiled(shard, tmp_path):
+    """The same script twice on an empty cache: the second finds what the first compiled."""
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    found = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        flags = [*SMALL, "--steps", 1, "--data", shard, "--log-dir", folder]
+        assert run_script(rung(6), *flags, env=env).returncode == 0
+        found.append(read_log(next(folder.glob("*.log"))).effective["compile_cache"])
+    assert found == ["cold", "warm"]
+
+
+def check_06(module, run_main, monkeypatch):
+    _, log = spied_run(module, run_main, monkeypatch, "--steps", 1)
+    assert log.effective["attention"] == "flash"
+    model, reference = tiny(module), tiny(load(rung(5)))
+    assert not list(model.buffers())
+    model.load_state_dict(reference.state_dict())
+    x, y = random_batch()
+    for out, expected in zip(model(x, y), reference(x, y), strict=True):
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+
+
+def check_07(module, *_):
+    assert module.GPTConfig().vocab_size == 50304
+    model, reference = tiny(module), tiny(load(rung(6)))
+    weights = reference.state_dict()
+    for name in ("transformer.wte.weight", "lm_head.weight"):
+        weights[name] = torch.cat([weights[name], torch.zeros(47, 128)])
+    model.load_state_dict(weights)
+    x, y = random_batch()
+    (logits, loss), (expected, before) = model(x, y), reference(x, y)
+    torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-4)
+    # The padding rows cost what their share of the softmax costs, and nothing else.
+    share = (logits.logsumexp(-1) - expected.logsumexp(-1)).mean()
+    assert (loss - before).item() == pytest.approx(share.item(), abs=1e-5)
+    assert share > 0
+
+
+def check_08(module, run_main, monkeypatch):
+    spy, log = spied_run(module, run_main, monkeypatch, "--steps", 4)
+    assert spy.settings["betas"] == (0.9, 0.95) and spy.settings["eps"] == 1e-8
+    decay, no_decay = spy.param_groups
+    assert decay["weight_decay"] == 0.1 and {p.dim() for p in decay["params"]} == {2}
+    assert no_decay["weight_decay"] == 0.0 and {p.dim() for p in no_decay["params"]} == {1}
+    assert max(spy.norms) < 1.001
+    for logged, clipped in zip(log.steps, spy.norms, strict=False):  # the spy saw the probe too
+        assert logged["norm"] > 1.001  # otherwise there was nothing to clip
+        assert clipped == pytest.approx(1, abs=1e-3)
+
+
+def check_09(module, run_main, monkeypatch):
+    rates = [module.get_lr(step, 50) for step in range(50)]
+    assert rates[0] == pytest.approx(6e-5) and rates[4] == pytest.approx(3e-4)
+    assert max(rates) == rates[9] == pytest.approx(6e-4)
+    assert rates[10] < rates[9]
+    assert rates[29] == pytest.approx(3.3e-4)  # half way down the cosine
+    assert rates[49] == min(rates[10:]) == pytest.approx(6e-5)
+    assert module.get_lr(0, 1) == pytest.approx(6e-4)
+    spy, log = spied_run(module, run_main, monkeypatch, "--steps", 10)
+    expected = [module.get_lr(step, 10) for step in range(10)]
+    assert [lrs[0] for lrs in spy.lrs[:10]] == [lrs[1] for lrs in spy.lrs[:10]] == expected
+    assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
+
+
+def check_10(module, run_main, monkeypatch):
+    _, log = spied_run(module, run_main, monkeypatch, "--steps", 1)
+    assert log.effective["optimizer"] == "fused"
+
+
+CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 11)}
+
+# Mistakes as people make them: (rung, what stands there, what stands there instead).
+BREAKS = [
+    (1, "self.lm_head.weight = self.transformer.wte.weight", "pass"),
+    (
+        1,
+        "self.lm_head.weight = self.transformer.wte.weight",
+        "self.transformer.wte.weights = self.lm_head.weight",
+    ),
+    (1, "self.transformer.wte.weight  #", "nn.Parameter(self.transformer.wte.weight.clone())  #"),
+    (2, 'torch.set_float32_matmul_precision("high")', "pass"),
+    (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
+    (3, "torch.autocast(device.type, dtype=torch.bfloat16)", "torch.enable_grad()"),
+    (3, "torch.autocast(device.type,", "torch.autocast('cuda',"),
+    (3, "torch.autocast(device.type,", "torch.autocast('cpu',"),
+    (3, "dtype=torch.bfloat16", "dtype=torch.float16"),
+    (4, '"c_proj.weight"', '"c_projection.weight"'),
+    (4, '"c_proj.weight"', '"c_attn.weight"'),
+    (4, '"c_proj.weight"', '"attn.c_proj.weight"'),
+    (4, "2 * config.n_layer", "config.n_layer"),
+    (5, "model = torch.compile(model)", "pass"),
+    (5, "model = torch.compile(model)", "torch.compile(model)"),
+    (6, "is_causal=True", "is_causal=False"),
+    (6, "k, v, is_causal=True", "v, k, is_causal=True"),
+    (7, "int = 50304", "int = 50257"),
+    (7, "int = 50304", "int = 50340"),
+    (8, "p.dim() < 2", "p.dim() < 1"),
+    (8, '{"params": no_decay, "weight_decay": 0.0}', '{"params": no_decay}'),
+    (8, '"weight_decay": 0.0', '"weight_decay": 0.1'),
+    (8, "(0.9, 0.95)", "(0.9, 0.99)"),
+    (8, "clip_grad_norm_(model.parameters(), 1.0)", "get_total_norm([p.grad for p in decay])"),
+    (8, "clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(decay, 1.0)"),
+    (9, "(step + 1) / warmup", "step / warmup"),
+    (9, "(step + 1 - warmup)", "(step - warmup)"),
+    (9, "steps // 5", "steps // 10"),
+    (9, 'group["lr"] = lr', 'group["learning_rate"] = lr'),
+    (9, "optimizer.param_groups:", "optimizer.param_groups[:1]:"),
+    (10, "fused=True", "fused=False"),
+    (10, ", fused=True", ""),
+]
+
+
+@pytest.mark.parametrize("number", CHECKS)
+def test_rung_does_what_it_says(number, run_main, monkeypatch):
+    CHECKS[number](load(rung(number)), run_main, monkeypatch)
+
+
+@pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
+def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
+    docstring, run_field, code = rung(number).read_text().rpartition("Run: python speedups/")
+    assert code.count(right) == 1
+    broken = tmp_path / "broken.py"
+    broken.write_text(docstring + run_field + code.replace(right, wrong))
+    with pytest.raises((AssertionError, RuntimeError)):
+        CHECKS[number](load(broken), run_main, monkeypatch)
+
+
+def test_every_rung_has_a_check():
+    assert list(CHECKS) == list(range(1, len(all_scripts())))
+
+
+@pytest.mark.parametrize("number", range(1, len(all_scripts())))
+def test_numerics_are_as_declared(number, log_of):
+    declared = describe(rung(number))["Numerics"]
+    before = [step["loss"] for step in log_of(number - 1).steps]
+    after = [step["loss"] for step in log_of(number).steps]
+    assert len(before) == len(after) == STEPS
+    if declared.startswith("identical"):
+        assert after == before
+    elif declared.startswith("rounding"):
+        assert after == pytest.approx(before, abs=ROUNDING)
+    else:
+        assert declared.startswith("changes the function")
+        assert after != pytest.approx(before, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("number", range(len(all_scripts())))
+def test_effective_line_accumulates(number, log_of):
+    """What a rung gained is still there in every later one."""
+    found = dict(log_of(number).effective)
+    assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
+    assert found == {
+        "matmul": "high(setting)" if number >= 2 else "highest(setting)",
+        "autocast": "bfloat16" if number >= 3 else "off",
+        "compiled": "yes" if number >= 5 else "no",
+        "attention": "flash" if number >= 6 else "math",
+        "optimizer": "fused" if number >= 10 else "for-loop",
+    }
+
+
+@pytest.mark.parametrize("number", range(len(all_scripts())))
+def test_docstring_has_its_fields(number):
+    path = rung(number)
+    fields = describe(path)
+    assert fields["Title"].startswith(f"{number:02d} ")
+    assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
