@@ -40,6 +40,7 @@ class Corpus:
     name: str
     sha256: str
     shards: list[np.ndarray]  # each uint16, 1-D
+    tokenizer: str = "gpt2"  # or "bytes", where there was no vocabulary
 
     def __post_init__(self):
         self.ends = np.cumsum([len(shard) for shard in self.shards])
@@ -257,7 +258,7 @@ def _with_encoder(name: str, documents: list[bytes], encode, say) -> Corpus:
         return Corpus(name, sha256, [open_shard(cache)])
     if encode is None:
         tokens = encode_documents(documents, lambda text: list(text.encode()))
-        return Corpus(f"{name}-bytes", sha256, [tokens])
+        return Corpus(f"{name}-bytes", sha256, [tokens], tokenizer="bytes")
     tokens = encode_documents(documents, encode)
     try:
         write_shard(cache, tokens)

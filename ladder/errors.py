@@ -1,7 +1,5 @@
 """Errors a user can put right, told in one line with exit status 2."""
 
-import torch
-
 
 class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
@@ -27,9 +25,7 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, BadInput):
             return str(error)
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-            isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)
-        ):
+        if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
             return "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
         if any(words in text for words in _NO_COMPILER):
             return (

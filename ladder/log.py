@@ -28,6 +28,7 @@ class Log:
     effective: dict[str, str] = field(default_factory=dict)
     mfu: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     steps: list[dict[str, float]] = field(default_factory=list)
     result: dict = field(default_factory=dict)
 
@@ -76,7 +77,7 @@ def _read_line(log: Log, line: str) -> None:
     if kind in ("run", "effective", "mfu"):
         getattr(log, kind).update(word.split("=", 1) for word in shlex.split(rest))
     elif kind in ("note", "error"):
-        log.notes.append(rest.strip())
+        getattr(log, kind + "s").append(rest.strip())
     elif kind == "step":
         log.steps.append(_read_step(rest))
     elif kind == "RESULT":

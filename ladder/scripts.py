@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from ladder.errors import BadInput
+
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
@@ -11,6 +13,26 @@ FIELDS = ("Change", "Why", "Numerics", "Run")
 def all_scripts() -> list[Path]:
     """baseline.py and every numbered rung, in order."""
     return [ROOT / "baseline.py", *sorted((ROOT / "speedups").glob("[0-9][0-9]_*.py"))]
+
+
+def select(words: list[str]) -> list[Path]:
+    """Scripts named by number (`3`), range (`0-4`) or path; all of them for no words.
+
+    Raises BadInput for a rung that does not exist.
+    """
+    known = all_scripts()
+    found = []
+    for word in words:
+        if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
+            first, last = int(match[1]), int(match[2] or match[1])
+            if not first <= last < len(known):
+                raise BadInput(f"there is no rung {word}: they go from 0 to {len(known) - 1}")
+            found += known[first : last + 1]
+        elif Path(word).is_file():
+            found.append(Path(word))
+        else:
+            raise BadInput(f"{word} is neither the number of a rung nor a script")
+    return found or known
 
 
 def describe(path: Path) -> dict[str, str]:

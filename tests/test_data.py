@@ -250,3 +250,37 @@ def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
     assert encoding.decode(corpus.read(0, len(corpus)).tolist()) == text
     cut = [t for piece in pieces(text, 1000) for t in encoding.encode_ordinary(piece)]
     assert cut == corpus.read(0, len(corpus)).tolist()
+
+
+def prepare(*flags):
+    from conftest import load
+
+    load(ROOT / "data" / "prepare.py").main([str(flag) for flag in flags])
+
+
+def test_prepare_writes_shards_that_scripts_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: lambda text: list(text.encode()))
+    text, out = tmp_path / "play.txt", tmp_path / "shards"
+    text.write_text("to be or not to be, that is the question")
+    prepare(text, "--out", out, "--shard-tokens", 15, "--val-fraction", 0.25)
+    assert sorted(os.listdir(out)) == [
+        "play_train_000000.bin",
+        "play_train_000001.bin",
+        "play_val_000000.bin",
+    ]
+    corpus = load_corpus(str(out), say=print)
+    assert bytes(corpus.read(0, len(corpus)).astype(np.uint8)) == text.read_bytes()[:30]
+    with pytest.raises(SystemExit) as caught:
+        prepare(text, "--out", out)
+    assert caught.value.code == 2 and "already holds shards" in capsys.readouterr().err
+
+
+def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: None)
+    (tmp_path / "play.txt").write_text("to be")
+    with pytest.raises(SystemExit) as caught:
+        prepare(tmp_path / "play.txt", "--out", tmp_path / "shards")
+    assert caught.value.code == 2 and "shards hold GPT-2 tokens" in capsys.readouterr().err
+    assert not (tmp_path / "shards").exists()

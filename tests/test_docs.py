@@ -1,0 +1,44 @@
+"""README.md and RUNLOG.md say what the scripts and the raw logs say."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+from ladder.publish import TABLE, render
+from ladder.results import read_climb
+from ladder.scripts import all_scripts, describe
+
+FILES = ["README.md", "RUNLOG.md"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_table_is_what_its_logs_say(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert TABLE.search(text)
+    assert render(text) == text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_number_edited_by_hand_is_caught(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    start = TABLE.search(text).start()
+    edited = text[:start] + re.sub(r"\| (\d+)\.(\d)", r"| 1\1.\2", text[start:], count=1)
+    assert edited != text and render(edited) != edited
+
+
+def test_every_table_names_the_commit_it_was_measured_at():
+    for match in TABLE.finditer((ROOT / "RUNLOG.md").read_text(encoding="utf-8")):
+        _, rows = read_climb(ROOT / match["folder"])
+        (commit,) = {log.run["commit"] for row in rows for log in row.logs.values()}
+        assert re.fullmatch("[0-9a-f]{12}", commit), "measured with uncommitted changes"
+
+
+def test_readme_has_every_rung_with_its_numerics():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    for path in all_scripts()[1:]:
+        fields = describe(path)
+        (line,) = [text for text in lines if text.startswith(f"| [{fields['Title']}](")]
+        assert f"({path.relative_to(ROOT).as_posix()})" in line
+        declared = line.rstrip(" |").rpartition("| ")[2]
+        assert fields["Numerics"].startswith(declared)
