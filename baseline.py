@@ -1,11 +1,12 @@
 """00 baseline: GPT-2 (124M), plainly
 
 Change: none. This is where the ladder starts; every file in speedups/ is the file before it plus
-  one optimisation.
+  one optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
 Why: plain FP32 keeps the matmuls off the tensor cores, on units an order of magnitude slower, and
   attention written out moves its (T, T) scores through memory for every head of every layer.
-  At B=16, T=1024 the scores alone are 16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, and they
-  are written and read again by each of scale, mask and softmax.
+  With B=16 sequences of T=1024 tokens, the size on a large GPU, the scores alone are
+  16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, written and read again by each of scale, mask
+  and softmax.
 Numerics: the reference. All other rungs are judged against it.
 Run: python baseline.py
 """
@@ -32,7 +33,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50257  # 50,000 BPE merges + 256 bytes + <|endoftext|>
-    n_layer: int = 12
+    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
     n_head: int = 12
     n_embd: int = 768
 
@@ -143,7 +144,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and one more, unlogged: it probes what really ran
+        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

@@ -1,25 +1,119 @@
-"""Tables in README.md and RUNLOG.md: each stands between markers that name its raw logs."""
+"""Put a finished climb of the 124M model into the repository.
+
+    ladder publish runs/climb-20261121-101500 "bf16 autocast is the step that counts"
+
+The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and the
+table and picture in README.md for this kind of device are made anew. The climb has to come from a
+committed state, so that its logs name what was measured.
+"""
 
 import re
+import shutil
 from pathlib import Path
 
-from ladder.results import read_climb
+from ladder.errors import BadInput
+from ladder.results import Row, read_climb
 from ladder.scripts import ROOT
-from ladder.tables import markdown
+from ladder.tables import caption, markdown
 
-TABLE = re.compile(r"<!-- table (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
+# README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
+BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
+PUBLISHED = ("climb.json", "climb.png")
+
+
+def add_arguments(parser):
+    parser.add_argument("folder", type=Path, help="a climb's folder, such as runs/climb-…")
+    parser.add_argument("finding", help="what it shows, in one sentence")
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status."""
+    publish(args.folder, args.finding)
+    return 0
+
+
+def publish(folder: Path, finding: str) -> None:
+    """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit."""
+    facts, rows = read_climb(folder)
+    check(folder, facts, rows)
+    target = ROOT / "logs" / f"{facts['started'][:10]}-{slug(facts['device'])}-{facts['kind']}"
+    if target.exists():
+        raise BadInput(f"{target.relative_to(ROOT)} exists: a second climb there needs its own day")
+    runlog, readme = ROOT / "RUNLOG.md", ROOT / "README.md"
+    title, first, entries = runlog.read_text(encoding="utf-8").partition("\n## ")
+    target.mkdir(parents=True)
+    for path in [*folder.glob("*.r*.log"), *folder.glob("*.py"), *map(folder.joinpath, PUBLISHED)]:
+        shutil.copy(path, target)
+    shown = target.relative_to(ROOT).as_posix()
+    runlog.write_text(f"{title}\n{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
+    text = readme.read_text(encoding="utf-8")
+    marker = rf"<!-- {re.escape(kind(facts, rows))} \S+ -->"
+    text = re.sub(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)
+    readme.write_text(render(text), encoding="utf-8")
+    print(f"published in {shown}, RUNLOG.md and README.md: read them, then commit")
+
+
+def check(folder: Path, facts: dict, rows: list[Row]) -> None:
+    """Raise BadInput unless this climb may stand in the repository."""
+    runs = [log.run for row in rows for log in row.logs.values()]
+    if not facts or not runs:
+        raise BadInput(f"{folder} is no finished climb: it has no climb.json or no logs")
+    if runs[0]["model"] != "gpt2":
+        raise BadInput(f"{folder} climbed with {runs[0]['model']}: only gpt2 (124M) is published")
+    if not re.fullmatch("[0-9a-f]{12}", runs[0]["commit"]):
+        raise BadInput(f"{folder} was climbed at {runs[0]['commit']}: commit first, climb again")
+    if facts["data"] or runs[0]["data"] != "tinyshakespeare":
+        raise BadInput(f"{folder} was climbed on other text than tinyshakespeare")
+
+
+def slug(device: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def kind(facts: dict, rows: list[Row]) -> str:
+    """Which block of README.md a climb belongs to: `cpu`, `gpu`, `cpu-ablate` or `gpu-ablate`."""
+    log = next(log for row in rows for log in row.logs.values())
+    device = "cpu" if log.run["device"].endswith("threads)") else "gpu"
+    return device if facts["kind"] == "climb" else f"{device}-{facts['kind']}"
+
+
+def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
+    """The entry of RUNLOG.md for one climb."""
+    log = next(log for row in rows for log in row.logs.values())
+    warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
+    what = {"climb": "the climb", "ablate": "one optimisation left out"}[facts["kind"]]
+    block = render(f"<!-- table {shown} -->\n<!-- end -->")
+    return f"""
+## {facts["started"][:10]}: {facts["device"]}: {what}
+
+{caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
+{facts["clocks"]["before"]}, after: {facts["clocks"]["after"]}; {facts["repeats"]} rounds, \
+interleaved; {warmup} warm-up steps left out of each run, {measured} measured.
+
+**Finding:** {finding}
+
+Raw logs: `{shown}`
+
+{block}
+"""
 
 
 def render(text: str) -> str:
-    """`text` with every table between markers made anew from the logs that the marker names."""
-
-    def table(match: re.Match) -> str:
-        _, rows = read_climb(ROOT / match["folder"])
-        return f"<!-- table {match['folder']} -->\n{markdown(rows)}<!-- end -->"
-
-    return TABLE.sub(table, text)
+    """`text` with every block between markers made anew from the logs that the marker names."""
+    return BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
 
 
-def refresh(path: Path) -> None:
-    """Rewrite the tables of one file in place."""
-    path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
+def block(kind: str, folder: str) -> str:
+    """One block: caption and picture in README.md, and the table everywhere."""
+    lines = [f"<!-- {kind} {folder} -->"]
+    if folder == "none":
+        device, _, ablate = kind.upper().partition("-")
+        lines.append(f"**{device}{' leave-one-out' if ablate else ''}: not measured yet.**\n")
+    else:
+        facts, rows = read_climb(ROOT / folder)
+        if kind != "table":
+            lines.append(f"{caption(facts, rows)}.\n")
+            if (ROOT / folder / "climb.png").exists():
+                lines.append(f"![Tokens per second of each rung]({folder}/climb.png)\n")
+        lines.append(markdown(facts, rows))
+    return "\n".join(lines) + "<!-- end -->"

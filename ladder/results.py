@@ -40,13 +40,13 @@ class Row:
     """One script of a climb over all its repeats. Times in milliseconds; None is not known."""
 
     stem: str
-    logs: dict[int, Log]  # by repeat, only those that ended well
+    logs: dict[int, Log]  # by repeat; a climb keeps only those of runs that ended well
     failure: str | None = None
     median_ms: float | None = None
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
-    gain: Gain | None = None  # over the row before
+    gain: Gain | None = None  # over the row above, or, in an ablation, of the top over this row
     total: Gain | None = None  # over the first row
     mfu: float | None = None
     peak_bytes: int | None = None
@@ -54,23 +54,35 @@ class Row:
     final_loss: float | None = None
 
 
+def read_facts(folder: Path) -> dict:
+    """climb.json, empty if there is none. Raises BadInput if it is not JSON."""
+    path = folder / "climb.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
+
+
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json (empty if there is none) and one Row a script, in order of the scripts.
+    """climb.json (empty if there is none) and one Row a script, in the order of the climb.
 
     Raises BadInput if a log is not ours, or if logs cannot stand in one table.
     """
-    facts = folder / "climb.json"
-    climb = json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {}
+    facts = read_facts(folder)
     logs: dict[str, dict[int, Log]] = {}
     for path in sorted(folder.glob("*.log")):
         if not (match := LOG_NAME.fullmatch(path.name)):
             raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
         logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_log(path)
-    if not logs:
+    failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
+    if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
     check_comparable(folder, [log for repeats in logs.values() for log in repeats.values()])
-    stems = sorted(logs, key=lambda stem: (stem != "baseline", stem))
-    return climb, make_rows({stem: logs[stem] for stem in stems}, climb.get("peak_flops"))
+    order = [Path(name).stem for name in facts.get("scripts", [])]
+    order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
+    rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
+    compare(rows, against_first=facts.get("kind") == "ablate")
+    return facts, rows
 
 
 def check_comparable(folder: Path, logs: list[Log]) -> None:
@@ -84,37 +96,43 @@ def check_comparable(folder: Path, logs: list[Log]) -> None:
             )
 
 
-def make_rows(logs: dict[str, dict[int, Log]], peak_flops: float | None) -> list[Row]:
-    """One Row for each script; gains are taken between neighbours that both ended well."""
-    rows = [make_row(stem, repeats, peak_flops) for stem, repeats in logs.items()]
-    good = [row for row in rows if row.failure is None]
-    for before, row in pairwise(good):
-        row.gain, row.total = gain(before, row), gain(good[0], row)
-    return rows
+def compare(rows: list[Row], against_first: bool) -> None:
+    """Fill in the gains: of each row over the one above, or of the first over each other row."""
+    for above, row in pairwise(rows):
+        row.total = gain(rows[0], row)
+        row.gain = gain(row, rows[0]) if against_first else gain(above, row)
 
 
-def make_row(stem: str, repeats: dict[int, Log], peak_flops: float | None) -> Row:
-    """The numbers of one script that need no other."""
-    good = {n: log for n, log in repeats.items() if log.result["status"] == "ok"}
-    row = Row(stem, good)
-    if not good:
-        last = list(repeats.values())[-1]
-        row.failure = last.errors[-1] if last.errors else last.result["status"]
+def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:
+    """The numbers of one script that need no other. A failure counts where no run ended well."""
+    row = Row(stem, logs)
+    if not logs:
+        row.failure = failure or "not run yet"
         return row
-    pooled = np.concatenate([step_times(log) for log in good.values()])
-    log = good[min(good)]
+    pooled = np.concatenate([step_times(log) for log in logs.values()])
+    log = logs[min(logs)]
     tokens = int(log.run["B"]) * int(log.run["T"])
-    row.median_ms = float(np.median([np.median(step_times(log)) for log in good.values()]))
+    row.median_ms = float(np.median([np.median(step_times(log)) for log in logs.values()]))
     row.p10_ms, row.p90_ms = (float(np.percentile(pooled, p)) for p in (10, 90))
     row.tok_per_s = tokens / row.median_ms * 1e3
-    # A known GPU's own peak is in its logs; elsewhere it is the rate measured in this climb.
-    listed = log.mfu["peak_flops"]
-    peak = peak_flops if listed == "unknown" else float(listed)
-    row.mfu = int(log.mfu["flops_per_token"]) * row.tok_per_s / peak if peak else None
-    row.peak_bytes = max((log.result["peak_bytes"] or 0) for log in good.values()) or None
+    limit = limit_tok_per_s(facts, [row])
+    row.mfu = row.tok_per_s / limit if limit else None
+    row.peak_bytes = max((log.result["peak_bytes"] or 0) for log in logs.values()) or None
     row.first_step_ms = log.result["first_step_ms"]
     row.final_loss = log.result["final_loss"]
     return row
+
+
+def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
+    """Tokens per second if every FLOP of the formula ran at the peak; None if that is unknown.
+
+    A GPU's peak from its data sheet is in its logs; elsewhere it is the matmul rate measured at
+    the start of the climb.
+    """
+    mfu = rows[-1].logs[min(rows[-1].logs)].mfu
+    listed = mfu["peak_flops"]
+    peak = facts.get("peak_flops") if listed == "unknown" else float(listed)
+    return peak / int(mfu["flops_per_token"]) if peak else None
 
 
 def step_times(log: Log) -> np.ndarray:

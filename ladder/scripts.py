@@ -40,7 +40,7 @@ def describe(path: Path) -> dict[str, str]:
 
     Raises ValueError where one is missing: tables are made from them.
     """
-    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     title, _, body = doc.partition("\n")
     parts = re.split(rf"^({'|'.join(FIELDS)}):", body, flags=re.MULTILINE)
     texts = (" ".join(text.split()) for text in parts[2::2])
@@ -50,8 +50,14 @@ def describe(path: Path) -> dict[str, str]:
     return {"Title": title, **found}
 
 
+def split_docstring(path: Path) -> tuple[str, str]:
+    """A script's docstring with its quotes, and the code after it."""
+    source = path.read_text(encoding="utf-8")
+    lines = source.splitlines(keepends=True)
+    end = ast.parse(source).body[0].end_lineno
+    return "".join(lines[:end]), "".join(lines[end:])
+
+
 def code_lines(path: Path) -> list[str]:
     """The lines of a script with its docstring and its blank lines left out."""
-    source = path.read_text()
-    end = ast.parse(source).body[0].end_lineno
-    return [line for line in source.splitlines()[end:] if line.strip()]
+    return [line for line in split_docstring(path)[1].splitlines() if line.strip()]

@@ -1,14 +1,16 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ladder.results import Gain, Row
 from ladder.scripts import all_scripts, describe
 
 COLUMNS = (
-    "rung", "ms / step", "p10 – p90", "tok/s", "over the rung before", "over the first", "MFU",
+    "rung", "ms / step", "p10 – p90", "tok/s", "over the row above", "over the first", "MFU",
     "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
+ABLATION = ("the top rung is faster than without it by", "top over it")  # for columns 5 and 6
 
 
 def titles() -> dict[str, str]:
@@ -53,19 +55,40 @@ def times(gain: Gain | None) -> str:
     return f"{gain.ratio:.2f}×" if gain else "–"
 
 
-def markdown(rows: list[Row]) -> str:
+def headings(facts: dict) -> list[str]:
+    """COLUMNS, with the gains named for what they are in an ablation."""
+    gains = ABLATION if facts.get("kind") == "ablate" else COLUMNS[4:6]
+    return [*COLUMNS[:4], *gains, *COLUMNS[6:]]
+
+
+def markdown(facts: dict, rows: list[Row]) -> str:
     """The table in Markdown, numbers to the right."""
     names = titles()
-    lines = [COLUMNS, ["---"] + ["---:"] * (len(COLUMNS) - 1), *(cells(row, names) for row in rows)]
+    lines = [headings(facts), ["---"] + ["---:"] * (len(COLUMNS) - 1)]
+    lines += [cells(row, names) for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def screen(rows: list[Row], title: str) -> Table:
-    """The table for a terminal."""
-    table = Table(title=title, title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "rung" else "right")
+def screen(facts: dict, rows: list[Row]) -> Table:
+    """The table for a terminal: without two columns of the Markdown one, to fit 120 characters."""
     names = titles()
+    shown = [i for i, column in enumerate(COLUMNS) if column not in ("p10 – p90", "first loss")]
+    head = headings(facts)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i in shown:
+        table.add_column(head[i], justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*cells(row, names))
+        line = cells(row, names)
+        table.add_row(*(line[i] for i in shown))
     return table
+
+
+def caption(facts: dict, rows: list[Row]) -> str:
+    """Machine and settings in one line."""
+    run = next(log.run for row in rows for log in row.logs.values())
+    text = f"{run['device']}, torch {run['torch']}, {run['model']}, B={run['B']}, T={run['T']}, "
+    text += f"{run['steps']} steps, {run['data']}, commit {run['commit']}"
+    if facts.get("peak_flops"):
+        rate = facts["peak_flops"] / 1e12
+        text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
+    return text

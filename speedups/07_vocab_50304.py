@@ -35,7 +35,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12
+    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
     n_head: int = 12
     n_embd: int = 768
 
@@ -55,7 +55,7 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        # speedup 06: scores, mask, softmax and values in one kernel, without (T, T) in memory
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)
@@ -150,7 +150,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and one more, unlogged: it probes what really ran
+        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import ROOT
 
-from ladder.publish import TABLE, render
+from ladder.publish import BLOCK, render
 from ladder.results import read_climb
 from ladder.scripts import all_scripts, describe
 
@@ -15,20 +15,20 @@ FILES = ["README.md", "RUNLOG.md"]
 @pytest.mark.parametrize("name", FILES)
 def test_every_table_is_what_its_logs_say(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    assert TABLE.search(text)
+    assert BLOCK.search(text)
     assert render(text) == text
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_number_edited_by_hand_is_caught(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    start = TABLE.search(text).start()
+    start = BLOCK.search(text).start()
     edited = text[:start] + re.sub(r"\| (\d+)\.(\d)", r"| 1\1.\2", text[start:], count=1)
     assert edited != text and render(edited) != edited
 
 
 def test_every_table_names_the_commit_it_was_measured_at():
-    for match in TABLE.finditer((ROOT / "RUNLOG.md").read_text(encoding="utf-8")):
+    for match in BLOCK.finditer((ROOT / "RUNLOG.md").read_text(encoding="utf-8")):
         _, rows = read_climb(ROOT / match["folder"])
         (commit,) = {log.run["commit"] for row in rows for log in row.logs.values()}
         assert re.fullmatch("[0-9a-f]{12}", commit), "measured with uncommitted changes"

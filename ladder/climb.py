@@ -1,0 +1,250 @@
+"""Run rungs one after the other, several times over, and say what each one gains on this machine.
+
+    ladder climb                              all rungs, three times: an hour on a small CPU
+    ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
+    ladder climb --model tiny --steps 5 --repeats 1
+    ladder climb --resume                     go on with the last climb that was stopped
+
+Every run is a process of its own. The order is 0, 1, …, 10, 0, 1, …, so that a machine that slows
+down slows all rungs alike; a gain is the median of the ratios between neighbours in the same round,
+with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ladder import machine
+from ladder.cli import MODELS, positive
+from ladder.errors import BadInput
+from ladder.results import read_climb, read_facts
+from ladder.scripts import ROOT, all_scripts, select
+from ladder.tables import caption, screen
+
+
+def add_arguments(parser):
+    parser.add_argument("rungs", nargs="*", help="numbers, ranges or paths (default: all)")
+    parser.add_argument("--resume", nargs="?", const="", metavar="DIR", help="default: the last")
+    parser.add_argument("--publish", metavar="FINDING", help="then publish it with this sentence")
+    add_run_arguments(parser)
+
+
+def add_run_arguments(parser):
+    """What every subcommand that runs scripts in rounds takes."""
+    parser.add_argument("--repeats", type=positive, default=3, help="rounds (default: 3)")
+    parser.add_argument("--out", help="folder for logs and results (default: runs/…)")
+    parser.add_argument("--model", choices=MODELS, help="these flags go to every script:")
+    for flag in ("--steps", "--batch-size", "--seq-len"):
+        parser.add_argument(flag, type=positive)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--device")
+    parser.add_argument("--data")
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status."""
+    if args.resume is not None:
+        folder = Path(args.resume) if args.resume else latest()
+        check_resume(folder)
+    else:
+        folder = new_folder(args, "climb", select(args.rungs))
+    status = run_and_report(folder)
+    if status == 0 and args.publish:
+        from ladder.publish import publish
+
+        publish(folder, args.publish)
+    return status
+
+
+def new_folder(args, kind: str, scripts: list[Path]) -> Path:
+    """Make the folder of a climb with its climb.json, after measuring a large matmul's rate.
+
+    Scripts that are no rungs are copied into it, so that they stay beside their logs.
+    """
+    stems = [path.stem for path in scripts]
+    if len(set(stems)) < len(stems):
+        raise BadInput("two of these scripts have the same file name: rename one")
+    folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
+    if (folder / "climb.json").exists():
+        raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
+    peak = measure_peak(args.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for path in scripts:
+        if path in all_scripts():
+            names.append(path.relative_to(ROOT).as_posix())
+        else:
+            names.append(path.name)
+            shutil.copy(path, folder / path.name)
+    save(folder, {"kind": kind, **describe_climb(args), "scripts": names, **peak})
+    return folder
+
+
+def describe_climb(args) -> dict:
+    """The conditions of a climb, as climb.json keeps them."""
+    names = ("model", "steps", "batch_size", "seq_len", "seed", "device")
+    given = [(name, getattr(args, name)) for name in names]
+    return {
+        "started": f"{datetime.now():%Y-%m-%d %H:%M}",
+        "commit": machine.commit(),
+        "repeats": args.repeats,
+        "flags": [f"--{n.replace('_', '-')}={v}" for n, v in given if v is not None],
+        "data": args.data and str(Path(args.data).resolve()),
+        "versions": versions(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "clocks": {"before": clocks()},
+        "failures": {},
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {name: version(name) for name in ("torch", "numpy", "tiktoken")}
+    return {"python": platform.python_version(), **found}
+
+
+def measure_peak(device: str | None) -> dict:
+    """The device and its bfloat16 matmul rate, taken in a process of its own."""
+    command = [sys.executable, "-m", "ladder.gemm", *(["--device", device] if device else [])]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise BadInput((done.stderr.strip().splitlines() or ["no matmul ran here"])[-1])
+    return json.loads(done.stdout)
+
+
+def clocks() -> str:
+    """Clock rates right now: of each GPU where nvidia-smi answers, else of the CPU cores."""
+    query = "--query-gpu=clocks.sm,clocks.mem,power.limit"
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", query, "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return answer.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        cpuinfo = Path("/proc/cpuinfo")
+        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []
+        return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
+
+
+def save(folder: Path, facts: dict) -> None:
+    """Write climb.json whole or not at all."""
+    temporary = folder / "climb.json.tmp"
+    temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "climb.json")
+
+
+def latest() -> Path:
+    """The newest climb under runs/."""
+    folders = sorted(path.parent for path in Path("runs").glob("climb-*/climb.json"))
+    if not folders:
+        raise BadInput("there is no climb under runs/: start one without --resume")
+    return folders[-1]
+
+
+def check_resume(folder: Path) -> None:
+    """Raise BadInput if the conditions of a climb are not those of now."""
+    if not (folder / "climb.json").exists():
+        raise BadInput(f"{folder} is no climb: it has no climb.json")
+    facts = read_facts(folder)
+    for key, now in (("commit", machine.commit()), ("versions", versions())):
+        if facts[key] != now:
+            raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
+
+
+def run_and_report(folder: Path) -> int:
+    """Do what is left of a climb and print its table; 130 if Ctrl-C stopped it."""
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
+        console = Console(width=120)
+    try:
+        run_rounds(folder, console)
+    except KeyboardInterrupt:
+        done = len(list(folder.glob("*.r*.log")))
+        console.print(f"stopped; {done} runs are kept. Go on: ladder climb --resume {folder}")
+        return 130
+    report(folder, console)
+    return 0
+
+
+def run_rounds(folder: Path, console: Console) -> None:
+    """Run, round by round, what climb.json asks for and is not done yet."""
+    facts = read_facts(folder)
+    scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
+    flags = facts["flags"] + (["--data", facts["data"]] if facts["data"] else [])
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    columns += [TextColumn("runs, time left"), TimeRemainingColumn()]
+    with Progress(*columns, console=console, speed_estimate_period=3600) as progress:
+        task = progress.add_task("", total=facts["repeats"] * len(scripts))
+        for repeat in range(1, facts["repeats"] + 1):
+            for path in scripts:
+                name = f"{path.stem}.r{repeat}"
+                progress.update(task, description=name)
+                if not (folder / f"{name}.log").exists() and name not in facts["failures"]:
+                    if failure := run_once(folder, path, name, flags, fresh_cache=repeat == 1):
+                        facts["failures"][name] = failure
+                        console.print(f"{name} failed: {failure}", markup=False)
+                    save(folder, facts)
+                progress.advance(task)
+    facts["clocks"]["after"] = clocks()
+    save(folder, facts)
+
+
+def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache: bool):
+    """One run in a process of its own; its log becomes NAME.log. Returns why it failed, or None."""
+    cache = folder.resolve() / "cache" / path.stem
+    if fresh_cache:
+        shutil.rmtree(cache, ignore_errors=True)
+    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONPATH": python_path}
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        command = [sys.executable, str(path), *flags, "--log-dir", scratch]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=-1)
+        try:
+            _, err = process.communicate()
+        except KeyboardInterrupt:  # a part of a run is no run
+            process.kill()
+            process.wait()
+            raise
+        if process.returncode == 0:
+            (log,) = Path(scratch).glob("*.log")
+            os.replace(log, folder / f"{name}.log")
+            return None
+    (folder / f"{name}.failed").write_bytes(err)
+    if process.returncode < 0:
+        return f"killed by {signal.Signals(-process.returncode).name}"
+    lines = err.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+    said = [line for line in lines if line.startswith("error ")] or lines
+    return said[-1].removeprefix("error ")
+
+
+def report(folder: Path, console: Console) -> None:
+    """Print the table of a climb and draw its picture."""
+    facts, rows = read_climb(folder)
+    console.print(screen(facts, rows))
+    good = [row for row in rows if not row.failure]
+    if good:
+        from ladder.picture import draw  # matplotlib takes a second to import
+
+        result = next(iter(good[0].logs.values())).result
+        console.print(caption(facts, rows))
+        console.print(
+            f"Each run: {result['warmup_steps']} warm-up steps left out, "
+            f"{result['measured_steps']} measured. Bounds: 95 % intervals of the paired rounds."
+        )
+        draw(facts, rows, folder / "climb.png")
+    console.print(f"Logs, climb.json, climb.png: {folder}", soft_wrap=True)

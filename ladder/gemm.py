@@ -1,0 +1,51 @@
+"""The rate of a large matmul: what MFU is measured against where no data sheet is known.
+
+python -m ladder.gemm [--device DEVICE]     prints one line of JSON
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+from ladder.cli import pick_device
+from ladder.machine import device_name
+
+WARMUP, REPEATS = 3, 15
+
+
+def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
+    """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
+    a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+    times = []
+    for _ in range(WARMUP + REPEATS):
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        start = time.perf_counter()
+        a @ b
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return 2 * n**3 / statistics.median(times[WARMUP:])
+
+
+def main():
+    """Print device, peak_flops, peak_dtype and peak_shape as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device")
+    try:
+        device = pick_device(parser.parse_args().device)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    n = 2048 if device.type == "cpu" else 8192
+    rate = matmul_flops(device, torch.bfloat16, n)
+    facts = {"device": device_name(device), "peak_flops": round(rate), "peak_dtype": "bfloat16"}
+    print(json.dumps({**facts, "peak_shape": [n, n, n]}))
+
+
+if __name__ == "__main__":
+    main()

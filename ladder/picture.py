@@ -1,0 +1,38 @@
+"""The picture of a climb: tokens per second for each rung, and the hardware's limit."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # a file, no window
+from matplotlib import pyplot as plt
+
+from ladder.results import Row, limit_tok_per_s
+from ladder.tables import caption, titles
+
+
+def draw(facts: dict, rows: list[Row], path: Path) -> None:
+    """Write a PNG, readable at the width of a README. Rows that failed have no bar."""
+    names = titles()
+    good = [row for row in rows if not row.failure]
+    rates = [row.tok_per_s for row in good]
+    # A tenth of the steps was faster than p10 and a tenth slower than p90.
+    above = [row.tok_per_s * (row.median_ms / row.p10_ms - 1) for row in good]
+    below = [row.tok_per_s * (1 - row.median_ms / row.p90_ms) for row in good]
+    figure, axes = plt.subplots(figsize=(9, 4.6), facecolor="white")
+    labels = [names.get(row.stem, row.stem.replace("_", " ")) for row in good]
+    axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
+    for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
+        axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
+    limit = limit_tok_per_s(facts, good)
+    if limit:
+        axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
+        axes.legend(loc="lower right", frameon=False)
+    axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
+    axes.invert_yaxis()
+    axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")
+    axes.set_title(caption(facts, good), fontsize=7, loc="left", wrap=True)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
