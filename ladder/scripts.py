@@ -51,10 +51,11 @@ def describe(path: Path) -> dict[str, str]:
 
 
 def split_docstring(path: Path) -> tuple[str, str]:
-    """A script's docstring with its quotes, and the code after it."""
+    """A script's docstring with its quotes, empty if it has none, and the code after it."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines(keepends=True)
-    end = ast.parse(source).body[0].end_lineno
+    module = ast.parse(source)
+    end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
     return "".join(lines[:end]), "".join(lines[end:])
 
 

@@ -1,0 +1,53 @@
+"""Take single optimisations back from the top rung and measure what each is worth there.
+
+    ladder ablate                 every one of them in turn, three rounds
+    ladder ablate 3 5 10          only these
+
+What a rung gains in the climb depends on the order: here each is the last one to be missing. The
+scripts are made by reverse-applying a rung's own change to the top script, and run interleaved with
+the untouched top; they are kept beside their logs. A change that later rungs built on cannot be
+taken back that way; it is named and left out.
+"""
+
+import tempfile
+from pathlib import Path
+
+from ladder.climb import add_run_arguments, new_folder, run_and_report
+from ladder.errors import BadInput
+from ladder.forward import merge_code
+from ladder.scripts import all_scripts, split_docstring
+
+
+def add_arguments(parser):
+    parser.add_argument("rungs", nargs="*", type=int, help="rungs to take back (default: all)")
+    add_run_arguments(parser)
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status."""
+    scripts = all_scripts()
+    top = len(scripts) - 1
+    rungs = args.rungs or list(range(1, top + 1))
+    if wrong := [number for number in rungs if not 1 <= number <= top]:
+        raise BadInput(f"there is no rung {wrong[0]} to take back: they go from 1 to {top}")
+    with tempfile.TemporaryDirectory() as scratch:
+        made = [write_without(number, Path(scratch)) for number in rungs]
+        without = [path for path in made if path]
+        if not without:
+            raise BadInput("none of these changes can be taken back from the top script")
+        folder = new_folder(args, "ablate", [scripts[top], *without])
+    return run_and_report(folder)
+
+
+def write_without(number: int, folder: Path) -> Path | None:
+    """The top script without the change of one rung, or None, saying why, if that cannot be."""
+    scripts = all_scripts()
+    before, rung, top = scripts[number - 1], scripts[number], scripts[-1]
+    codes = [split_docstring(path)[1] for path in (rung, top, before)]
+    code, conflicts = merge_code(*codes)
+    path = folder / f"without_{rung.stem}.py"
+    if conflicts:
+        print(f"{rung.stem} cannot be taken back: later rungs changed the same lines", flush=True)
+        return None
+    path.write_text(f'"""{top.stem} without {rung.stem}, made by ladder ablate."""\n{code}')
+    return path

@@ -1,0 +1,105 @@
+"""Show what one rung changes, line by line.
+
+One number shows that rung against the one before it, after what its docstring says about it. Two
+numbers (or paths of scripts) show any two. Docstrings are left out of the diff itself.
+
+  ladder diff 5        the one change of rung 05
+  ladder diff 3 7      everything that rungs 04 to 07 changed together
+"""
+
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from ladder.errors import BadInput
+from ladder.scripts import ROOT, all_scripts, describe, select, split_docstring
+
+STYLES = {"@": "cyan", "-": "red", "+": "green"}
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument(
+        "rungs", nargs="+", metavar="RUNG", help="one or two, each a number (5) or a script's path"
+    )
+
+
+def run(args) -> int:
+    """Print the diff. Returns 0, whether there is a difference or not."""
+    if len(args.rungs) > 2:
+        raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: ladder diff 3 7")
+    console = Console(highlight=False)
+    if len(args.rungs) == 1:
+        number = rung_number(args.rungs[0])
+        if number == 0:
+            raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
+        before, after = all_scripts()[number - 1 : number + 1]
+        print_fields(after, console)
+    else:
+        before, after = (one_script(word) for word in args.rungs)
+    lines = diff_lines(before, after) or ["the code of the two is the same"]
+    for line in lines:
+        # Not wrapped: what is piped on must stay a diff.
+        console.print(Text(line, STYLES.get(line[:1], "")), soft_wrap=True)
+    return 0
+
+
+def one_script(word: str) -> Path:
+    """The one script that `word` names. Raises BadInput for a range and for what is no script."""
+    found = select([word])
+    if len(found) > 1:
+        raise BadInput(f"{word} is several rungs: name one at a time")
+    return found[0]
+
+
+def rung_number(word: str) -> int:
+    """The number of the rung that `word` names. Raises BadInput for a script outside the ladder."""
+    path = one_script(word).resolve()
+    if path not in all_scripts():
+        raise BadInput(f"{word} is no rung of this ladder, they are numbered 0 and up")
+    return all_scripts().index(path)
+
+
+def print_fields(path: Path, console: Console) -> None:
+    """The title and the fields of a rung's docstring."""
+    try:
+        fields = describe(path)
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"{shown(path)}: {error}") from None
+    console.print(Text(fields.pop("Title"), "bold"), end="\n\n")
+    for name, text in fields.items():
+        console.print(Text.assemble((f"{name}: ", "bold"), text))
+    console.print()
+
+
+def shown(path: Path) -> str:
+    """A script's path as it is printed: from the top of the project where it is inside."""
+    path = path.resolve()
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+
+
+def parts_of(path: Path) -> tuple[str, str]:
+    """The docstring and the code of a script. Raises BadInput where Python cannot read it."""
+    try:
+        return split_docstring(path)
+    except (SyntaxError, ValueError, IndexError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise BadInput(f"{shown(path)}:{line} is no valid Python: put that right first") from None
+
+
+def diff_lines(before: Path, after: Path) -> list[str]:
+    """A unified diff of the code of two scripts, under the line numbers of the whole files."""
+    parts = [parts_of(path) for path in (before, after)]
+    skip_a, skip_b = (len(head.splitlines()) for head, _ in parts)
+    a, b = (code.splitlines() for _, code in parts)
+    found = []
+    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes():
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        found.append(f"@@ -{skip_a + i1 + 1},{i2 - i1} +{skip_b + j1 + 1},{j2 - j1} @@")
+        for kind, i1, i2, j1, j2 in group:
+            if kind == "equal":
+                found += [f" {line}" for line in a[i1:i2]]
+            else:
+                found += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
+    return [f"--- {shown(before)}", f"+++ {shown(after)}", *found] if found else []

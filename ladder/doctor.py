@@ -1,0 +1,237 @@
+"""Tell what this machine is, and for each rung whether it can run and whether it can help here.
+
+What a rung needs is tried, not guessed: a function is compiled, a matmul rounded and timed. Nothing
+is trained, and it takes less than a minute. The exit status is 1 when a rung cannot run.
+
+  ladder doctor
+  ladder doctor --device cpu       the same for another device than the best there is
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ladder.cli import pick_device
+from ladder.errors import BadInput, explain
+from ladder.gemm import matmul_flops
+from ladder.machine import device_name, require_bf16
+from ladder.scripts import all_scripts, code_lines, describe
+
+STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
+
+
+class Verdict(NamedTuple):
+    """What a device makes of one thing that a rung brings."""
+
+    runs: str  # yes, no
+    helps: str  # yes, no, unknown, or a dash
+    why: str  # or, where it does not run, what is missing
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+
+
+def run(args) -> int:
+    """Print what the machine is, and a line for each rung. Returns 1 when a rung cannot run."""
+    try:
+        device = pick_device(args.device)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    console = Console()
+    machine = Table(title="This machine", title_justify="left", show_header=False)
+    for name, value in facts(device):
+        machine.add_row(name, Text(value))
+    console.print(machine)
+    rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
+    rungs.title = f"The rungs on {device}"
+    with console.status("trying what the rungs need ..."):
+        verdicts = list(judge(device))
+    for title, (runs, helps, why) in verdicts:
+        words = (Text(word, STYLES.get(word, "")) for word in (runs, helps))
+        rungs.add_row(title, *words, Text(why))
+    console.print(rungs)
+    return int(any(verdict.runs == "no" for _, verdict in verdicts))
+
+
+def facts(device: torch.device) -> Iterator[tuple[str, str]]:
+    """Name and value of everything worth knowing about this machine."""
+    yield "CPU", f"{device_name(torch.device('cpu'))}, {memory()}"
+    yield "CPU units", cpu_units()
+    for number in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(number)
+        size = f"{gpu.total_memory / 1e9:.1f} GB, capability {gpu.major}.{gpu.minor}"
+        yield f"GPU {number}", f"{gpu.name}, {size}"
+    if torch.backends.mps.is_available():
+        yield "GPU", f"Apple, {torch.mps.recommended_max_memory() / 1e9:.1f} GB usable"
+    driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    unseen = "" if torch.cuda.is_available() or not driver else ", but this torch sees no GPU"
+    yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
+    yield "Python, torch", f"{platform.python_version()}, {torch.__version__}"
+    yield "Triton", "found" if find_spec("triton") else "missing (only an NVIDIA GPU needs it)"
+    yield "C++ compiler", compiler()
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    yield "Python headers", "found" if header.exists() else f"missing: no {header}"
+    yield f"TF32 ({device})", attempt(tf32, device).why
+    yield f"bf16 ({device})", attempt(bf16, device).why
+
+
+def memory() -> str:
+    """The machine's memory; not every system tells."""
+    try:
+        return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
+    except (AttributeError, ValueError, OSError):
+        return "memory unknown"
+
+
+def cpu_units() -> str:
+    """The vectors that torch uses, and whether the system lists units for bfloat16."""
+    names = ["bf16"] if platform.machine() == "aarch64" else ["avx512_bf16", "amx_bf16"]
+    cpuinfo = Path("/proc/cpuinfo")
+    listed = re.findall(r"\w+", cpuinfo.read_text()) if cpuinfo.exists() else None
+    has = ("unknown" if listed is None else "yes" if name in listed else "no" for name in names)
+    units = (f"{name}: {word}" for name, word in zip(names, has, strict=True))
+    return ", ".join([torch.backends.cpu.get_cpu_capability(), *units])
+
+
+def compiler() -> str:
+    """The C++ compiler, which torch.compile calls on a CPU."""
+    names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++", "cl"]
+    path = next(filter(shutil.which, names), None)
+    return first_line(path, "--version") or path if path else f"missing: no {' or '.join(names)}"
+
+
+def first_line(*command: str) -> str:
+    """The first line that a program prints; nothing where it fails or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return (done.stdout.splitlines() or [""])[0]
+
+
+# ----------------------------------------------------- what rungs bring, tried on a device
+
+
+@cache
+def attempt(trial: Callable[[torch.device], Verdict], device: torch.device) -> Verdict:
+    """The verdict of one trial; that it does not run, where it raises."""
+    try:
+        return trial(device)
+    except Exception as error:  # whatever a library raises where its hardware is missing
+        text = (str(error).strip().splitlines() or [""])[0]
+        return Verdict("no", "–", explain(error) or f"{type(error).__name__}: {text}")
+
+
+def tied_weights(device: torch.device) -> Verdict:
+    return Verdict("yes", "yes", "fewer weights to update, which needs nothing special")
+
+
+def tf32(device: torch.device) -> Verdict:
+    """Whether the setting changes a matmul: 1 + 2^-12 does not fit into TF32's 10 bits."""
+    a = torch.full((512, 512), 1 + 2**-12, device=device)
+    products = []
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        products.append(a @ a)
+    if torch.equal(*products):
+        return Verdict("yes", "no", "no TF32 units: the setting changes no bit of a matmul")
+    return Verdict("yes", "yes", "TF32 units: the setting rounds what a matmul multiplies")
+
+
+def bf16(device: torch.device) -> Verdict:
+    """Whether bfloat16 is there, and its matmul faster than FP32's (as rung 02 leaves that)."""
+    require_bf16(device)
+    torch.set_float32_matmul_precision("high")
+    n = 768 if device.type == "cpu" else 4096
+    single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, torch.bfloat16))
+    # Faster or not, no figure: a CPU's rates swing with what else runs on it.
+    if half > 1.1 * single:
+        return Verdict("yes", "yes", "a bf16 matmul is faster than one in FP32 (timed)")
+    return Verdict("yes", "no", "a bf16 matmul is no faster than one in FP32 (timed)")
+
+
+def compiling(device: torch.device) -> Verdict:
+    """Whether torch.compile works; in an empty cache, where it finds no earlier work."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        torch.compile(lambda x: F.gelu(x + 1))(torch.ones(1024, device=device))
+    return Verdict("yes", "yes", "torch.compile works (tried)")
+
+
+def fused_attention(device: torch.device) -> Verdict:
+    """Whether there is a kernel that keeps the scores out of memory."""
+    q = torch.ones(1, 12, 128, 64, device=device, dtype=torch.bfloat16)
+    F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    if device.type == "mps":  # its kernel cannot be asked for by name
+        return Verdict("yes", "unknown", "Apple's GPU does not say which kernel runs: measure it")
+    kinds = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
+    try:
+        with sdpa_kernel([getattr(SDPBackend, kind) for kind in kinds]):
+            F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    except RuntimeError:
+        return Verdict("yes", "no", "no fused kernel: torch falls back to separate ones")
+    return Verdict("yes", "yes", "there is a fused kernel")
+
+
+def padded_vocab(device: torch.device) -> Verdict:
+    if device.type == "cuda":
+        return Verdict("yes", "yes", "tensor cores like widths that are multiples of 128")
+    return Verdict("yes", "unknown", "meant for tensor cores, which are not here: measure it")
+
+
+def fused_adamw(device: torch.device) -> Verdict:
+    p = torch.nn.Parameter(torch.ones(8, device=device))
+    p.grad = torch.ones_like(p)
+    torch.optim.AdamW([p], fused=True).step()
+    return Verdict("yes", "yes", "there is a fused kernel (tried)")
+
+
+# By what stands in a script that uses it. A rung needs all that its code has, and brings what the
+# code before it has not.
+TRIALS = {
+    "lm_head.weight = self.transformer.wte.weight": tied_weights,
+    "set_float32_matmul_precision(": tf32,
+    "torch.autocast(": bf16,
+    "torch.compile(": compiling,
+    "scaled_dot_product_attention(": fused_attention,
+    "vocab_size: int = 50304": padded_vocab,
+    "fused=True": fused_adamw,
+}
+
+
+def judge(device: torch.device) -> Iterator[tuple[str, Verdict]]:
+    """Title and verdict of every script."""
+    before, told = {}, None
+    for number, path in enumerate(all_scripts()):
+        code, fields = "\n".join(code_lines(path)), describe(path)
+        found = {mark: attempt(t, device) for mark, t in TRIALS.items() if mark in code}
+        new = [verdict for mark, verdict in found.items() if mark not in before]
+        missing = next((verdict for verdict in found.values() if verdict.runs == "no"), None)
+        if missing:
+            # What several rungs lack is told once.
+            verdict = missing._replace(why="the same is missing") if missing is told else missing
+        elif number == 0:
+            verdict = Verdict("yes", "–", "the reference")
+        elif "buys no speed" in fields["Why"]:
+            verdict = Verdict("yes", "no", "not meant to be faster: see ladder diff")
+        else:
+            verdict = (new or [Verdict("yes", "unknown", "not known to need anything")])[0]
+        yield fields["Title"].partition(":")[0], verdict
+        before, told = found, missing
