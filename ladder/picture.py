@@ -27,7 +27,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     limit = limit_tok_per_s(facts, good)
     if limit:
         axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
-        axes.legend(loc="lower right", frameon=False)
+        axes.legend(loc="upper right", framealpha=1, edgecolor="white")
     axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")
