@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ladder import machine
 from ladder.cli import MODELS, positive
 from ladder.errors import BadInput
+from ladder.process import child_env, failure
 from ladder.results import read_climb, read_facts
 from ladder.scripts import ROOT, all_scripts, select
 from ladder.tables import caption, screen
@@ -103,7 +103,7 @@ def describe_climb(args) -> dict:
         "flags": [f"--{n.replace('_', '-')}={v}" for n, v in given if v is not None],
         "data": args.data and str(Path(args.data).resolve()),
         "versions": versions(),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "clocks": {"before": clocks()},
         "failures": {},
@@ -209,8 +209,7 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
     cache = folder.resolve() / "cache" / path.stem
     if fresh_cache:
         shutil.rmtree(cache, ignore_errors=True)
-    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONPATH": python_path}
+    env = child_env(TORCHINDUCTOR_CACHE_DIR=str(cache))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [sys.executable, str(path), *flags, "--log-dir", scratch]
         process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=-1)
@@ -225,11 +224,7 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
             os.replace(log, folder / f"{name}.log")
             return None
     (folder / f"{name}.failed").write_bytes(err)
-    if process.returncode < 0:
-        return f"killed by {signal.Signals(-process.returncode).name}"
-    lines = err.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-    said = [line for line in lines if line.startswith("error ")] or lines
-    return said[-1].removeprefix("error ")
+    return failure(process.returncode, err.decode(errors="replace"))
 
 
 def report(folder: Path, console: Console) -> None:

@@ -45,7 +45,7 @@ def publish(folder: Path, finding: str) -> None:
     for path in [*folder.glob("*.r*.log"), *folder.glob("*.py"), *map(folder.joinpath, PUBLISHED)]:
         shutil.copy(path, target)
     shown = target.relative_to(ROOT).as_posix()
-    runlog.write_text(f"{title}\n{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
+    runlog.write_text(f"{title}{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
     text = readme.read_text(encoding="utf-8")
     marker = rf"<!-- {re.escape(kind(facts, rows))} \S+ -->"
     text = re.sub(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)

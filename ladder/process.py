@@ -1,0 +1,21 @@
+"""Scripts started in processes of their own, and what is said of those that fail."""
+
+import os
+import signal
+
+from ladder.scripts import ROOT
+
+
+def child_env(**more: str) -> dict[str, str]:
+    """The environment in which a process finds this package, installed or not."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **more}
+
+
+def failure(returncode: int, stderr: str) -> str:
+    """Why a process failed, in one line: its signal, its error line or the last one it wrote."""
+    if returncode < 0:
+        return f"killed by {signal.Signals(-returncode).name}"
+    lines = stderr.strip().splitlines() or ["it said nothing"]
+    said = [line for line in lines if line.startswith("error ")] or lines
+    return said[-1].removeprefix("error ")

@@ -1,0 +1,288 @@
+"""Where a training step's time goes: forward, backward, optimizer, and which kernels.
+
+  ladder profile 4         rung 04: its stages and its most expensive kernels
+  ladder profile 4 5       rungs 04 and 05 side by side: one sees why the change is faster
+
+The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
+the first) it does by turns a step left alone and a step timed in stages, waiting for the device
+after each. Three more run under PyTorch's profiler; the one in the middle by time is shown and
+becomes a trace: open it at https://ui.perfetto.dev or chrome://tracing.
+
+`forward` is all before loss.backward(), fetching and copying the batch included; `optimizer` is
+all after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's own
+library) and what torch.compile generated, each without the operators that it calls in turn.
+"""
+
+import importlib.util
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.autograd import DeviceType
+from torch.profiler import profile
+
+from ladder.cli import MODELS, positive
+from ladder.errors import BadInput
+from ladder.machine import device_name
+from ladder.process import child_env, failure
+from ladder.run import Run
+from ladder.scripts import select
+
+WARMUP_STEPS, PROFILED_STEPS = 3, 3
+STAGES = ("forward", "backward", "optimizer")
+TOP = 10
+# CPU events that compute: operators and generated kernels, not what autograd and torch.compile
+# put around them, and not operators that only describe or allocate memory or read one number.
+_COMPUTES = re.compile(
+    r"(?!aten::(empty|new_empty|as_strided|\w*view|\w*reshape|t|transpose|permute|expand|select"
+    r"|slice|narrow|split|chunk|unbind|squeeze|unsqueeze|detach|alias|lift_fresh|resolve|item"
+    r"|is_nonzero|_local_scalar_dense|result_type|resize)(_\w*)?$)"
+    r"(\w+::\w+|(graph_\d+_)?cpp_\w+)$"
+)
+
+
+class ProfiledRun(Run):
+    """A run that times its steps in stages, profiles the last ones and saves what it found."""
+
+    def steps(self, model):
+        """0, 1, …, steps - 1, as Run.steps does; some of them timed, some profiled."""
+        times, profiles = defaultdict(list), []
+        yield from range(WARMUP_STEPS)
+        for step in range(WARMUP_STEPS, self.args.steps - PROFILED_STEPS, 2):
+            yield step
+            times["step"].append(self.step_times[-1] * 1e3)
+            with timed_stages(self.args.device) as spent:
+                yield step + 1
+            if "backward" not in spent:
+                raise BadInput(f"{self.script} has no loss.backward() that could be timed")
+            spent["optimizer"] = self.step_times[-1] * 1e3 - sum(spent.values())
+            for stage in STAGES:
+                times[stage].append(spent[stage])
+        self.probing = True  # steps under the profiler are not logged
+        for step in range(self.args.steps - PROFILED_STEPS, self.args.steps):
+            with profile() as recording:
+                yield step
+            profiles.append((kernels(recording.events(), self.args.device), recording))
+        # A busy machine can make any one of them several times slower.
+        profiles.sort(key=lambda found: found[0]["self_ms"])
+        self._save(times, *profiles[PROFILED_STEPS // 2])
+
+    def _save(self, times_ms: dict[str, list[float]], found: dict, recording) -> None:
+        """Write STEM.json and STEM.trace.json beside the log."""
+        folder, stem = Path(self.args.log_dir), Path(self.script).stem
+        recording.export_chrome_trace(str(folder / f"{stem}.trace.json"))
+        facts = {
+            "script": self.script,
+            "device": device_name(self.args.device),
+            "model": self.args.model,
+            "B": self.args.batch_size,
+            "T": self.args.seq_len,
+            "warmup_steps": WARMUP_STEPS,
+            "median_ms": {name: statistics.median(values) for name, values in times_ms.items()},
+            "times_ms": times_ms,
+            **found,
+        }
+        (folder / f"{stem}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def timed_stages(device: torch.device):
+    """Yield a dict that gathers one step's milliseconds in `forward` and `backward`.
+
+    Counts from here, just before the script reads its clock. Where backward is called several
+    times, what lies between two calls is forward again.
+    """
+    spent = defaultdict(float)
+    original, mark = torch.Tensor.backward, time.perf_counter()
+
+    def lap(stage):
+        nonlocal mark
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        now = time.perf_counter()
+        spent[stage] += (now - mark) * 1e3
+        mark = now
+
+    def backward(*args, **options):
+        lap("forward")
+        original(*args, **options)
+        lap("backward")
+
+    torch.Tensor.backward = backward
+    try:
+        yield spent
+    finally:
+        torch.Tensor.backward = original
+
+
+def kernels(events, device: torch.device) -> dict:
+    """From one profiled step: kernels launched, the self time of all events, and each by name.
+
+    Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere; longest first.
+    """
+    if device.type == "cuda":
+        self_time = "self_device_time_total"
+        events = [e for e in events if e.device_type == DeviceType.CUDA]
+        events = [e for e in events if not e.is_user_annotation]
+        launched = [e for e in events if not e.name.startswith(("Memcpy", "Memset"))]
+    else:
+        self_time = "self_cpu_time_total"
+        working = [e for e in events if _COMPUTES.match(e.name)]
+        callers = {id(e.cpu_parent) for e in working}
+        launched = [e for e in working if id(e) not in callers]
+    calls, ms = defaultdict(int), defaultdict(float)
+    for event in events:
+        calls[event.name] += 1
+        ms[event.name] += getattr(event, self_time) / 1e3
+    total = sum(ms.values())
+    names = sorted(ms, key=ms.get, reverse=True)
+    found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in names]
+    return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
+
+
+def profile_here(script: str, flags: list[str]) -> None:
+    """Run a script's own main() with its Run replaced."""
+    spec = importlib.util.spec_from_file_location(Path(script).stem, script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.Run = ProfiledRun
+    module.main(flags)
+
+
+def add_arguments(parser) -> None:
+    """One or two rungs, the scripts' own flags, and where the results go."""
+    parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
+    parser.add_argument("--model", choices=MODELS, help="default: gpt2 (124M)")
+    parser.add_argument(
+        "--steps", type=positive, default=5, help="steps left alone, and as many in stages (5)"
+    )
+    parser.add_argument("--batch-size", type=positive, help="sequences per step, B (by device)")
+    parser.add_argument("--seq-len", type=positive, help="tokens a sequence, T (by device)")
+    parser.add_argument("--seed", type=int, help="default: 1337")
+    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+    parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
+    parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
+
+
+def run(args) -> int:
+    """Profile one or two rungs and print their tables; returns 0, or 130 after Ctrl-C."""
+    scripts = select(args.rungs)
+    if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
+        raise BadInput("give one rung, or two of different names")
+    if args.steps < 3:
+        raise BadInput(f"--steps {args.steps}: a median needs at least 3")
+    folder = Path(args.out or f"runs/profile-{datetime.now():%Y%m%d-%H%M%S}")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from error
+    console = Console(markup=False, highlight=False)  # kernels have brackets in their names
+    try:
+        # A cache of its own: code compiled here is not what the scripts themselves run.
+        with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
+            for path in scripts:
+                with console.status(f"profiling {path.stem}"):
+                    profile_apart(path, args, folder, cache)
+    except KeyboardInterrupt:
+        return 130
+    report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
+    for path in scripts:
+        print(f"trace: {folder / path.stem}.trace.json")
+    print(f"numbers and logs: {folder}")
+    return 0
+
+
+def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
+    """Profile in a process of its own: precision settings and memory end with it.
+
+    Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
+    """
+    names = ("model", "batch_size", "seq_len", "seed", "device", "data")
+    given = [(name, getattr(args, name)) for name in names if getattr(args, name) is not None]
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given]
+    flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
+    # Kernels generated for the CPU are invisible to the profiler unless they announce themselves.
+    announce = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, "-m", "ladder.profile", str(path), *flags],
+        env=child_env(**announce),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0:
+        return
+    raise BadInput(f"{path.name} failed: {failure(done.returncode, done.stderr)}")
+
+
+def report(profiles: list[dict], console: Console) -> None:
+    """Print stages and kernels of one profile, or of two side by side."""
+    console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**profiles[0]))
+    console.print(stage_table(profiles))
+    console.print(
+        f"Medians of {len(profiles[0]['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
+        " Stages are timed in steps that wait for the device in between, which adds a little:"
+        " compare their sum with the step left alone. Self time is that of a step under the"
+        " profiler, which slows it; far more than the step left alone means a busy machine.\n"
+    )
+    console.print(f"The {TOP} most expensive, by self time, with their share of all self time")
+    console.print(
+        kernel_table(profiles, name_width=max(24, console.width - 7 - 25 * len(profiles)))
+    )
+
+
+def stage_table(profiles: list[dict]) -> Table:
+    """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
+    medians = [p["median_ms"] for p in profiles]
+    rows = {stage: [m[stage] for m in medians] for stage in STAGES}
+    rows["sum"] = [sum(m[stage] for stage in STAGES) for m in medians]
+    rows["step left alone"] = [m["step"] for m in medians]
+    rows["self time"] = [p["self_ms"] for p in profiles]
+    rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
+    table = Table("", *(Path(p["script"]).stem for p in profiles))
+    if len(profiles) == 2:
+        table.add_column("difference")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, values in rows.items():
+        digits = "d" if name == "kernels launched" else ".2f"
+        change = [f"{values[1] - values[0]:+{digits}}"] if len(values) == 2 else []
+        table.add_row(name, *(f"{v:{digits}}" for v in values), *change, end_section=name == "sum")
+    return table
+
+
+def kernel_table(profiles: list[dict], name_width: int) -> Table:
+    """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
+    by_name = [{kernel["name"]: kernel for kernel in p["kernels"]} for p in profiles]
+    longest = defaultdict(float)
+    for p in profiles:
+        for kernel in p["kernels"][:TOP]:
+            longest[kernel["name"]] = max(longest[kernel["name"]], kernel["ms"])
+    table = Table("kernel")
+    for p in profiles:
+        table.add_column(f"{Path(p['script']).stem}\nms  share  calls", justify="right")
+    for name in sorted(longest, key=longest.get, reverse=True):
+        found = [kernels.get(name) for kernels in by_name]
+        cells = ["{ms:.2f}  {share:5.1%}  {calls:5d}".format(**k) if k else "–" for k in found]
+        table.add_row(short(name, name_width), *cells)
+    return table
+
+
+def short(name: str, width: int) -> str:
+    """A kernel's name without what many have, cut in the middle: its end tells it from others."""
+    name = re.sub(r"graph_\d+_|^void |at::native::|\(anonymous namespace\)::", "", name)
+    return name if len(name) <= width else f"{name[: width - 11]}…{name[-10:]}"
+
+
+if __name__ == "__main__":
+    profile_here(sys.argv[1], sys.argv[2:])

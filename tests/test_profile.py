@@ -1,0 +1,181 @@
+"""`ladder profile`, run as a user runs it: stages, kernels, trace, and what it refuses."""
+
+import json
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import SMALL, rung
+from torch.autograd import DeviceType
+
+from ladder.__main__ import main
+from ladder.log import read_log
+from ladder.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, kernels, short, timed_stages
+from ladder.scripts import ROOT
+
+STEPS = 3
+
+
+def profile(*words):
+    """`ladder profile` in a process of its own; what it printed."""
+    command = [sys.executable, "-m", "ladder", "profile", *map(str, words), "--steps", str(STEPS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read(folder, stem):
+    """The numbers of one rung and its trace's events, after checks that hold for every profile."""
+    found = json.loads((folder / f"{stem}.json").read_text())
+    trace = json.loads((folder / f"{stem}.trace.json").read_text())
+    (path,) = folder.glob(f"{stem}-*.log")
+    check_stages(found, read_log(path))
+    check_kernels(found, {event["name"] for event in trace["traceEvents"]})
+    return found
+
+
+def check_stages(found, log):
+    """The stages of a step sum to what the script logged for it; steps left alone cost the same."""
+    assert int(log.run["steps"]) == WARMUP_STEPS + 2 * STEPS + PROFILED_STEPS
+    timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:]]
+    times = found["times_ms"]
+    assert times["step"] == pytest.approx(timed[::2], abs=0.01)
+    sums = [sum(stages) for stages in zip(*(times[stage] for stage in STAGES), strict=True)]
+    assert sums == pytest.approx(timed[1::2], abs=0.01)
+    assert all(ms > 0 for stage in STAGES for ms in times[stage])
+    total = sum(found["median_ms"][stage] for stage in STAGES)
+    assert 1 / 5 < total / found["median_ms"]["step"] < 5  # however busy
+
+
+def check_kernels(found, traced):
+    """The shares are parts of one whole, longest first, and the trace has every kernel by name."""
+    assert {kernel["name"] for kernel in found["kernels"]} <= traced
+    milliseconds = [kernel["ms"] for kernel in found["kernels"]]
+    assert milliseconds == sorted(milliseconds, reverse=True) and len(milliseconds) > 10
+    assert sum(milliseconds) == pytest.approx(found["self_ms"])
+    for kernel in found["kernels"]:
+        assert kernel["share"] == pytest.approx(kernel["ms"] / found["self_ms"])
+    assert sum(kernel["share"] for kernel in found["kernels"]) <= 1 + 1e-9
+    assert 0 < found["kernels_launched"] <= sum(kernel["calls"] for kernel in found["kernels"])
+
+
+def test_eager_script_with_a_known_delay_in_two_stages(shard, tmp_path):
+    source = rung(0).read_text()
+    for line, pause in (("loss.backward()", 0.1), ("optimizer.step()", 0.2)):
+        assert source.count(f"{line}\n") == 1
+        source = source.replace(f"{line}\n", f"time.sleep({pause}); {line}\n")
+    script, folder = tmp_path / "slowed.py", tmp_path / "out"
+    script.write_text(source)
+    printed = profile(script, *SMALL, "--data", shard, "--out", folder)
+    found = read(folder, "slowed")
+    assert min(found["times_ms"]["forward"]) > 100
+    assert min(found["times_ms"]["optimizer"]) > 200
+    names = {kernel["name"]: kernel for kernel in found["kernels"]}
+    assert names["aten::addmm"]["calls"] == 4 * 4  # layers, each with four matrices and biases
+    assert f"{found['median_ms']['backward']:.2f}" in printed
+    assert f"{found['kernels'][0]['share']:.1%}" in printed and "aten::mm" in printed
+    assert f"trace: {folder / 'slowed.trace.json'}\n" in printed
+
+
+def test_two_compiled_rungs_side_by_side_show_what_changed(shard, tmp_path):
+    folder = tmp_path / "out"
+    printed = profile(9, 10, *SMALL, "--data", shard, "--out", folder)
+    before, after = (read(folder, stem) for stem in ("09_cosine_lr", "10_fused_adamw"))
+    before_names, after_names = ({k["name"] for k in p["kernels"]} for p in (before, after))
+    assert "aten::_fused_adamw_" in after_names - before_names
+    assert "aten::addcdiv_" in before_names - after_names
+    assert after["kernels_launched"] < before["kernels_launched"]
+    change = after["median_ms"]["optimizer"] - before["median_ms"]["optimizer"]
+    assert "difference" in printed and f"{change:+.2f}" in printed
+    for names in (before_names, after_names):  # what torch.compile generated shows itself
+        assert any("cpp_fused" in name and "layer_norm" in name for name in names)
+
+
+def test_every_backward_of_a_step_is_timed_and_the_real_one_put_back():
+    original, loss = torch.Tensor.backward, torch.zeros((), requires_grad=True)
+    with timed_stages(torch.device("cpu")) as spent:
+        for _ in range(2):
+            time.sleep(0.05)
+            loss.backward()
+        time.sleep(0.2)
+    assert 100 <= spent["forward"] < 200 and 0 < spent["backward"] < 200
+    assert torch.Tensor.backward is original
+
+
+def event(name, kind=DeviceType.CPU, us=0, parent=None, note=False):
+    return SimpleNamespace(
+        name=name,
+        device_type=kind,
+        self_cpu_time_total=us,
+        self_device_time_total=us,
+        cpu_parent=parent,
+        is_user_annotation=note,
+    )
+
+
+def test_on_cuda_only_what_ran_on_the_gpu_counts():
+    gpu = DeviceType.CUDA
+    found = kernels(
+        [
+            event("aten::mm", us=900),
+            event("Optimizer.step#AdamW.step", gpu, 5000, note=True),
+            event("gemm", gpu, 600),
+            event("gemm", gpu, 200),
+            event("Memcpy HtoD (Pageable -> Device)", gpu, 200),
+        ],
+        torch.device("cuda"),
+    )
+    assert found["kernels_launched"] == 2 and found["self_ms"] == 1
+    assert found["kernels"][0] == {"name": "gemm", "calls": 2, "ms": 0.8, "share": 0.8}
+
+
+def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
+    linear = event("aten::linear")
+    addmm = event("aten::addmm", us=5, parent=linear)
+    inside = [event("aten::t", parent=linear), event("aten::as_strided", us=1, parent=addmm)]
+    around = [event("Torch-Compiled Region: 0/0"), event("autograd::engine::evaluate_function: X")]
+    generated = event("graph_0_cpp_fused_add_1", us=4, parent=around[0])
+    found = kernels([linear, addmm, *inside, *around, generated], torch.device("cpu"))
+    assert found["kernels_launched"] == 2  # addmm and the generated one
+
+
+def test_a_short_name_keeps_the_end_that_tells_it_apart():
+    name = "graph_0_cpp_fused_add_native_layer_norm_native_layer_norm_backward_view_"
+    assert short(name + "7", 24) == "cpp_fused_add…ard_view_7"
+    assert short(name + "7", 24) != short(name + "8", 24)
+    assert short("void at::native::(anonymous namespace)::gelu<4>", 24) == "gelu<4>"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["99"], "there is no rung 99"),
+        (["1", "2", "3"], "give one rung, or two of different names"),
+        (["4", "4"], "give one rung, or two of different names"),
+        (["4", "--steps", "2"], "--steps 2: a median needs at least 3"),
+        (["4", "--out", "."], "cannot make the folder .: File exists"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
+    flags = [*SMALL, "--out", str(tmp_path / "out")]
+    assert main(["profile", *flags, *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
+
+
+def test_what_the_script_refuses_is_told_in_its_own_words(tmp_path, capsys):
+    flags = [*SMALL, "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]
+    assert main(["profile", "0", *flags]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error baseline.py failed: ") and "nowhere" in err
+    assert err.count("\n") == err.count("error") == 1
+
+
+def test_a_script_that_crashes_is_told_by_the_last_line_of_its_traceback(tmp_path, capsys):
+    script = tmp_path / "broken.py"
+    script.write_text('raise ValueError("my mistake")\n')
+    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == "error broken.py failed: ValueError: my mistake\n"

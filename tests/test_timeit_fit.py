@@ -1,0 +1,233 @@
+"""`ladder timeit` and `ladder fit`, run as a user runs them."""
+
+import csv
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from ladder.__main__ import main as ladder_main
+from ladder.log import read_log
+from ladder.scripts import ROOT
+
+# Stands for a rung: writes a log without training, and FATE says what becomes of its B.
+FAKE = """
+import argparse, json, os, signal, sys, time
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int)
+parser.add_argument("--log-dir")
+args = parser.parse_known_args()[0]
+B = args.batch_size
+FATE
+keys = "device torch model T steps data commit".split()
+log = "run " + " ".join(f"{key}=x" for key in keys)
+log += "\\nRESULT " + json.dumps({"tok_per_s": 100.0 * B, "peak_bytes": B * 10**9})
+Path(args.log_dir, "fake.log").write_text(log + "\\n")
+"""
+NO_MEMORY = "sys.exit('error out of memory: try a smaller --batch-size')"
+
+
+def fake(folder, name: str, fate: str):
+    path = folder / f"{name}.py"
+    path.write_text(FAKE.replace("FATE", fate))
+    return path
+
+
+def command(*words) -> list[str]:
+    return [sys.executable, "-m", "ladder", *map(str, words)]
+
+
+def ladder(*words) -> subprocess.CompletedProcess:
+    """Run `ladder WORDS` as a user does; one thread, so that it needs as much memory anywhere."""
+    env = {**os.environ, "COLUMNS": "150", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*words), cwd=ROOT, env=env, capture_output=True, text=True, timeout=300
+    )
+
+
+def fits(shard, out, *words) -> list:
+    common = ("--model", "tiny", "--device", "cpu", "--data", shard, "--out", out)
+    return ["fit", *words, *common]
+
+
+def test_timeit_writes_what_it_shows(tmp_path):
+    out = tmp_path / "out"
+    words = ("--models", "tiny", "--passes", "forward+backward", "--vocab-size", 500)
+    done = ladder("timeit", *words, "--steps", 3, "--device", "cpu", "--out", out)
+    assert done.returncode == 0, done.stderr
+
+    found = json.loads((out / "timeit.json").read_text())
+    assert (found["B"], found["T"], found["vocab_size"], found["steps"]) == (2, 64, 500, 3)
+    cells = found["cells"]
+    variants = {(cell["precision"], cell["warmup"]) for cell in cells}
+    assert variants == {("fp32", 0), ("fp32", 1), ("autocast", 0), ("autocast", 1)}
+    for cell in cells:
+        times = cell["times_ms"]
+        assert len(times) == 3
+        expected = [statistics.mean(times), statistics.median(times), statistics.stdev(times)]
+        names = ("mean_ms", "median_ms", "std_ms", "min_ms", "max_ms")
+        assert [cell[name] for name in names] == [*expected, min(times), max(times)]
+        assert f"{cell['mean_ms']:.2f}" in done.stdout and f"{cell['std_ms']:.2f}" in done.stdout
+    assert [c["mean_ms"] for c in cells] == sorted(c["mean_ms"] for c in cells)
+
+    with (out / "timeit.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    for line, cell in zip(lines, cells, strict=True):
+        assert [float(time) for time in line["times_ms"].split()] == cell["times_ms"]
+        assert float(line["std_ms"]) == cell["std_ms"]
+
+    std = {(cell["precision"], cell["warmup"]): cell["std_ms"] for cell in cells}
+    before, after = (statistics.median([std["fp32", w], std["autocast", w]]) for w in (0, 1))
+    fell = sum(std[precision, 1] < std[precision, 0] for precision in ("fp32", "autocast"))
+    assert f"from {before:.2f} ms to {after:.2f} ms (medians of 2 pairs" in done.stdout
+    assert f"it fell in {fell} of them" in done.stdout
+
+
+def test_timeit_goes_on_after_a_cell_without_memory(tmp_path):
+    words = ("--models", "tiny", "--passes", "forward", "--vocab-size", 10**12, "--device", "cpu")
+    done = ladder("timeit", *words, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    cells = json.loads((tmp_path / "out" / "timeit.json").read_text())["cells"]
+    assert len(cells) == 4
+    assert all(cell["error"].startswith("out of memory") for cell in cells)
+    assert done.stdout.count("out of memory") == 4
+    assert "No cell was measured both without and with warm-up." in done.stdout
+
+
+def test_timeit_measures_the_pass_it_names(monkeypatch):
+    """Each pass's clock covers its part alone; autocast covers the forward and no backward."""
+    import torch
+
+    from ladder import timeit
+
+    seen = []
+    now = iter(range(1000))
+    monkeypatch.setattr(timeit.time, "perf_counter", lambda: seen.append("clock") or next(now))
+    enter = torch.autocast.__enter__
+
+    def spied_enter(self):
+        seen.append(f"autocast {self.fast_dtype}" if self._enabled else "plain")
+        return enter(self)
+
+    backward = torch.Tensor.backward
+
+    def spied_backward(self):
+        seen.append(f"backward {torch.is_autocast_enabled('cpu')}")
+        backward(self)
+
+    monkeypatch.setattr(torch.autocast, "__enter__", spied_enter)
+    monkeypatch.setattr(torch.Tensor, "backward", spied_backward)
+    cell = {"model": "tiny", "B": 1, "T": 4, "vocab_size": 8, "steps": 2, "device": "cpu"}
+
+    def steps(passes, precision, warmup):
+        seen.clear()
+        times = timeit.measure({**cell, "pass": passes, "precision": precision, "warmup": warmup})
+        assert len(times) == 2
+        return seen
+
+    autocast = "autocast torch.bfloat16"
+    assert steps("forward", "autocast", 0) == ["clock", autocast, "clock"] * 2
+    assert steps("backward", "fp32", 0) == ["plain", "clock", "backward False", "clock"] * 2
+    both = ["clock", autocast, "backward False", "clock"]
+    assert steps("forward+backward", "autocast", 1) == both * 3
+
+
+def test_fit_searches_each_rung_and_goes_on_after_a_crash(shard, tmp_path):
+    scripts = [
+        fake(tmp_path, "upto5", f"if B > 5: {NO_MEMORY}"),
+        fake(tmp_path, "killed", "if B > 3: os.kill(os.getpid(), signal.SIGKILL)"),
+        fake(tmp_path, "crash", "if B > 2: 1 / 0"),
+        fake(tmp_path, "aborts", "if B > 1: os.write(2, b'std::bad_alloc'); os.abort()"),
+        fake(tmp_path, "none", NO_MEMORY),
+        fake(tmp_path, "all", ""),
+    ]
+    out = tmp_path / "out"
+    done = ladder(*fits(shard, out, *scripts, "--memory", 4, "--max-batch", 9, "--seq-len", 16))
+    assert done.returncode == 0, done.stderr
+    found = {row["script"]: row for row in json.loads((out / "fit.json").read_text())["rungs"]}
+    tries = {name: [int(B) for B in row["tries"]] for name, row in found.items()}
+    assert tries == {
+        "upto5": [1, 2, 4, 8, 6, 5],
+        "killed": [5, 2, 3, 4],
+        "crash": [3],
+        "aborts": [1, 2],
+        "none": [1],
+        "all": [1, 2, 4, 8, 9],
+    }
+    assert {name: row["B"] for name, row in found.items()} == {
+        "upto5": 5, "killed": 3, "crash": 0, "aborts": 1, "none": 0, "all": 9,
+    }  # fmt: skip
+    assert found["upto5"]["result"] == {"tok_per_s": 500.0, "peak_bytes": 5 * 10**9}
+    assert found["crash"]["note"] == "B=3 failed: ZeroDivisionError: division by zero"
+    assert found["aborts"]["tries"]["2"] == "out of memory"
+    assert found["none"]["note"] == "not even B=1 fits"
+    assert "more may fit" in found["all"]["note"]
+    row = next(line for line in done.stdout.splitlines() if "│ upto5" in line)
+    assert [cell.strip() for cell in row.split("│")[1:6]] == ["upto5", "5", "500", "5.00 GB", "6"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to a limit")
+def test_fit_finds_where_a_real_rung_runs_out_of_memory(shard, tmp_path):
+    out = tmp_path / "out"
+    words = ("0", "--memory", 2.1, "--seq-len", 1024, "--steps", 2, "--max-batch", 4)
+    done = ladder(*fits(shard, out, *words))
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((out / "fit.json").read_text())["rungs"]
+    B = row["B"]
+    assert 1 <= B < 4
+    assert row["tries"][str(B)] == "fits" and row["tries"][str(B + 1)] == "out of memory"
+    log = read_log(next((out / f"baseline.B{B}").glob("*.log")))
+    assert log.run["B"] == str(B) and log.run["T"] == "1024"
+    assert f" {log.result['tok_per_s']:.0f} │" in done.stdout
+
+
+def test_fit_stopped_by_ctrl_c_keeps_what_it_found(shard, tmp_path):
+    script = fake(tmp_path, "slow", "if B == 4: print('at 4', file=sys.stderr); time.sleep(60)")
+    out = tmp_path / "out"
+    words = fits(shard, out, script, "--memory", 4, "--seq-len", 16)
+    process = subprocess.Popen(
+        command(*words), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    for line in process.stdout:
+        if "B=2: fits" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    rest = process.stdout.read()
+    assert process.wait(timeout=30) == 130
+    (row,) = json.loads((out / "fit.json").read_text())["rungs"]
+    assert (row["B"], row["note"]) == (2, "stopped")
+    assert "stopped" in rest and " 200 │" in rest
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["fit", "0"], "error on a CPU say how much memory there is to fill: --memory GIB"),
+        (["fit", "0", "--memory", "0.05"], "error --memory 0.05 is not enough to import PyTorch"),
+        (["fit", "0", "--memory", "nan"], "error --memory nan: expected a positive number of GiB"),
+        (["fit", "0", "--memory", "4", "--seq-len", "1025"], "error --seq-len 1025 is longer than"),
+        (["fit", "99", "--memory", "4"], "error there is no rung 99"),
+        (["timeit", "--steps", "1"], "error --steps 1: a standard deviation needs at least 2"),
+        (["timeit", "--device", "cuda:77"], "error --device cuda:77: this PyTorch sees"),
+    ],
+)
+def test_bad_input_is_one_line(words, said, tmp_path, capsys):
+    device = [] if "--device" in words else ["--device", "cpu"]
+    assert ladder_main([*words, *device, "--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(said)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["fit", "timeit"])
+def test_results_are_never_written_over(name, shard, tmp_path, capsys):
+    words = fits(shard, tmp_path, "0", "--memory", "4", "--max-batch", "1")
+    if name == "timeit":
+        words = ["timeit", "--models", "tiny", "--device", "cpu", "--out", tmp_path]
+    assert ladder_main([str(word) for word in words]) == 2
+    assert capsys.readouterr().err.startswith(f"error cannot make the folder {tmp_path}: File ex")
