@@ -165,7 +165,7 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["climb", "11"], "there is no rung 11: they go from 0 to"),
+        (["climb", "99"], "there is no rung 99: they go from 0 to"),
         (["climb", "no_such.py"], "neither the number of a rung nor a script"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
         (["climb", "0", "--device", "cuda:99"], "--device cuda:99: this PyTorch sees"),
