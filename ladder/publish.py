@@ -107,8 +107,9 @@ def block(kind: str, folder: str) -> str:
     """One block: caption and picture in README.md, and the table everywhere."""
     lines = [f"<!-- {kind} {folder} -->"]
     if folder == "none":
-        device, _, ablate = kind.upper().partition("-")
-        lines.append(f"**{device}{' leave-one-out' if ablate else ''}: not measured yet.**\n")
+        device, _, ablate = kind.partition("-")
+        device = {"gpu": "CUDA", "cpu": "CPU"}[device] + (" leave-one-out" if ablate else "")
+        lines.append(f"**{device} is not measured yet.**\n")
     else:
         facts, rows = read_climb(ROOT / folder)
         if kind != "table":
