@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,11 @@ def default_precision():
     """Rungs from 02 on set this for the whole process."""
     yield
     torch.set_float32_matmul_precision("highest")
+
+
+def hear_ctrl_c():
+    """For `preexec_fn`: shells start background jobs with SIGINT ignored, and children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_script(path, *flags, env=None, **options):

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, SMALL, rung
+from conftest import ROOT, SMALL, hear_ctrl_c, rung
 
 from ladder.errors import BadInput
 from ladder.log import Log
@@ -133,6 +133,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(shard, tmp_path):
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_ctrl_c,
     )
     while not list(folder.glob("*.r1.log")):
         assert process.poll() is None

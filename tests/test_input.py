@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, SMALL, load, run_script, rung
+from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
 from ladder.cli import MODELS, default_batch_size, parse_args
 from ladder.log import read_log
@@ -188,6 +188,7 @@ def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_ctrl_c,
     )
     printed = []
     for line in process.stdout:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import hear_ctrl_c
 
 from ladder.__main__ import main as ladder_main
 from ladder.log import read_log
@@ -191,7 +192,12 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(shard, tmp_path):
     out = tmp_path / "out"
     words = fits(shard, out, script, "--memory", 4, "--seq-len", 16)
     process = subprocess.Popen(
-        command(*words), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command(*words),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hear_ctrl_c,
     )
     for line in process.stdout:
         if "B=2: fits" in line:
