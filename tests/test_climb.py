@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from conftest import ROOT, SMALL, hear_ctrl_c, rung
 
 from ladder.errors import BadInput
 from ladder.log import Log
-from ladder.results import Row, gain, read_climb
+from ladder.results import Row, gain, read_climb, step_times
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
 
@@ -237,3 +238,22 @@ def test_what_is_not_fit_is_not_published(copy_of_the_project, old, new, message
     assert done.returncode == 2 and message in done.stderr
     assert (copy / "RUNLOG.md").read_text() == before
     assert len(list((copy / "logs").iterdir())) == len(list((ROOT / "logs").iterdir()))
+
+
+def test_rounds_that_a_5_percent_difference_takes_are_as_the_run_log_says():
+    """RUNLOG.md's simulation: the spread of the published climb, 100 climbs of a known 5 %."""
+    _, rows = read_climb(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb")
+    spreads = []
+    for above, row in pairwise(rows):
+        pairs = [(above.logs[k], row.logs[k]) for k in row.logs]
+        ratios = [np.median(step_times(a)) / np.median(step_times(b)) for a, b in pairs]
+        spreads.append(np.std(np.log(ratios), ddof=1))
+    spread = np.sqrt(np.mean(np.square(spreads)))
+    assert spread == pytest.approx(0.047, abs=0.0005)
+    random, drift = np.random.default_rng(0), spread / np.sqrt(2)
+    for repeats, least, most in ((10, 40, 60), (20, 78, 94), (25, 88, 100)):
+        climbs = [
+            gain(synthetic(random, 1.05, repeats, drift), synthetic(random, 1, repeats, drift))
+            for _ in range(100)
+        ]
+        assert least <= sum(not found.is_noise for found in climbs) <= most, repeats
