@@ -5,10 +5,11 @@
 
 What a rung gains in the climb depends on the order: here each is the last one to be missing. The
 scripts are made by reverse-applying a rung's own change to the top script, and run interleaved with
-the untouched top; they are kept beside their logs. A change that later rungs built on cannot be
-taken back that way; it is named and left out.
+the untouched top; they are kept beside their logs. Where a later rung edited the same line, the
+change is taken back word by word; where that cannot be done either, it is named and left out.
 """
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -45,9 +46,30 @@ def write_without(number: int, folder: Path) -> Path | None:
     before, rung, top = scripts[number - 1], scripts[number], scripts[-1]
     codes = [split_docstring(path)[1] for path in (rung, top, before)]
     code, conflicts = merge_code(*codes)
-    path = folder / f"without_{rung.stem}.py"
     if conflicts:
-        print(f"{rung.stem} cannot be taken back: later rungs changed the same lines", flush=True)
+        code, conflicts = merge_words(*codes)
+    path = folder / f"without_{rung.stem}.py"
+    if conflicts or not is_python(code):
+        print(f"{rung.stem} cannot be taken back: later rungs built on the same words", flush=True)
         return None
     path.write_text(f'"""{top.stem} without {rung.stem}, made by ladder ablate."""\n{code}')
     return path
+
+
+def merge_words(base: str, ours: str, theirs: str) -> tuple[str, int]:
+    """merge_code, but a change of one word of a line does not collide with one of another word."""
+    newline = "\x1e"  # stands in no script; each word is a line to git
+    sides = []
+    for side in (base, ours, theirs):
+        words = re.findall(r"\w+|[^\w]", side)
+        sides.append("\n".join(word.replace("\n", newline) for word in words) + "\n")
+    merged, conflicts = merge_code(*sides)
+    return merged.replace("\n", "").replace(newline, "\n"), conflicts
+
+
+def is_python(code: str) -> bool:
+    try:
+        compile(code, "merged", "exec")
+    except SyntaxError:
+        return False
+    return True

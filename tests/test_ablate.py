@@ -18,6 +18,8 @@ from ladder.scripts import all_scripts
         (5, "torch.compile", "fused=True"),
         (6, "scaled_dot_product_attention", "50304"),
         (7, "50304", "scaled_dot_product_attention"),
+        (8, "no_decay", "fused=True"),
+        (9, "get_lr", "fused=True"),
         (10, "fused=True", "get_lr"),
     ],
 )
@@ -32,17 +34,50 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_
     load(path)
 
 
-def test_a_change_that_others_built_on_is_named_and_left_out(tmp_path, capsys):
-    assert write_without(9, tmp_path) is None
-    assert "09_cosine_lr cannot be taken back" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("top", "expected"),
+    [
+        ("x = f(2, c=3)\n", "x = f(1, c=3)\n"),  # another word of the same line
+        ("x = f(2 * 9)\n", "x = f(1 * 9)\n"),
+        ("x = f(3)\n", None),  # the same word
+    ],
+)
+def test_a_word_that_a_later_rung_changed_is_named_and_left_out(
+    top, expected, tmp_path, capsys, monkeypatch
+):
+    scripts = []
+    for stem, code in (("before", "x = f(1)\n"), ("rung", "x = f(2)\n"), ("top", top)):
+        scripts.append(tmp_path / f"{stem}.py")
+        scripts[-1].write_text(f'"""{stem}"""\n{code}')
+    monkeypatch.setattr("ladder.ablate.all_scripts", lambda: scripts)
+    path = write_without(1, tmp_path)
+    said = capsys.readouterr().out
+    if expected is None:
+        assert path is None and "rung cannot be taken back" in said
+    else:
+        assert path.read_text().endswith('"""\n' + expected) and not said
+
+
+def test_a_merge_that_is_no_python_is_left_out(tmp_path, capsys, monkeypatch):
+    scripts = []
+    codes = {
+        "before": "y = 1\n",
+        "rung": "if a:\n    y = 1\n",
+        "top": "if a:\n    y = 1\n    z = 2\n",
+    }
+    for stem, code in codes.items():
+        scripts.append(tmp_path / f"{stem}.py")
+        scripts[-1].write_text(f'"""{stem}"""\n{code}')
+    monkeypatch.setattr("ladder.ablate.all_scripts", lambda: scripts)
+    assert write_without(1, tmp_path) is None
+    assert "cannot be taken back" in capsys.readouterr().out
 
 
 def test_ablate_as_a_user_runs_it(shard, tmp_path):
     folder = tmp_path / "run"
     words = [*SMALL, "--steps", 4, "--repeats", 2, "--data", shard, "--out", folder]
-    done = ladder("ablate", 8, 10, *words)
+    done = ladder("ablate", 10, *words)
     assert done.returncode == 0, done.stderr
-    assert "08_adamw_clipping cannot be taken back" in done.stdout
     _, (top, without) = read_climb(folder)
     assert top.stem == rung(-1).stem and without.stem == "without_10_fused_adamw"
     assert top.logs[1].effective["optimizer"] == "fused"
