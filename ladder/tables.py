@@ -10,12 +10,13 @@ COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "over the row above", "over the first", "MFU",
     "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
-ABLATION = ("the top rung is faster than without it by", "top over it")  # for columns 5 and 6
+ABLATION = ("the top rung is faster than without it by", "beside the top")  # for columns 5 and 6
 
 
 def titles() -> dict[str, str]:
-    """The title line of every script, by the stem of its file name."""
-    return {path.stem: describe(path)["Title"].partition(":")[0] for path in all_scripts()}
+    """The title line of every script, and of the top without it, by the stem of the file name."""
+    found = {path.stem: describe(path)["Title"].partition(":")[0] for path in all_scripts()}
+    return found | {f"without_{stem}": f"without {title}" for stem, title in found.items()}
 
 
 def cells(row: Row, names: dict[str, str]) -> list[str]:
