@@ -7,6 +7,7 @@ table and picture in README.md for this kind of device are made anew. The climb 
 committed state, so that its logs name what was measured.
 """
 
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -36,9 +37,7 @@ def publish(folder: Path, finding: str) -> None:
     """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit."""
     facts, rows = read_climb(folder)
     check(folder, facts, rows)
-    target = ROOT / "logs" / f"{facts['started'][:10]}-{slug(facts['device'])}-{facts['kind']}"
-    if target.exists():
-        raise BadInput(f"{target.relative_to(ROOT)} exists: a second climb there needs its own day")
+    target = new_target(folder, facts)
     runlog, readme = ROOT / "RUNLOG.md", ROOT / "README.md"
     title, first, entries = runlog.read_text(encoding="utf-8").partition("\n## ")
     target.mkdir(parents=True)
@@ -51,6 +50,17 @@ def publish(folder: Path, finding: str) -> None:
     text = re.sub(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)
     readme.write_text(render(text), encoding="utf-8")
     print(f"published in {shown}, RUNLOG.md and README.md: read them, then commit")
+
+
+def new_target(folder: Path, facts: dict) -> Path:
+    """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
+    name = f"{facts['started'][:10]}-{slug(facts['device'])}-{facts['kind']}"
+    for number in itertools.count(1):
+        target = ROOT / "logs" / (name if number == 1 else f"{name}-{number}")
+        if not target.exists():
+            return target
+        if (target / "climb.json").read_bytes() == (folder / "climb.json").read_bytes():
+            raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
 
 
 def check(folder: Path, facts: dict, rows: list[Row]) -> None:
