@@ -23,11 +23,22 @@ def positive(text: str) -> int:
     return value
 
 
+def count(text: str) -> int:
+    """argparse type: an integer of at least 0."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, got {value}")
+    return value
+
+
 positive.__name__ = "positive integer"  # what argparse calls a word that is no number at all
+count.__name__ = "integer"
 
 
-def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:
+def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argparse.Namespace:
     """Parse the flags every script takes; `doc` is the script's docstring.
+
+    `add_more(parser)` adds flags of a script's own.
 
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Ends the process with status 2 and one line on stderr where a flag makes no sense.
@@ -45,6 +56,8 @@ def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
     parser.add_argument("--log-dir", default="runs", help="where the log goes (default: runs)")
+    if add_more:
+        add_more(parser)
     args = parser.parse_args(argv)
 
     try:

@@ -60,6 +60,34 @@ class Corpus:
             start, count, index = start + len(part), count - len(part), index + 1
         return np.concatenate(parts)
 
+    def part(self, start: int, stop: int) -> "Corpus":
+        """Tokens start … stop-1 as a corpus of their own, with the name and hash of the whole."""
+        return Corpus(self.name, self.sha256, [self.read(start, stop - start)], self.tokenizer)
+
+    @property
+    def known_tokens(self) -> int:
+        """Ids below this stand for text."""
+        return GPT2_VOCAB_SIZE if self.tokenizer == "gpt2" else 256
+
+    def decode(self, ids: list[int]) -> str:
+        """The text that token ids stand for; where there is no vocabulary it says so."""
+        if self.tokenizer == "bytes":
+            return bytes(ids).decode(errors="replace")
+        vocabulary = gpt2_vocabulary(timeout_s=NETWORK_TIMEOUT_S)
+        return vocabulary.decode(ids) if vocabulary else f"(no GPT-2 vocabulary; token ids {ids})"
+
+
+def read_rows(corpus: Corpus, T: int, rows: range) -> tuple[torch.Tensor, torch.Tensor]:
+    """x and y of some rows of a corpus: (len(rows), T) int64 each, on the CPU.
+
+    Row r is the tokens r·T … r·T+T-1, and y is x shifted by one; after the last whole row the
+    first comes again. Whoever reads rows 0, 1, 2, … reads the same, in batches of any size.
+    """
+    per_epoch = (len(corpus) - 1) // T
+    tokens = np.stack([corpus.read(row % per_epoch * T, T + 1) for row in rows])
+    stream = torch.from_numpy(tokens.astype(np.int64))
+    return stream[:, :-1].contiguous(), stream[:, 1:].contiguous()
+
 
 class Batches:
     """Batches of a corpus in reading order; after the last whole batch the first comes again.
@@ -116,6 +144,24 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
         raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
+def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
+    """The corpus at `path` to train on, and held-out text: its val shards, else its last 10 %.
+
+    Raises BadInput.
+    """
+    corpus = load_corpus(path, say)
+    held_out = val_shards(Path(path)) if path and Path(path).is_dir() else []
+    if held_out:
+        return corpus, _shard_corpus(Path(path), held_out)
+    cut = len(corpus) - len(corpus) // 10
+    return corpus.part(0, cut), corpus.part(cut, len(corpus))
+
+
+def val_shards(folder: Path) -> list[Path]:
+    """The shards of a folder that training leaves alone: those with the word `val` in the name."""
+    return sorted(s for s in folder.glob("*.bin") if "val" in re.split("[-_.]", s.stem))
+
+
 def _corpus_at(path: Path, say) -> Corpus:
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
@@ -123,7 +169,8 @@ def _corpus_at(path: Path, say) -> Corpus:
         return _shard_corpus(path, [path]) if path.suffix == ".bin" else _text_corpus(path, say)
     shards = sorted(path.glob("*.bin"))
     if shards:
-        return _shard_corpus(path, [s for s in shards if "val" not in re.split("[-_.]", s.stem)])
+        held_out = val_shards(path)
+        return _shard_corpus(path, [shard for shard in shards if shard not in held_out])
     return _text_corpus(path, say)
 
 
@@ -307,10 +354,16 @@ def pieces(text: str, size: int = 2**22) -> Iterator[str]:
 
 
 def gpt2_encoder(timeout_s: float) -> Callable[[str], list[int]] | None:
-    """tiktoken's GPT-2 encoder from its cache or the network, or None where neither has it."""
+    """What turns text into GPT-2's token ids, or None where there is no vocabulary."""
+    vocabulary = gpt2_vocabulary(timeout_s)
+    return vocabulary and vocabulary.encode_ordinary
+
+
+def gpt2_vocabulary(timeout_s: float):
+    """tiktoken's GPT-2 vocabulary from its cache or the network, or None where neither has it."""
     import tiktoken
 
     try:  # tiktoken itself sets no limit, and a network that swallows packets takes minutes
-        return within(timeout_s, tiktoken.get_encoding, "gpt2").encode_ordinary
+        return within(timeout_s, tiktoken.get_encoding, "gpt2")
     except (OSError, ValueError):  # no network, or what came was not the vocabulary
         return None

@@ -3,8 +3,10 @@
     run   key=value …        what runs where, on which data
     note  text               a download or a fallback
     step   20/50 | loss 6.123456 | dt   98.31 ms | tok/s  166657
+    val   key=value …        the loss on held-out text after some step
     effective  key=value …   what the steps really ran
     mfu   key=value …        the formula and the peak behind RESULT's mfu
+    sample "text"            what the trained model writes, as a JSON string
     error text               why a run stopped
     RESULT {json}
 
@@ -30,6 +32,8 @@ class Log:
     notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     steps: list[dict[str, float]] = field(default_factory=list)
+    vals: list[dict[str, float]] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
     result: dict = field(default_factory=dict)
 
 
@@ -80,6 +84,11 @@ def _read_line(log: Log, line: str) -> None:
         getattr(log, kind + "s").append(rest.strip())
     elif kind == "step":
         log.steps.append(_read_step(rest))
+    elif kind == "val":
+        pairs = (word.split("=", 1) for word in rest.split())
+        log.vals.append({key: float(value) for key, value in pairs})
+    elif kind == "sample":
+        log.samples.append(json.loads(rest))
     elif kind == "RESULT":
         log.result = json.loads(rest)
     elif line.strip():

@@ -51,22 +51,33 @@ class Run:
 
     Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
     exit status 2, a loss that is not finite status 1, Ctrl-C status 130; the RESULT then covers
-    the steps done and says so in its `status`.
+    the steps done and says so in its `status`, as it does of a run that ended before its probe.
+
+    Of several processes that train together only rank 0 speaks and writes a log; the others say
+    nothing but their own errors.
     """
 
-    def __init__(self, script: str, args):
+    def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
         self.args = args
+        self.rank, self.ranks = rank, ranks
         path = Path(script).resolve()
         inside = path.is_relative_to(machine.ROOT)
         self.script = path.relative_to(machine.ROOT).as_posix() if inside else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.probing = False
+        self.probing = self.probed = False
         self.model = None
+        self.first = 0  # step of this run, not 0 where it goes on from a checkpoint
         self.peak_bytes = None
         self.result = None
 
     def __enter__(self):
+        if self.args.device.type == "cuda":
+            torch.cuda.init()  # before it, there are no statistics to reset
+            torch.cuda.reset_peak_memory_stats(self.args.device)
+        if self.rank:
+            self.file = open(os.devnull, "w")
+            return self
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(self.args.log_dir) / f"{Path(self.script).stem}-{stamp}-{os.getpid()}.log"
         try:
@@ -75,15 +86,12 @@ class Run:
         except OSError as error:
             print(f"error cannot write the log {path}: {error.strerror}", file=sys.stderr)
             raise SystemExit(2) from None
-        if self.args.device.type == "cuda":
-            torch.cuda.init()  # before it, there are no statistics to reset
-            torch.cuda.reset_peak_memory_stats(self.args.device)
         return self
 
     def __exit__(self, kind, error, traceback):
         with self.file:
             if error is None:
-                self._finish("ok")
+                self._finish("ok" if self.probed else "stopped")
             elif isinstance(error, KeyboardInterrupt):
                 self._finish("interrupted")
                 raise SystemExit(130) from None
@@ -91,6 +99,8 @@ class Run:
                 self.say(f"error {error}", sys.stderr)
                 self._finish("not finite")
                 raise SystemExit(1) from None
+            elif isinstance(error, SystemExit):  # another rank has said why
+                pass
             elif line := explain(error):
                 self.say(f"error {line}", sys.stderr)
                 self._finish("failed")
@@ -101,14 +111,24 @@ class Run:
 
     def say(self, line: str, stream=None) -> None:
         """Print one line and write it to the log, both at once and flushed."""
+        if self.rank:
+            if stream is sys.stderr:
+                print(f"rank {self.rank}: {line}", file=stream, flush=True)
+            return
         with uninterrupted():
             print(line, file=stream or sys.stdout, flush=True)
             self.file.write(line + "\n")
             self.file.flush()
 
-    def header(self, model, batches) -> None:
-        """The run line: what is about to run, where, on what. Checks the token ids."""
-        batches.check_vocabulary(self.args.steps + 1)  # the probe is one more
+    def header(self, model, batches, tokens_per_step: int | None = None, **more) -> None:
+        """The run line: what is about to run, where, on what. Checks the token ids.
+
+        A step is one of `batches` unless it takes `tokens_per_step`; `more` goes into the line.
+        """
+        size = batches.B * batches.T
+        self.tokens_per_step = tokens_per_step or size
+        # The probe is one step more.
+        batches.check_vocabulary(-(-(self.args.steps + 1) * self.tokens_per_step // size))
         self.model = model
         pairs = {
             "script": self.script,
@@ -120,6 +140,7 @@ class Run:
             "params": sum(p.numel() for p in model.parameters()),
             "B": self.args.batch_size,
             "T": self.args.seq_len,
+            **more,
             "steps": self.args.steps,
             "seed": self.args.seed,
             "data": batches.corpus.name,
@@ -130,13 +151,17 @@ class Run:
         }
         self.say(pairs_line("run", pairs))
 
-    def steps(self, model) -> Iterator[int]:
-        """0, 1, …, steps - 1, then the last number once more under a profiler, not logged.
+    def steps(self, model, first: int = 0) -> Iterator[int]:
+        """first, …, steps - 1, then the last number once more under a profiler, not logged.
 
         That extra step finds out what the steps really ran. It is a whole step, update included;
-        the weights are put back afterwards.
+        the weights are put back afterwards. A run that was resumed at its end has no steps left.
         """
-        yield from range(self.args.steps)
+        self.first = first
+        yield from range(first, self.args.steps)
+        if first >= self.args.steps:
+            self.probed = True
+            return
         self.peak_bytes = machine.peak_bytes(self.args.device)
         self.probing = True
         weights = [p.detach().to("cpu", copy=True) for p in model.parameters()]
@@ -148,6 +173,7 @@ class Run:
                 p.copy_(saved)
         setting = f"{torch.get_float32_matmul_precision()}(setting)"
         self.say(pairs_line("effective", {"matmul": setting, **found}))
+        self.probed = True
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """One step line. `dt` in seconds; `more` are a rung's own values."""
@@ -165,13 +191,13 @@ class Run:
         """Print the mfu line and RESULT of the steps done."""
         if self.model is None:  # it failed before there was a run
             return
-        warmup = min(WARMUP_STEPS, self.args.steps // 3)
+        warmup = min(WARMUP_STEPS, (self.args.steps - self.first) // 3)
         times = self.step_times[warmup:]
         median = statistics.median(times) if times else None
-        B, T = self.args.batch_size, self.args.seq_len
-        flops = flops_per_token(self.model, T)
+        tok_per_s = self.tokens_per_step / median if median else None
+        flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
-        mfu = flops * B * T / median / peak if median and peak else None
+        mfu = flops * tok_per_s / (peak * self.ranks) if tok_per_s and peak else None
         self.say(
             pairs_line(
                 "mfu",
@@ -191,7 +217,7 @@ class Run:
             "p90_ms": _ms(np.percentile(times, 90) if times else None),
             "measured_steps": len(times),
             "warmup_steps": min(warmup, len(self.step_times)),
-            "tok_per_s": round(B * T / median, 1) if median else None,
+            "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
             "mfu": round(mfu, 4) if mfu else None,
             "peak_bytes": self.peak_bytes or machine.peak_bytes(self.args.device),
             "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
