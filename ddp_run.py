@@ -13,10 +13,10 @@ import json
 import math
 import os
 import signal
+import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,7 @@ import torch.nn as nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from ladder import checkpoint
 from ladder.cli import MODELS, count, parse_args, positive
 from ladder.data import END_OF_TEXT, Batches, load_splits, read_rows
 from ladder.errors import BadInput
@@ -220,66 +221,6 @@ def sample(model, length, known_tokens, device):
     return ids[1:]
 
 
-# ------------------------------------------------------------------------- checkpoints
-
-
-def checkpoints(folder):
-    """The whole ones in `folder`, oldest first."""
-    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
-
-
-def save_checkpoint(folder, **state):
-    """Write step_NNNNNN.pt, whole or not at all, and keep the last two. Returns its path."""
-    path = Path(folder) / f"step_{state['step']:06d}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    with unfinished.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())  # on the disk before its name is
-    os.replace(unfinished, path)
-    for old in checkpoints(folder)[:-2]:
-        old.unlink()
-    return path
-
-
-def load_checkpoint(path, identity):
-    """What save_checkpoint wrote. Raises BadInput if it is damaged, foreign or of another run."""
-    try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-        found = saved["identity"]
-    except Exception as error:  # torn and foreign files make torch raise many kinds
-        reason = (str(error) or type(error).__name__).splitlines()[0][:80]
-        raise BadInput(
-            f"{path} is damaged or no checkpoint of ddp_run.py ({reason}): delete it, and "
-            "--resume takes the one before it"
-        ) from None
-    for key, value in identity.items():
-        if found.get(key) != value:
-            raise BadInput(f"{path} was saved with {key} {found.get(key)}, this run has {value}")
-    return saved
-
-
-def choose_checkpoint(args, identity, say):
-    """The path to go on from, looked into, or None for a fresh start. Raises BadInput."""
-    for unfinished in Path(args.ckpt_dir).glob("step_*.tmp"):
-        say(f"note  {unfinished} was never finished: deleted, the one before it counts")
-        unfinished.unlink()
-    found = checkpoints(args.ckpt_dir)
-    if not args.resume:
-        if found:
-            raise BadInput(
-                f"{found[-1]} is of an earlier run: go on from it with --resume, delete it, or "
-                "choose another --ckpt-dir"
-            )
-        return None
-    if not found:
-        say(f"note  no checkpoint in {args.ckpt_dir}: starting from the beginning")
-        return None
-    load_checkpoint(found[-1], identity)
-    return found[-1]
-
-
 # --------------------------------------------------------------------------- training
 
 
@@ -336,13 +277,31 @@ def prepare(args, say):
         "--seed": args.seed,
         "data": text.sha256,
     }
-    return accumulation, val_rows, identity, choose_checkpoint(args, identity, say)
+    return (
+        accumulation,
+        val_rows,
+        identity,
+        checkpoint.choose(args.ckpt_dir, args.resume, identity, say),
+    )
 
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    if DISTRIBUTED:
-        meet()
+    if not DISTRIBUTED:
+        return train(argv)
+    meet()
+    try:
+        result = train(argv)
+    except SystemExit as end:
+        # Past Python's own exit, in which gloo's threads would abort and hide the status.
+        sys.stdout.flush()
+        os._exit(end.code or 0)
+    dist.destroy_process_group()
+    return result
+
+
+def train(argv):
+    """What rung 10 does in main(), on this rank."""
     args = on_rank_0(lambda: parse_args(__doc__, argv, add_arguments))
     if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)
@@ -372,7 +331,7 @@ def main(argv=None):
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         first_step, row = 0, 0  # row: the next one of the corpus that no rank has read
         if path:
-            saved = load_checkpoint(path, identity)
+            saved = checkpoint.load(path, identity)
             first_step, row = saved["step"], saved["row"]
             raw_model.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
@@ -428,7 +387,7 @@ def main(argv=None):
                 run.say(f"val   step={done} loss={val_loss:.6f} tokens={val_rows * T}")
             every = args.ckpt_every
             if RANK == 0 and (stopping or (every and (done % every == 0 or done == args.steps))):
-                path = save_checkpoint(
+                path = checkpoint.save(
                     args.ckpt_dir,
                     step=done,
                     steps=args.steps,
@@ -446,8 +405,6 @@ def main(argv=None):
             if RANK == 0:
                 ids = sample(raw_model, 32, text.known_tokens, device)
                 run.say(f"sample {json.dumps(text.decode(ids))}")
-    if DISTRIBUTED:
-        dist.destroy_process_group()
     return run.result
 
 
