@@ -1,10 +1,12 @@
 """README.md and RUNLOG.md say what the scripts and the raw logs say."""
 
 import re
+import statistics
 
 import pytest
 from conftest import ROOT
 
+from ladder.log import read_log
 from ladder.publish import BLOCK, render
 from ladder.results import read_climb
 from ladder.scripts import all_scripts, describe
@@ -42,3 +44,21 @@ def test_readme_has_every_rung_with_its_numerics():
         assert f"({path.relative_to(ROOT).as_posix()})" in line
         declared = line.rstrip(" |").rpartition("| ")[2]
         assert fields["Numerics"].startswith(declared)
+
+
+def test_the_scaling_table_is_what_its_logs_say():
+    folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ddp"
+    rates = {}
+    for ranks in (1, 2):
+        logs = [read_log(path) for path in sorted(folder.glob(f"ranks_{ranks}.r*.log"))]
+        assert {log.run["ranks"] for log in logs} == {str(ranks)}
+        rates[ranks] = [log.result["tok_per_s"] for log in logs]
+    rows = [(str(i), *pair) for i, pair in enumerate(zip(*rates.values(), strict=True), 1)]
+    lines = [row_line(name, two / one, one, two) for name, one, two in rows]
+    ratio = statistics.median(two / one for _, one, two in rows)
+    lines.append(row_line("median", ratio, *map(statistics.median, rates.values())))
+    assert "\n".join(lines) in (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+
+
+def row_line(name, ratio, one, two):
+    return f"| {name} | {one} | {two} | {ratio:.2f} | {ratio / 2:.0%} |".replace("%", " %")
