@@ -90,7 +90,7 @@ def pid_of_rank(rank, launcher):
 def wrapper(folder, code):
     """A script that changes something in ddp_run and then runs it."""
     path = folder / "wrapper.py"
-    imports = "import os, signal, sys, time\nimport ladder.data\nimport ddp_run\n"
+    imports = "import os, pathlib, signal, time\nimport ladder.data\nimport ddp_run\n"
     path.write_text(f"{imports}{code}\nddp_run.main()\n")
     return path
 
@@ -273,7 +273,7 @@ def test_one_rank_prepares_the_text_and_the_slowest_sets_the_time(job, tmp_path)
     text = tmp_path / "text.txt"
     text.write_text("To be, or not to be, that is the question. " * 200)
     code = (
-        f"folder = ddp_run.Path({str(tmp_path)!r})\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "ladder.data.DATA_DIR = folder\n"
         "def encoder(timeout_s):\n"
         "    (folder / f'tokenized-by-{ddp_run.RANK}').touch()\n"
