@@ -10,10 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 
 from ladder import data
-from ladder.data import Batches, Corpus, download, encode_documents, load_corpus, pieces
+from ladder.data import (
+    Batches,
+    Corpus,
+    download,
+    encode_documents,
+    load_corpus,
+    load_splits,
+    pieces,
+    read_rows,
+)
 from ladder.errors import BadInput
 from ladder.shards import open_shard, write_shard, write_whole
 
@@ -284,3 +294,22 @@ def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):
         prepare(tmp_path / "play.txt", "--out", tmp_path / "shards")
     assert caught.value.code == 2 and "shards hold GPT-2 tokens" in capsys.readouterr().err
     assert not (tmp_path / "shards").exists()
+
+
+def test_rows_are_read_in_order_across_shard_ends_and_from_the_start_again():
+    whole = np.arange(100, dtype=np.uint16)
+    corpus = Corpus("numbers", "0" * 64, [whole[:33], whole[33:40], whole[40:]])
+    x, y = read_rows(corpus, T=10, rows=range(0, 9))
+    assert x.flatten().tolist() == list(range(90)) and torch.equal(y, x + 1)
+    parts = [read_rows(corpus, T=10, rows=range(first, first + 2))[0] for first in range(0, 18, 2)]
+    assert torch.equal(torch.cat(parts), torch.cat([x, x]))  # 99 tokens hold nine rows
+
+
+def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):
+    write_shard(tmp_path / "a_train_000000.bin", np.arange(100, dtype=np.uint16))
+    text, held_out = load_splits(str(tmp_path), say=print)
+    assert text.read(0, 90).tolist() == list(range(90)) and len(text) == 90
+    assert held_out.read(0, 10).tolist() == list(range(90, 100))
+    write_shard(tmp_path / "a_val_000000.bin", np.arange(50, dtype=np.uint16))
+    text, held_out = load_splits(str(tmp_path), say=print)
+    assert (len(text), len(held_out)) == (100, 50)
