@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ladder.climb import add_run_arguments, new_folder, run_and_report
 from ladder.errors import BadInput
-from ladder.forward import merge_code
+from ladder.forward import merge_code, trouble
 from ladder.scripts import all_scripts, split_docstring
 
 
@@ -49,7 +49,7 @@ def write_without(number: int, folder: Path) -> Path | None:
     if conflicts:
         code, conflicts = merge_words(*codes)
     path = folder / f"without_{rung.stem}.py"
-    if conflicts or not is_python(code):
+    if conflicts or list(trouble(rung, code, conflicts)):
         print(f"{rung.stem} cannot be taken back: later rungs built on the same words", flush=True)
         return None
     path.write_text(f'"""{top.stem} without {rung.stem}, made by ladder ablate."""\n{code}')
@@ -65,11 +65,3 @@ def merge_words(base: str, ours: str, theirs: str) -> tuple[str, int]:
         sides.append("\n".join(word.replace("\n", newline) for word in words) + "\n")
     merged, conflicts = merge_code(*sides)
     return merged.replace("\n", "").replace(newline, "\n"), conflicts
-
-
-def is_python(code: str) -> bool:
-    try:
-        compile(code, "merged", "exec")
-    except SyntaxError:
-        return False
-    return True

@@ -62,7 +62,12 @@ class Corpus:
 
     def part(self, start: int, stop: int) -> "Corpus":
         """Tokens start … stop-1 as a corpus of their own, with the name and hash of the whole."""
-        return Corpus(self.name, self.sha256, [self.read(start, stop - start)], self.tokenizer)
+        firsts = self.ends - [len(shard) for shard in self.shards]
+        parts = [
+            shard[max(0, start - first) : max(0, stop - first)]  # a view: shards stay on disk
+            for shard, first in zip(self.shards, firsts, strict=True)
+        ]
+        return Corpus(self.name, self.sha256, [p for p in parts if len(p)], self.tokenizer)
 
     @property
     def known_tokens(self) -> int:

@@ -1,11 +1,15 @@
 """README.md and RUNLOG.md say what the scripts and the raw logs say."""
 
+import io
+import json
 import re
 import statistics
 
 import pytest
 from conftest import ROOT
+from rich.console import Console
 
+from ladder import fit, profile, timeit
 from ladder.log import read_log
 from ladder.publish import BLOCK, render
 from ladder.results import read_climb
@@ -62,3 +66,20 @@ def test_the_scaling_table_is_what_its_logs_say():
 
 def row_line(name, ratio, one, two):
     return f"| {name} | {one} | {two} | {ratio:.2f} | {ratio / 2:.0%} |".replace("%", " %")
+
+
+def test_the_examples_in_readme_are_what_the_commands_print_of_their_logs():
+    folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
+    kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    console = Console(width=100, file=io.StringIO())
+    profile.report([kept["09_cosine_lr"], kept["10_fused_adamw"]], console)
+    timeit.report(kept["timeit"], kept["timeit"]["cells"], console)
+    fit.report([fit.Row(**row) for row in kept["fit"]["rungs"]], kept["fit"]["memory_gib"], console)
+    printed = " ".join(console.file.getvalue().split())
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = text[text.index("**`ladder profile 9 10`**") : text.index("**`ladder ablate`**")]
+    blocks = re.findall(r"^```\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    for part in "\n".join(blocks).split("…\n"):
+        for line in part.splitlines():
+            assert " ".join(line.split()) in printed, line
