@@ -7,6 +7,7 @@ is trained, and it takes less than a minute. The exit status is 1 when a rung ca
   ladder doctor --device cpu       the same for another device than the best there is
 """
 
+import ctypes
 import os
 import platform
 import re
@@ -203,6 +204,14 @@ def fused_adamw(device: torch.device) -> Verdict:
     return Verdict("yes", "yes", "there is a fused kernel (tried)")
 
 
+def kept_memory(device: torch.device) -> Verdict:
+    if device.type != "cpu":
+        return Verdict("yes", "no", "PyTorch keeps a GPU's memory as it is")
+    if os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"):
+        return Verdict("yes", "no", "no mallopt in this C library: only glibc has it")
+    return Verdict("yes", "yes", "glibc's malloc gives memory back, and can be told not to")
+
+
 # By what stands in a script that uses it. A rung needs all that its code has, and brings what the
 # code before it has not.
 TRIALS = {
@@ -213,6 +222,7 @@ TRIALS = {
     "scaled_dot_product_attention(": fused_attention,
     "vocab_size: int = 50304": padded_vocab,
     "fused=True": fused_adamw,
+    "keep_memory(": kept_memory,
 }
 
 

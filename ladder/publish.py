@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ladder.errors import BadInput
 from ladder.results import Row, read_climb
-from ladder.scripts import ROOT
+from ladder.scripts import ROOT, all_scripts
 from ladder.tables import caption, markdown
 
 # README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
@@ -81,10 +81,15 @@ def slug(device: str) -> str:
 
 
 def kind(facts: dict, rows: list[Row]) -> str:
-    """Which block of README.md a climb belongs to: `cpu`, `gpu`, `cpu-ablate` or `gpu-ablate`."""
+    """Which block of README.md a climb belongs to: `cpu`, `cpu-ablate`, `cpu-beyond`, or `gpu…`.
+
+    Rungs above 10 have a table of their own, headed by rung 10.
+    """
     log = next(log for row in rows for log in row.logs.values())
     device = "cpu" if log.run["device"].endswith("threads)") else "gpu"
-    return device if facts["kind"] == "climb" else f"{device}-{facts['kind']}"
+    if facts["kind"] != "climb":
+        return f"{device}-{facts['kind']}"
+    return f"{device}-beyond" if rows[0].stem == all_scripts()[10].stem else device
 
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
@@ -92,6 +97,7 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     log = next(log for row in rows for log in row.logs.values())
     warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
     what = {"climb": "the climb", "ablate": "one optimisation left out"}[facts["kind"]]
+    what = "beyond ten" if kind(facts, rows).endswith("beyond") else what
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what}
@@ -117,9 +123,10 @@ def block(kind: str, folder: str) -> str:
     """One block: caption and picture in README.md, and the table everywhere."""
     lines = [f"<!-- {kind} {folder} -->"]
     if folder == "none":
-        device, _, ablate = kind.partition("-")
-        device = {"gpu": "CUDA", "cpu": "CPU"}[device] + (" leave-one-out" if ablate else "")
-        lines.append(f"**{device} is not measured yet.**\n")
+        device, _, what = kind.partition("-")
+        device = {"gpu": "CUDA", "cpu": "CPU"}[device]
+        what = {"": "", "ablate": " leave-one-out", "beyond": " beyond ten"}[what]
+        lines.append(f"**{device}{what} is not measured yet.**\n")
     else:
         facts, rows = read_climb(ROOT / folder)
         if kind != "table":

@@ -1,15 +1,20 @@
 """Each rung does what it says, and the check for it fails when the rung is broken on purpose."""
 
 import ast
+import functools
 import math
+import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import SMALL, STEPS, load, run_script, rung
 
 from ladder.log import read_log
 from ladder.scripts import ROOT, all_scripts, describe
+from ladder.shards import write_shard
 
 TINY = dict(n_layer=4, n_head=4, n_embd=128)
 ROUNDING = 2e-3  # nats: ten times what bfloat16 moves a loss here, a tenth of what a mistake does
@@ -170,7 +175,37 @@ def check_10(module, run_main, monkeypatch):
     assert log.effective["optimizer"] == "fused"
 
 
-CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 11)}
+@functools.cache
+def page_faults(path):
+    """Of one step of a script with the tiny model, in a process of its own."""
+    code = (
+        "import resource, sys; from pathlib import Path; sys.path.insert(0, 'tests')\n"
+        "from conftest import load; from ladder.run import Run\n"
+        "faults, log = [], Run.log\n"
+        "def counting(self, *args, **kwargs):\n"
+        "    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
+        "    log(self, *args, **kwargs)\n"
+        "Run.log = counting\n"
+        "load(Path(sys.argv[1])).main(sys.argv[2:])\n"
+        "print('FAULTS', faults[-2] - faults[-3])\n"  # the last one is the probe's
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        write_shard(Path(folder, "text.bin"), np.arange(2000, dtype=np.uint16))
+        words = ["-c", code, path, *SMALL, "--steps", 6, "--log-dir", folder, "--data", folder]
+        done = run_script(*words)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split("FAULTS")[1])
+
+
+def check_11(module, run_main, monkeypatch):
+    """Thousands of page faults in a step before, next to none with memory that is kept."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("glibc's settings: Linux alone")
+    assert page_faults(rung(10)) > 5000
+    assert page_faults(Path(module.__file__)) < page_faults(rung(10)) / 20
+
+
+CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 12)}
 
 # Mistakes as people make them: (rung, what stands there, what stands there instead).
 BREAKS = [
@@ -210,6 +245,8 @@ BREAKS = [
     (9, "optimizer.param_groups:", "optimizer.param_groups[:1]:"),
     (10, "fused=True", "fused=False"),
     (10, ", fused=True", ""),
+    (11, "keep_memory(run.say)", "pass"),
+    (11, "(M_MMAP_MAX, 0)", "(M_MMAP_MAX, 65536)"),
 ]
 
 

@@ -1,0 +1,61 @@
+"""transformers' GPT-2, trained the way its users are told to train it fast
+
+bfloat16 autocast, scaled_dot_product_attention, torch.compile, fused AdamW and gradients clipped at
+1.0, around their GPT2LMHeadModel and its own loss. No dropout, as in the rungs. The clock, the
+corpus and the log are those of the rungs. `ladder peers` runs it beside them.
+"""
+
+import time
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from ladder.cli import BLOCK_SIZE, MODELS, parse_args
+from ladder.data import Batches, load_corpus
+from ladder.run import Run
+
+LEARNING_RATE = 6e-4
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+
+
+def synchronize(device):
+    """Wait until the device has done all work queued on it; a CPU queues none."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def main(argv=None):
+    """Train for --steps steps and return the RESULT as a dict."""
+    args = parse_args(__doc__, argv)
+    B, T, device = args.batch_size, args.seq_len, args.device
+    with Run(__file__, args) as run:
+        torch.manual_seed(args.seed)
+        torch.set_float32_matmul_precision("high")
+        # block_size is no name of theirs: Run counts FLOPs by it.
+        sizes = {**MODELS[args.model], "n_positions": BLOCK_SIZE, "block_size": BLOCK_SIZE}
+        config = GPT2Config(**sizes, **NO_DROPOUT, use_cache=False, attn_implementation="sdpa")
+        model = GPT2LMHeadModel(config).to(device).train()
+        model = torch.compile(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+        batches = Batches(load_corpus(args.data, run.say), B, T)
+        run.header(model, batches)
+
+        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
+            synchronize(device)
+            start = time.perf_counter()
+            x, _ = next(batches)  # (B, T) token ids, on the CPU
+            x = x.to(device)
+            optimizer.zero_grad()
+            with torch.autocast(device.type, dtype=torch.bfloat16):
+                loss = model(x, labels=x).loss  # it shifts the labels: T - 1 of T are predicted
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            synchronize(device)
+            dt = time.perf_counter() - start  # seconds
+            run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt)
+    return run.result
+
+
+if __name__ == "__main__":
+    main()
