@@ -30,7 +30,7 @@ from ladder.cli import MODELS, positive
 from ladder.errors import BadInput
 from ladder.process import child_env, failure
 from ladder.results import read_climb, read_facts
-from ladder.scripts import ROOT, all_scripts, select
+from ladder.scripts import ROOT, all_scripts, peer_scripts, select
 from ladder.tables import caption, screen
 
 
@@ -71,7 +71,7 @@ def run(args) -> int:
 def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     """Make the folder of a climb with its climb.json, after measuring a large matmul's rate.
 
-    Scripts that are no rungs are copied into it, so that they stay beside their logs.
+    Scripts from elsewhere are copied into it, so that they stay beside their logs.
     """
     stems = [path.stem for path in scripts]
     if len(set(stems)) < len(stems):
@@ -83,7 +83,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     names = []
     for path in scripts:
-        if path in all_scripts():
+        if path in [*all_scripts(), *peer_scripts()]:
             names.append(path.relative_to(ROOT).as_posix())
         else:
             names.append(path.name)

@@ -212,6 +212,12 @@ def kept_memory(device: torch.device) -> Verdict:
     return Verdict("yes", "yes", "glibc's malloc gives memory back, and can be told not to")
 
 
+def causal_blocks(device: torch.device) -> Verdict:
+    if device.type != "cpu":
+        return Verdict("yes", "no", "for CPUs: on a GPU it leaves flash attention in place")
+    return Verdict("yes", "unknown", "depends on the matmul rate of the CPU: measure it")
+
+
 # By what stands in a script that uses it. A rung needs all that its code has, and brings what the
 # code before it has not.
 TRIALS = {
@@ -223,6 +229,7 @@ TRIALS = {
     "vocab_size: int = 50304": padded_vocab,
     "fused=True": fused_adamw,
     "keep_memory(": kept_memory,
+    "causal_blocks(": causal_blocks,
 }
 
 

@@ -8,7 +8,7 @@ matplotlib.use("Agg")  # a file, no window
 from matplotlib import pyplot as plt
 
 from ladder.results import Row, limit_tok_per_s
-from ladder.tables import caption, titles
+from ladder.tables import caption, first_beyond, titles
 
 
 def draw(facts: dict, rows: list[Row], path: Path) -> None:
@@ -28,6 +28,10 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     if limit:
         axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
         axes.legend(loc="upper right", framealpha=1, edgecolor="white")
+    if (line := first_beyond(facts, good)) is not None:
+        axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
+        right = max([*rates, limit or 0]) * 1.12
+        axes.annotate("beyond the ten ", (right, line - 0.4), ha="right", va="top", fontsize=8)
     axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")

@@ -81,7 +81,7 @@ def slug(device: str) -> str:
 
 
 def kind(facts: dict, rows: list[Row]) -> str:
-    """Which block of README.md a climb belongs to: `cpu`, `cpu-ablate`, `cpu-beyond`, or `gpu…`.
+    """Which block of README.md a climb is for: `cpu`, `cpu-ablate`, `-beyond`, `-peers`, or `gpu…`.
 
     Rungs above 10 have a table of their own, headed by rung 10.
     """
@@ -96,7 +96,11 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
     log = next(log for row in rows for log in row.logs.values())
     warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
-    what = {"climb": "the climb", "ablate": "one optimisation left out"}[facts["kind"]]
+    what = {
+        "climb": "the climb",
+        "ablate": "one optimisation left out",
+        "peers": "beside transformers",
+    }[facts["kind"]]
     what = "beyond ten" if kind(facts, rows).endswith("beyond") else what
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
@@ -125,7 +129,9 @@ def block(kind: str, folder: str) -> str:
     if folder == "none":
         device, _, what = kind.partition("-")
         device = {"gpu": "CUDA", "cpu": "CPU"}[device]
-        what = {"": "", "ablate": " leave-one-out", "beyond": " beyond ten"}[what]
+        what = {"ablate": " leave-one-out", "beyond": " beyond ten", "peers": " peers"}.get(
+            what, ""
+        )
         lines.append(f"**{device}{what} is not measured yet.**\n")
     else:
         facts, rows = read_climb(ROOT / folder)

@@ -46,7 +46,7 @@ class Row:
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
-    gain: Gain | None = None  # over the row above, or, in an ablation, of the top over this row
+    gain: Gain | None = None  # over the row above; `compare` tells of the other kinds of climb
     total: Gain | None = None  # over the first row
     mfu: float | None = None
     peak_bytes: int | None = None
@@ -81,7 +81,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     order = [Path(name).stem for name in facts.get("scripts", [])]
     order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
     rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
-    compare(rows, against_first=facts.get("kind") == "ablate")
+    compare(rows, facts.get("kind"))
     return facts, rows
 
 
@@ -96,11 +96,17 @@ def check_comparable(folder: Path, logs: list[Log]) -> None:
             )
 
 
-def compare(rows: list[Row], against_first: bool) -> None:
-    """Fill in the gains: of each row over the one above, or of the first over each other row."""
+def compare(rows: list[Row], kind: str | None) -> None:
+    """Fill in the gains: `total` over the first row, `gain` over the row above.
+
+    In an ablation `gain` is that of the first row over each other, among peers the same as `total`.
+    """
     for above, row in pairwise(rows):
         row.total = gain(rows[0], row)
-        row.gain = gain(row, rows[0]) if against_first else gain(above, row)
+        if kind == "ablate":
+            row.gain = gain(row, rows[0])
+        else:
+            row.gain = row.total if kind == "peers" else gain(above, row)
 
 
 def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:

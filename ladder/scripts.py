@@ -15,6 +15,23 @@ def all_scripts() -> list[Path]:
     return [ROOT / "baseline.py", *sorted((ROOT / "speedups").glob("[0-9][0-9]_*.py"))]
 
 
+def peer_scripts() -> list[Path]:
+    """The scripts in peers/ that train with other libraries; the first is the fast one."""
+    return sorted((ROOT / "peers").glob("*.py"))
+
+
+def beyond_ten(stem: str) -> bool:
+    """Whether this is the name of a rung above the ten that everybody knows."""
+    match = re.match(r"(\d\d)_", stem)
+    return bool(match) and int(match[1]) > 10
+
+
+def title(path: Path) -> str:
+    """The first line of a script's docstring, up to a colon."""
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    return doc.partition("\n")[0].partition(":")[0]
+
+
 def select(words: list[str]) -> list[Path]:
     """Scripts named by number (`3`), range (`0-4`) or path; all of them for no words.
 

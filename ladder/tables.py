@@ -4,19 +4,24 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ladder.results import Gain, Row
-from ladder.scripts import all_scripts, describe
+from ladder.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "over the row above", "over the first", "MFU",
     "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
-ABLATION = ("the top rung is faster than without it by", "beside the top")  # for columns 5 and 6
+# Columns 5 and 6, where rows are not compared with the one above.
+GAINS = {
+    "ablate": ("the top rung is faster than without it by", "beside the top"),
+    "peers": ("over transformers, compiled", "times its tok/s"),
+}
+BEYOND = "*beyond the ten*"
 
 
 def titles() -> dict[str, str]:
     """The title line of every script, and of the top without it, by the stem of the file name."""
-    found = {path.stem: describe(path)["Title"].partition(":")[0] for path in all_scripts()}
-    return found | {f"without_{stem}": f"without {title}" for stem, title in found.items()}
+    found = {path.stem: title(path) for path in [*all_scripts(), *peer_scripts()]}
+    return found | {f"without_{stem}": f"without {name}" for stem, name in found.items()}
 
 
 def cells(row: Row, names: dict[str, str]) -> list[str]:
@@ -58,15 +63,22 @@ def times(gain: Gain | None) -> str:
 
 def headings(facts: dict) -> list[str]:
     """COLUMNS, with the gains named for what they are in an ablation."""
-    gains = ABLATION if facts.get("kind") == "ablate" else COLUMNS[4:6]
-    return [*COLUMNS[:4], *gains, *COLUMNS[6:]]
+    return [*COLUMNS[:4], *GAINS.get(facts.get("kind"), COLUMNS[4:6]), *COLUMNS[6:]]
+
+
+def first_beyond(facts: dict, rows: list[Row]) -> int | None:
+    """Index of the first rung above ten in a climb that has others before it."""
+    found = [i for i, row in enumerate(rows) if i and beyond_ten(row.stem)]
+    return found[0] if found and facts.get("kind") not in GAINS else None
 
 
 def markdown(facts: dict, rows: list[Row]) -> str:
     """The table in Markdown, numbers to the right."""
     names = titles()
-    lines = [headings(facts), ["---"] + ["---:"] * (len(COLUMNS) - 1)]
-    lines += [cells(row, names) for row in rows]
+    lines = [cells(row, names) for row in rows]
+    if (line := first_beyond(facts, rows)) is not None:
+        lines.insert(line, [BEYOND, *[""] * (len(COLUMNS) - 1)])
+    lines = [headings(facts), ["---"] + ["---:"] * (len(COLUMNS) - 1), *lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
@@ -78,9 +90,10 @@ def screen(facts: dict, rows: list[Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i in shown:
         table.add_column(head[i], justify="left" if i == 0 else "right")
-    for row in rows:
+    for number, row in enumerate(rows, 1):
         line = cells(row, names)
-        table.add_row(*(line[i] for i in shown))
+        ends_ten = number == first_beyond(facts, rows)
+        table.add_row(*(line[i] for i in shown), end_section=ends_ten)
     return table
 
 

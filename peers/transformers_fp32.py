@@ -1,4 +1,4 @@
-"""transformers' GPT-2 in FP32, not compiled
+"""transformers, FP32: their GPT-2, not compiled
 
 What baseline.py trains, by the library that most people would take: its own GPT2LMHeadModel, its
 own loss, its default attention, AdamW. No dropout, as in the rungs. The clock, the corpus and the

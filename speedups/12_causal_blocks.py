@@ -157,6 +157,12 @@ def get_lr(step, steps):
     return MIN_LR + (MAX_LR - MIN_LR) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
+def synchronize(device):
+    """Wait until the device has done all work queued on it; a CPU queues none."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
 def keep_memory(say):
     """Have glibc take tensors from its heap, and never shorten it (man 3 mallopt)."""
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -165,12 +171,6 @@ def keep_memory(say):
     settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
     if not mallopt or not all([mallopt(name, value) for name, value in settings]):
         say("note  this C library has no such settings: it frees memory as it always does")
-
-
-def synchronize(device):
-    """Wait until the device has done all work queued on it; a CPU queues none."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def main(argv=None):

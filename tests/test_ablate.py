@@ -16,11 +16,12 @@ from ladder.scripts import all_scripts
         (2, "set_float32_matmul_precision", "require_bf16"),
         (3, "autocast", "set_float32_matmul_precision"),
         (5, "torch.compile", "fused=True"),
-        (6, "scaled_dot_product_attention", "50304"),
         (7, "50304", "scaled_dot_product_attention"),
         (8, "no_decay", "fused=True"),
         (9, "get_lr", "fused=True"),
         (10, "fused=True", "get_lr"),
+        (11, "keep_memory", "causal_blocks"),
+        (12, "causal_blocks", "keep_memory"),
     ],
 )
 def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_path):
@@ -32,6 +33,12 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_
         assert f"# speedup {n:02d}: " in source, f"rung {n} went along"
     assert f"# speedup {number:02d}: " not in source
     load(path)
+
+
+def test_a_change_that_a_later_rung_replaced_is_named(tmp_path, capsys):
+    """Rung 12 stands around flash attention."""
+    assert write_without(6, tmp_path) is None
+    assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

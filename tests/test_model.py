@@ -5,6 +5,8 @@ import torch
 import transformers
 from conftest import load, rung
 
+from ladder.scripts import all_scripts
+
 TINY = dict(n_layer=4, n_head=4, n_embd=128)
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 
@@ -25,7 +27,7 @@ def to_linear(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.t() if name.endswith(CONV1D) else tensor
 
 
-@pytest.mark.parametrize("number", [0, 10])
+@pytest.mark.parametrize("number", [0, 10, len(all_scripts()) - 1])
 def test_logits_and_gradients_equal_transformers(number):
     reference = reference_model(tied=number >= 1)
     module = load(rung(number))
@@ -82,7 +84,7 @@ def test_baseline_is_untied_and_starts_at_002():
             assert set(p.flatten().tolist()) == {1.0 if "ln_" in name and "weight" in name else 0.0}
 
 
-@pytest.mark.parametrize("number", [0, 10])
+@pytest.mark.parametrize("number", [0, 10, len(all_scripts()) - 1])
 def test_one_batch_is_overfitted(number):
     torch.manual_seed(0)
     module = load(rung(number))

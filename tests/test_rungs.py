@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SMALL, STEPS, load, run_script, rung
+from torch.nn import functional as F
 
 from ladder.log import read_log
 from ladder.scripts import ROOT, all_scripts, describe
@@ -205,7 +206,24 @@ def check_11(module, run_main, monkeypatch):
     assert page_faults(Path(module.__file__)) < page_faults(rung(10)) / 20
 
 
-CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 12)}
+def check_12(module, run_main, monkeypatch):
+    for T in (48, 128, 300):  # a part of a block, a whole one, and more than two
+        qkv = torch.randn(3, 2, 4, T, 32, generator=torch.Generator().manual_seed(T))
+        expected = F.scaled_dot_product_attention(*qkv, is_causal=True)
+        torch.testing.assert_close(module.causal_blocks(*qkv), expected, rtol=1e-4, atol=1e-5)
+    # Only a CPU leaves the fused kernel: the meta device stands for all others.
+    calls, fused = [], F.scaled_dot_product_attention
+    with monkeypatch.context() as patch, torch.device("meta"):
+        patch.setattr(
+            F, "scaled_dot_product_attention", lambda *a, **k: calls.append(k) or fused(*a)
+        )
+        module.GPT(module.GPTConfig(**TINY))(torch.zeros(1, 8, dtype=torch.long))
+    assert calls == [{"is_causal": True}] * 4
+    _, log = spied_run(module, run_main, monkeypatch, "--steps", 1)
+    assert log.effective["attention"] == "math"
+
+
+CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 13)}
 
 # Mistakes as people make them: (rung, what stands there, what stands there instead).
 BREAKS = [
@@ -246,7 +264,14 @@ BREAKS = [
     (10, "fused=True", "fused=False"),
     (10, ", fused=True", ""),
     (11, "keep_memory(run.say)", "pass"),
-    (11, "(M_MMAP_MAX, 0)", "(M_MMAP_MAX, 65536)"),
+    (11, "(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)"),
+    (11, "(M_TRIM_THRESHOLD, 2**31 - 1)", "(M_TRIM_THRESHOLD, 2**17)"),
+    (12, "triu(start + 1)", "triu(1)"),
+    (12, "triu(start + 1)", "triu(start)"),
+    (12, "att / math.sqrt(hs)", "att / math.sqrt(T)"),
+    (12, "@ v[:, :, :stop]", "@ v[:, :, -stop:]"),
+    (12, 'x.device.type == "cpu"', 'x.device.type != "cpu"'),
+    (12, 'x.device.type == "cpu"', "True"),
 ]
 
 
@@ -293,9 +318,42 @@ def test_effective_line_accumulates(number, log_of):
         "matmul": "high(setting)" if number >= 2 else "highest(setting)",
         "autocast": "bfloat16" if number >= 3 else "off",
         "compiled": "yes" if number >= 5 else "no",
-        "attention": "flash" if number >= 6 else "math",
+        "attention": "flash" if 6 <= number < 12 else "math",
         "optimizer": "fused" if number >= 10 else "for-loop",
     }
+
+
+def gradients(module, size, autocast: bool):
+    """Of every parameter, of the same tied weights and tokens, whatever the rung."""
+    torch.manual_seed(0)
+    model = module.GPT(module.GPTConfig(vocab_size=50304, **size))
+    model.lm_head.weight = model.transformer.wte.weight
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
+    x, y = random_batch(T=200)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        _, loss = model(x, y)
+    loss.backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+def gradient_errors(module, size, autocast: bool) -> dict[str, float]:
+    """|gradient - the FP32 baseline's| / |the baseline's|, for every parameter."""
+    found, reference = gradients(module, size, autocast), gradients(load(rung(0)), size, False)
+    assert found.keys() == reference.keys()
+    return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in reference.items()}
+
+
+@pytest.mark.parametrize("number", range(11, len(all_scripts())))
+def test_gradients_beyond_ten_are_those_of_the_baseline(number):
+    module = load(rung(number))
+    assert max(gradient_errors(module, TINY, autocast=False).values()) < 1e-4
+    ours = gradient_errors(module, TINY, autocast=True)
+    autocast = gradient_errors(load(rung(3)), TINY, autocast=True)
+    for name, error in ours.items():
+        assert error < 1.5 * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
 
 
 @pytest.mark.parametrize("number", range(len(all_scripts())))

@@ -1,0 +1,38 @@
+"""Time transformers' GPT-2 beside the rungs: what would you get with what you would pick instead?
+
+    ladder peers [--steps N] [--data PATH]
+
+GPT2LMHeadModel trained the usual fast way (bfloat16 autocast, SDPA, torch.compile, fused AdamW) and
+plainly in FP32, baseline.py, rung 10 and the top script: the same B, T, corpus and steps, each run
+a process of its own, interleaved in rounds as in `ladder climb`. The last line is how many times
+the tokens per second of the compiled transformers model the top script trains.
+"""
+
+from importlib.util import find_spec
+
+from ladder.climb import add_run_arguments, new_folder, run_and_report
+from ladder.errors import BadInput
+from ladder.results import read_climb
+from ladder.scripts import all_scripts, peer_scripts
+
+
+def add_arguments(parser):
+    add_run_arguments(parser)
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status: 1 if there is no ratio, because a script failed."""
+    if find_spec("transformers") is None:
+        raise BadInput("transformers is not installed: pip install -e '.[peers]'")
+    rungs = all_scripts()
+    folder = new_folder(args, "peers", [*peer_scripts(), rungs[0], rungs[10], rungs[-1]])
+    if status := run_and_report(folder):
+        return status
+    _, (compiled, *_, top) = read_climb(folder)
+    if failed := compiled.failure or top.failure:
+        print(f"RATIO top/transformers unknown: {failed}")
+        return 1
+    # Of the paired rounds, where there is more than one.
+    ratio = top.total.ratio if top.total else top.tok_per_s / compiled.tok_per_s
+    print(f"RATIO top/transformers {ratio:.2f}")
+    return 0
