@@ -18,6 +18,13 @@ from ladder.errors import BadInput
 from ladder.forward import merge_code, trouble
 from ladder.scripts import all_scripts, split_docstring
 
+CONFLICT = re.compile(
+    r"<<<<<<< this script\n(?P<ours>.*?)\|{7} base\n(?P<base>.*?)=======\n(?P<theirs>.*?)"
+    r">>>>>>> the edit\n",
+    flags=re.DOTALL,
+)
+NEWLINE = "\x1e"  # stands in no script; each word is a line to git
+
 
 def add_arguments(parser):
     parser.add_argument("rungs", nargs="*", type=int, help="rungs to take back (default: all)")
@@ -58,10 +65,18 @@ def write_without(number: int, folder: Path) -> Path | None:
 
 def merge_words(base: str, ours: str, theirs: str) -> tuple[str, int]:
     """merge_code, but a change of one word of a line does not collide with one of another word."""
-    newline = "\x1e"  # stands in no script; each word is a line to git
-    sides = []
-    for side in (base, ours, theirs):
-        words = re.findall(r"\w+|[^\w]", side)
-        sides.append("\n".join(word.replace("\n", newline) for word in words) + "\n")
-    merged, conflicts = merge_code(*sides)
-    return merged.replace("\n", "").replace(newline, "\n"), conflicts
+    text, _ = merge_code(base, ours, theirs, "--diff3")
+    conflicts = []
+
+    def merge_hunk(match: re.Match) -> str:
+        sides = (one_word_a_line(match[side]) for side in ("base", "ours", "theirs"))
+        merged, collisions = merge_code(*sides)
+        conflicts.append(collisions)
+        return merged.replace("\n", "").replace(NEWLINE, "\n")
+
+    return CONFLICT.sub(merge_hunk, text), sum(conflicts)
+
+
+def one_word_a_line(text: str) -> str:
+    words = re.findall(r"\w+|[^\w]", text)
+    return "\n".join(word.replace("\n", NEWLINE) for word in words) + "\n"

@@ -68,8 +68,8 @@ def carry(base: str, ours: str, theirs: str) -> tuple[str, int]:
     return code, conflicts
 
 
-def merge_code(base: str, ours: str, theirs: str) -> tuple[str, int]:
-    """Make the change from `base` to `theirs` in `ours` too.
+def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, int]:
+    """Make the change from `base` to `theirs` in `ours` too. `options` are git merge-file's.
 
     Returns the merged text and the number of conflicts, each of them left in the text between
     markers. Raises BadInput without git.
@@ -81,7 +81,7 @@ def merge_code(base: str, ours: str, theirs: str) -> tuple[str, int]:
         for file, text in zip(files, texts, strict=True):
             file.write_text(text, encoding="utf-8")
         labels = [word for name in ("this script", "base", "the edit") for word in ("-L", name)]
-        done = git("merge-file", "-p", *labels, *map(str, files))
+        done = git("merge-file", "-p", *options, *labels, *map(str, files))
     if done.returncode > 127:  # up to there it is the number of conflicts
         raise BadInput(f"git merge-file failed: {done.stderr.strip()}")
     kept = [line for line in done.stdout.split("\n")[:-1] if not line.startswith(MARK)]

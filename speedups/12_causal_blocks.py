@@ -27,6 +27,7 @@ from ladder.run import Run
 
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
+
 QUERIES = 128  # speedup 12: of one block
 
 
