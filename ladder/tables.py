@@ -67,9 +67,9 @@ def headings(facts: dict) -> list[str]:
 
 
 def first_beyond(facts: dict, rows: list[Row]) -> int | None:
-    """Index of the first rung above ten in a climb that has others before it."""
-    found = [i for i, row in enumerate(rows) if i and beyond_ten(row.stem)]
-    return found[0] if found and facts.get("kind") not in GAINS else None
+    """Index of the first rung above ten in a climb that has one of the ten before it."""
+    found = [i for i, row in enumerate(rows) if beyond_ten(row.stem)]
+    return found[0] if found and found[0] and facts.get("kind") not in GAINS else None
 
 
 def markdown(facts: dict, rows: list[Row]) -> str:
