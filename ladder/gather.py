@@ -192,7 +192,7 @@ def find_profiles(own: Path, run: dict) -> dict[str, dict]:
 
     Of several for one script: the climb's own, else one of the same commit, else the last by name.
     """
-    found = {}
+    found, ranks = {}, {}
     folders = [own, *(ROOT / "logs").glob("*"), *Path("runs").glob("*")]
     for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
         try:
@@ -209,9 +209,10 @@ def find_profiles(own: Path, run: dict) -> dict[str, dict]:
         if not same:
             continue
         rank = (path.parent == own, header["commit"] == run["commit"], path.parent.name)
-        shown |= {"folder": folder_name(path.parent), "commit": header["commit"], "rank": rank}
+        shown |= {"folder": folder_name(path.parent), "commit": header["commit"]}
         stem = Path(script).stem
-        found[stem] = max(found.get(stem, shown), shown, key=lambda one: one["rank"])
+        if stem not in found or rank > ranks[stem]:
+            found[stem], ranks[stem] = shown, rank
     return found
 
 
@@ -248,11 +249,11 @@ def command(folder: Path, facts: dict, run: dict) -> str | None:
     words, kind = [], facts.get("kind", "climb")
     for name in facts["scripts"][kind == "ablate" :]:
         number = re.match(r"(?:without_)?(\d\d)_|(baseline$)", Path(name).stem)
-        own = f"{folder_name(folder)}/{name}"
-        words.append(own if not number else number[1] or "00")
-    numbers = sorted(int(word) for word in words if word.isdigit())
-    if len(numbers) == len(words) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        words = [f"{numbers[0]}-{numbers[-1]}"] if kind == "climb" else list(map(str, numbers))
+        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
+    if kind == "climb" and len(words) > 1 and all(word.isdigit() for word in words):
+        first, last = int(words[0]), int(words[-1])
+        if words == [str(number) for number in range(first, last + 1)]:
+            words = [f"{first}-{last}"]
     words += ["--repeats", str(facts.get("repeats", 1)), *facts.get("flags", [])]
     words += ["--data", run["data"]] if facts.get("data") else []
     commit = run["commit"].removesuffix("-dirty")

@@ -28,7 +28,7 @@ function button(text, action, pressed = null) {
   return made;
 }
 
-// A group of buttons of which one is pressed. Drawing makes them anew: the focus stays where it was.
+// Buttons of which one is pressed. Drawing makes them anew: the focus stays where it was.
 function choice(host, options, chosen, draw) {
   const option = ([key, one]) =>
     button(one.button, () => {
@@ -157,28 +157,31 @@ function ticks(low, high, about) {
   return Array.from({ length: count }, (_, k) => Number(((first + k) * step).toPrecision(12)));
 }
 
-// Rows below each other, with their names on the left, or above their marks on a narrow screen.
-function layout(host, rows, height) {
+// Rows below each other, each as high as it needs, with their names on the left, or above their
+// marks on a narrow screen.
+function layout(host, rows, heightOf) {
   const width = Math.max(host.clientWidth, 260);
   const narrow = width < 620;
   const lift = narrow ? 18 : 0;
   const longest = Math.max(...rows.map((row) => row.title.length));
-  const left = narrow ? 4 : Math.min(300, 24 + 7.6 * longest);
+  const left = narrow ? 4 : Math.min(300, 30 + 7.6 * longest);
   const lines = [];
   const tops = [];
   let bottom = 26;
   rows.forEach((row, i) => {
     if (startsBeyond(rows, i)) {
-      lines.push(line("zero", 0, bottom + 14, width, bottom + 14));
-      lines.push(words("soft halo", 4, bottom + 18, "beyond the ten "));
+      lines.push(words("soft halo", 4, bottom + 18, "beyond the ten"));
+      lines.push(line("zero", 108, bottom + 14, width, bottom + 14));
       bottom += 22;
     }
     tops.push(bottom + lift);
-    bottom += lift + height;
+    bottom += lift + heightOf(row);
   });
-  const name = (i) =>
-    words("halo", 4, narrow ? tops[i] - 3 : tops[i] + height / 2 + 4.5, rows[i].title);
-  return { width, narrow, lift, left, tops, height, bottom, lines, name };
+  const name = (i) => {
+    const y = narrow ? tops[i] - 3 : tops[i] + heightOf(rows[i]) / 2 + 4.5;
+    return words("halo", 4, y, rows[i].title);
+  };
+  return { width, narrow, lift, left, tops, bottom, lines, name };
 }
 
 function picture(host, place, name, children) {
@@ -199,7 +202,7 @@ function drawBars() {
   const limit = metric.limit(climb);
   const values = climb.rows.map((row) => row[state.metric] || null);
   const most = Math.max(limit || 0, ...values.filter(Boolean).flat()) || 1;
-  const place = layout($("bars"), climb.rows, 28);
+  const place = layout($("bars"), climb.rows, () => BAR);
   const x = (value) => place.left + (value / most) * (place.width - 78 - place.left);
   const scale = limit ? [line("limit", x(limit), 20, x(limit), place.bottom)] : [];
   const said = limit && `all FLOPs at matmul peak: ${metric.tick(limit)}`;
@@ -224,16 +227,18 @@ function drawBars() {
   });
 }
 
+const BAR = 28; // the height of a row
+
 // One row of the bar chart: a button, also where a run failed and there is no bar.
 function bar(row, value, place, i, x, metric) {
   const top = place.tops[i];
-  const middle = top + place.height / 2;
+  const middle = top + BAR / 2;
   const full = row.failure ? row.cells[1] : row.cells[metric.cell];
   const text = full.length > 40 ? `${full.slice(0, 38)}…` : full;
   const [mid, low, high] = value || [0];
   const whisker = `M${x(low)} ${middle - 4}v8m0 -4H${x(high)}m0 -4v8`;
   const hit = { x: 0, y: top - place.lift + 1, width: place.width };
-  const fill = { x: place.left, y: top + 5, width: x(mid) - place.left, height: place.height - 10 };
+  const fill = { x: place.left, y: top + 5, width: x(mid) - place.left, height: BAR - 10 };
   const node = s("g", {
     class: `bar${state.rung === row ? " open" : ""}`,
     role: "button",
@@ -242,7 +247,7 @@ function bar(row, value, place, i, x, metric) {
     "aria-label": `${row.title}: ${row.failure ? "" : `${metric.title} `}${full}`,
     "aria-expanded": state.rung === row,
   },
-  s("rect", { class: "hit", ...hit, height: place.height + place.lift - 2 }),
+  s("rect", { class: "hit", ...hit, height: BAR + place.lift - 2 }),
   place.name(i),
   value && s("rect", { class: "fill", ...fill }),
   high ? s("path", { class: "whisker", d: whisker }) : null,
@@ -287,16 +292,16 @@ const GAIN_TICKS = [1, 2, 0.5, 4, 1.5, 0.75, 3, 1.25, 8, 6, 16, 1.1, 0.9, 32, 64
 const NOISE =
   "Hollow: within noise. Lines: 95 % intervals, cut at the edge; the table has their ends.";
 
-// Dots and whiskers on a scale of ratios. rows: {title, beyond, cells}, where cells has for each
-// series a row of a climb, or null.
+// Dots and whiskers on a scale of ratios. rows: {title, beyond, cells}, where a cell is the row of
+// a climb with the number of its series, and a letter where the marks alone could be mixed up.
 function drawGains(host, rows, name) {
-  const place = layout(host, rows, 14 * rows[0].cells.length + 12);
-  const gains = rows.flatMap((row) => row.cells).map((cell) => cell && cell.gain).filter(Boolean);
+  const place = layout(host, rows, (row) => 14 * Math.max(row.cells.length, 1) + 12);
+  const gains = rows.flatMap((row) => row.cells).map((cell) => cell.gain).filter(Boolean);
   const furthest = Math.max(...gains.map((gain) => gain.ratio), 1);
   const low = Math.max(0.25, Math.min(0.9, ...gains.map((gain) => gain.low))) * 0.97;
   const widest = Math.max(1.1, ...gains.map((gain) => gain.high));
   const high = Math.min(widest, Math.max(6, furthest * 1.5)) * 1.03;
-  const [from, to] = [place.left + 6, place.width - 96];
+  const [from, to] = [place.left + 6, place.width - 108];
   const x = (ratio) => {
     const inside = Math.min(Math.max(ratio, low), high);
     return from + (Math.log(inside / low) / Math.log(high / low)) * (to - from);
@@ -306,23 +311,20 @@ function drawGains(host, rows, name) {
     const free = shown.every((other) => Math.abs(x(other) - x(tick)) > 56);
     if (tick > low && tick < high && free) shown.push(tick);
   }
-  const dot = (cell, k, top) => {
-    if (!cell || !cell.gain_text) return [];
-    const { gain } = cell;
-    const y = top + 13 + 14 * k;
-    const said = cell.gain_text.split(" (")[0]; // the interval is drawn
-    const whisker = gain && { d: `M${x(gain.low)} ${y}H${x(gain.high)}`, style: `stroke:${ink(k)}` };
-    return [
-      gain && s("path", { class: "whisker", ...whisker }),
-      gain && mark(k, x(gain.ratio), y, gain.noise),
-      words(gain && !gain.noise ? "halo" : "soft halo", to + 12, y + 4.5, said),
-    ];
+  const dot = ({ gain, gain_text, series, letter }, y) => {
+    const said = [letter, gain_text.split(" (")[0]].join(" ").trim(); // the interval is drawn
+    const text = words(gain && !gain.noise ? "halo" : "soft halo", to + 12, y + 4.5, said);
+    if (!gain) return [text];
+    const whisker = { d: `M${x(gain.low)} ${y}H${x(gain.high)}`, style: `stroke:${ink(series)}` };
+    const centre = mark(series, x(gain.ratio), y, gain.noise);
+    return [s("path", { class: "whisker", ...whisker }), centre, text];
   };
   picture(host, place, name, [
     ...grid(place, shown, x, percent, (tick) => (tick === 1 ? "zero" : "grid")),
     ...place.lines,
     ...rows.map((_, i) => place.name(i)),
-    ...rows.flatMap((row, i) => row.cells.flatMap((cell, k) => dot(cell, k, place.tops[i]))),
+    ...rows.flatMap((row, i) =>
+      row.cells.flatMap((cell, k) => dot(cell, place.tops[i] + 13 + 14 * k))),
   ]);
 }
 
@@ -330,10 +332,12 @@ function drawGains(host, rows, name) {
 function drawWorth() {
   const { climb } = state;
   const ablation = ablationOf(climb);
+  const both = (row) =>
+    [row, withoutRung(ablation, row)].map((one, series) => ({ ...one, series }));
   const rows = climb.rows.slice(1).map((row) => ({
-    ...row, cells: ablation ? [row, withoutRung(ablation, row)] : [row],
+    ...row, cells: both(row).filter((cell) => cell.gain_text),
   }));
-  $("worth").hidden = !rows.some((row) => row.cells.some((cell) => cell && cell.gain));
+  $("worth").hidden = !rows.some((row) => row.cells.some((cell) => cell.gain));
   if ($("worth").hidden) return;
   const over = climb.columns[4];
   const names = ablation ? [over, `${ablation.columns[4]} (leave-one-out)`] : [over];
@@ -596,7 +600,8 @@ function sideBySide(lines) {
 function stages(found) {
   const parts = Object.entries(found.stages);
   const sum = parts.reduce((total, [, ms]) => total + ms, 0);
-  const share = ([name, ms]) => h("span", { class: name, style: `width:${(ms / sum) * 100}%` }, name);
+  const share = ([name, ms]) =>
+    h("span", { class: name, style: `width:${(ms / sum) * 100}%` }, name);
   const times = [...parts, ["sum", sum], ["step left alone", found.step]].map(([name, ms]) =>
     h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, ms.toFixed(1))));
   const kernels = found.kernels.map((one) => h("tr", {},
@@ -666,7 +671,10 @@ function table(climb, home, name) {
 
 // ------------------------------------------------------------------------------ comparison
 
+const letter = (k) => String.fromCharCode(65 + k);
+
 // One row for each script and what it was measured against: gains over other rows do not compare.
+// Its cells are in the order of the climbs, those left out that have none.
 function comparedRows(climbs) {
   const steps = new Map();
   climbs.forEach((climb, k) => climb.rows.forEach((row) => {
@@ -674,12 +682,11 @@ function comparedRows(climbs) {
     const base = climb.rows.find((one) => one.stem === row.against).title;
     const key = `${row.stem}/${row.against}`;
     const { title, beyond, stem } = row;
-    if (!steps.has(key)) {
-      steps.set(key, { title, beyond, stem, base, cells: climbs.map(() => null) });
-    }
-    steps.get(key).cells[k] = row;
+    if (!steps.has(key)) steps.set(key, { title, beyond, stem, base, cells: [] });
+    if (row.gain_text) steps.get(key).cells.push({ ...row, series: k, letter: letter(k) });
   }));
-  const rows = [...steps.values()].sort((a, b) => (a.title < b.title ? -1 : 1));
+  const rows = [...steps.values()].sort(
+    (a, b) => a.beyond - b.beyond || (a.title < b.title ? -1 : 1));
   const twice = (row) => rows.filter((other) => other.stem === row.stem).length > 1;
   return rows.map((row) => ({
     ...row, title: twice(row) ? `${row.title} (over ${row.base})` : row.title,
@@ -694,11 +701,10 @@ function drawCompare() {
     const rows = comparedRows(climbs);
     const left = climbs[0].kind === "ablate";
     const title = left ? "Left out of the top rung" : "Gain over the row above";
-    const letter = (k) => String.fromCharCode(65 + k);
     const [names, chart] = [h("ul", { class: "legend" }), h("div")];
-    const text = (cell) => (cell ? cell.gain_text || cell.cells[1] : "–");
+    const text = (row, k) => (row.cells.find((cell) => cell.series === k) || {}).gain_text || "–";
     const lines = rows.map((row) => h("tr", {},
-      h("th", { scope: "row" }, row.title), ...row.cells.map((cell) => h("td", {}, text(cell)))));
+      h("th", { scope: "row" }, row.title), ...climbs.map((_, k) => h("td", {}, text(row, k)))));
     $("compare").append(
       h("h2", {}, title),
       h("figure", {}, names, chart, h("figcaption", {}, NOISE)),
