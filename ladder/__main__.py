@@ -17,6 +17,7 @@ COMMANDS = {
     "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
     "doctor": "what this machine is, and which rungs can run or help here",
     "forward": "carry an edit of one rung through all later rungs",
+    "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
     "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
 }
 

@@ -1,0 +1,134 @@
+"""One HTML page to look at: climbs as charts, every rung with its diff, losses and raw logs.
+
+    ladder report                       the climbs in README.md and the newest one under runs/
+    ladder report runs/climb-… --open   this one, opened in the browser
+
+The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
+An ablation stands beside the climb of the same machine and settings; of several climbs only gains
+are compared. What `ladder profile` left under logs/ or runs/ is shown with the rungs it belongs to.
+"""
+
+import json
+import os
+import webbrowser
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from ladder.errors import BadInput
+from ladder.gather import gather
+from ladder.publish import BLOCK
+from ladder.scripts import ROOT
+
+TEMPLATE = Path(__file__).with_name("report.html")  # report.css and report.js go into it
+MARKER = '<meta name="generator" content="ladder report">'
+LARGEST = 2_000_000  # bytes of a page
+
+
+def add_arguments(parser):
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of a climb")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="(report.html)")
+    parser.add_argument("--open", action="store_true", help="open it in the browser")
+
+
+def run(args) -> int:
+    """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
+    cannot be made."""
+    check_out(args.out)
+    climbs = [gather(folder) for folder in args.folders] or gather_default()
+    if not climbs:
+        raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
+    name_and_pair(climbs)
+    write(args.out, page(climbs))
+    for climb in climbs:
+        beside = f" (beside {climb['beside']})" if climb["beside"] else ""
+        print(f"{climb['folder']}: {climb['label']}{beside}")
+    print(f"written: {args.out}")
+    if args.open:
+        webbrowser.open(args.out.resolve().as_uri())
+    return 0
+
+
+def check_out(path: Path) -> None:
+    """Raise BadInput where the page cannot go, or would replace a file that is no such page."""
+    try:
+        if path.exists() and MARKER not in path.read_text("utf-8", errors="replace")[:1000]:
+            raise BadInput(f"{path} is no page of ladder report: choose another --out")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+
+
+def gather_default() -> list[dict]:
+    """The climbs that README.md names and the newest under runs/ that is not published yet."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
+    climbs = [gather(ROOT / folder) for folder in dict.fromkeys(named)]
+    published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
+    fresh = [p for p in Path("runs").glob("*/climb.json") if p.read_bytes() not in published]
+    fresh = [path for path in fresh if any(path.parent.glob("*.r*.log"))]
+    if fresh:
+        newest = max(fresh, key=lambda path: path.stat().st_mtime).parent
+        try:
+            climbs.append(gather(newest))
+        except BadInput as error:
+            print(f"left out: {error}")
+    return climbs
+
+
+def name_and_pair(climbs: list[dict]) -> None:
+    """Give each climb an id of its own, and each ablation that of the climb it stands beside: of
+    the same machine and settings; of several, of the same commit, or else the longest."""
+    for climb in climbs:
+        name = Path(climb["folder"]).name
+        taken = {other.get("id") for other in climbs}
+        numbered = (name if n == 1 else f"{name}-{n}" for n in count(1))
+        climb["id"] = next(one for one in numbered if one not in taken)
+    for ablation in (climb for climb in climbs if climb["kind"] == "ablate"):
+        same = [c for c in climbs if c["kind"] != "ablate"]
+        same = [c for c in same if c["settings"] == ablation["settings"]]
+        if same:
+            best = max(same, key=lambda c: (c["commit"] == ablation["commit"], len(c["rows"])))
+            ablation["beside"] = best["id"]
+
+
+def page(climbs: list[dict]) -> bytes:
+    """The whole page. Raises BadInput if it is too large even with one log a rung."""
+    for kept in (None, 1, 0):
+        for row in (row for climb in climbs for row in climb["rows"]):
+            row["logs"] = row["logs"][:kept]
+        made = f"{datetime.now():%Y-%m-%d %H:%M}"
+        text = render({"made": made, "climbs": climbs, "logs_kept": kept})
+        if len(text) < LARGEST:
+            return text
+    raise BadInput(f"a page of {len(climbs)} climbs is over {LARGEST:,} bytes: name fewer folders")
+
+
+def render(data: dict) -> bytes:
+    """The template with its data. Nothing in them can end the script element they stand in."""
+    try:
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))  # ASCII: no U+2028
+    except ValueError as error:
+        raise BadInput("a log has a loss or a time that is no finite number") from error
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    parts = {
+        "style": TEMPLATE.with_suffix(".css").read_text(encoding="utf-8"),
+        "script": TEMPLATE.with_suffix(".js").read_text(encoding="utf-8"),
+        "data": text,  # last: what stands in it is not replaced
+    }
+    made = TEMPLATE.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        made = made.replace(f"{{{{{name}}}}}", part)
+    return made.encode()
+
+
+def write(path: Path, text: bytes) -> None:
+    """Write the page whole or not at all. Raises BadInput where it cannot be written."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        temporary.write_bytes(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise BadInput(f"cannot write {path}: {error.strerror}") from error

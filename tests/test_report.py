@@ -1,0 +1,693 @@
+"""`ladder report`: what goes into the page, and the page itself in a real headless Chromium.
+
+The tests that open it are skipped where there is no chromium with its chromedriver; where
+LADDER_BROWSER is set, as .ci/run does, a missing browser is a failure.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from test_climb import ladder
+
+from ladder import gather, report
+from ladder.__main__ import main
+from ladder.log import pairs_line, step_line
+from ladder.publish import BLOCK
+from ladder.results import read_climb
+from ladder.tables import cells, percent, titles
+
+CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"
+ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate"
+EXAMPLES = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
+KEPT_SCRIPT = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-keep-memory"
+STEPS, WARMUP = 9, 3
+EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'
+
+
+def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=None, **run):
+    """A climb's folder in which scripts (by stem) took `times` milliseconds a step."""
+    folder.mkdir(parents=True)
+    run = {"commit": "unknown", "torch": "2.13.0", "device": "Test GPU", "model": "gpt2", **run}
+    run = {**run, "B": 4, "T": 256, "steps": STEPS, "seed": 1, "data": run.get("data", "topics")}
+    scripts = [f"{stem}.py" for stem in times]
+    facts = {
+        "kind": kind, "started": "2026-11-21 10:00", "commit": run["commit"], "repeats": repeats,
+        "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "scripts": scripts,
+        "failures": failures or {}, "peak_flops": 4e12, "peak_dtype": "bfloat16",
+    }  # fmt: skip
+    (folder / "climb.json").write_text(json.dumps(facts))
+    for stem, ms in times.items():
+        for repeat in range(1, (repeats if logged is None else logged) + 1):
+            if ms is not None:
+                text = log_text(stem, ms * (1 + 0.001 * repeat), {"script": f"{stem}.py", **run})
+                (folder / f"{stem}.r{repeat}.log").write_text(text, encoding="utf-8")
+    return folder
+
+
+def log_text(stem, ms, run):
+    losses = [11 - 0.25 * step for step in range(STEPS)]
+    lines = [pairs_line("run", run)]
+    for step, loss in enumerate(losses):
+        dt = (20 * ms if step == 0 else ms * (1 + 0.002 * (step % 3))) / 1e3
+        lines.append(step_line(step, STEPS, loss=loss, dt=dt, tok_per_s=1024 / dt))
+    lines.append(pairs_line("effective", {"matmul": "highest(setting)", "compiled": "no"}))
+    lines.append(pairs_line("mfu", {"flops_per_token": 1000000000, "peak_flops": "unknown"}))
+    result = {
+        "median_ms": ms, "warmup_steps": WARMUP, "measured_steps": STEPS - WARMUP,
+        "peak_bytes": 3_000_000_000, "first_step_ms": 20 * ms, "first_loss": losses[0],
+        "final_loss": losses[-1],
+    }  # fmt: skip
+    return "\n".join([*lines, f"RESULT {json.dumps(result)}"]) + "\n"
+
+
+def data_of(page):
+    """What the page carries; None if it is no page of ours."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return found and json.loads(found[1])
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch, capsys):
+    """make(*words): the status, the data of the page and what was printed; away from runs/."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        out = tmp_path / "page.html"
+        status = main(["report", *map(str, words), "--out", str(out)])
+        return status, data_of(out), "".join(capsys.readouterr())
+
+    return run
+
+
+# ------------------------------------------------------------------------------ what goes in
+
+
+def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
+    status, data, printed = make()
+    assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named
+    assert all(f"{folder}: " in printed for folder in named)
+    assert (tmp_path / "page.html").stat().st_size < 2_000_000
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_numbers_are_those_of_the_tables(make):
+    _, data, _ = make(CLIMB, ABLATION)
+    for climb, folder in zip(data["climbs"], (CLIMB, ABLATION), strict=True):
+        _, rows = read_climb(folder)
+        assert [row["cells"] for row in climb["rows"]] == [cells(row, titles()) for row in rows]
+        assert [row["tok"][0] for row in climb["rows"]] == [row.tok_per_s for row in rows]
+        gains = [row["gain"] and row["gain"]["ratio"] for row in climb["rows"]]
+        assert gains == [row.gain and row.gain.ratio for row in rows]
+
+
+def test_the_newest_climb_that_is_not_published_comes_along(make, tmp_path):
+    published = tmp_path / "runs" / "climb-1"
+    for number, name in enumerate(("climb-3", "climb-2"), 1):
+        folder = fabricate(tmp_path / "runs" / name, {"baseline": 20, "01_weight_tying": 18})
+        os.utime(folder / "climb.json", (number, number))
+    shutil.copytree(CLIMB, published)
+    fabricate(tmp_path / "runs" / "climb-4", {"baseline": 1}, logged=0)  # nothing in it yet
+    _, data, printed = make()
+    assert [climb["id"] for climb in data["climbs"]][2:] == ["climb-2"]
+    (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
+    status, data, printed = make()
+    assert status == 0 and len(data["climbs"]) == 2
+    assert "left out: " in printed and "is not a log of this ladder" in printed
+
+
+def test_an_ablation_stands_beside_the_climb_of_its_settings(make, tmp_path):
+    times = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
+    other = fabricate(tmp_path / "other", times, kind="ablate", device="Another GPU")
+    _, data, printed = make(CLIMB, ABLATION, other)
+    assert [climb["beside"] for climb in data["climbs"]] == [None, CLIMB.name, None]
+    assert f"(beside {CLIMB.name})" in printed
+    assert [row["against"] for row in data["climbs"][2]["rows"]] == [None, "10_fused_adamw"]
+
+
+def test_two_climbs_of_one_name_have_addresses_of_their_own(make, tmp_path):
+    folders = [fabricate(tmp_path / name / "climb", {"baseline": 20}) for name in "ab"]
+    _, data, _ = make(*folders)
+    assert [climb["id"] for climb in data["climbs"]] == ["climb", "climb-2"]
+
+
+def test_diffs_are_of_the_scripts_as_measured(make, tmp_path):
+    _, data, _ = make(CLIMB, ABLATION, KEPT_SCRIPT)
+    climb, ablation, kept = (one["rows"] for one in data["climbs"])
+    (tying, compiled) = climb[1], climb[5]
+    assert compiled["source"] == "at commit d2d72edfc0b7" == compiled["base_source"]
+    assert [line for line in compiled["diff"] if line[0] in "+-"] == [
+        "+        model = torch.compile(model)"
+        "  # speedup 05: fuses the elementwise chains between matmuls"
+    ]
+    assert dict(tying["doc"])["Numerics"].startswith("changes the function")
+    assert ablation[5]["source"] == "kept beside its logs" == kept[1]["source"]
+    assert ablation[5]["against"] == "10_fused_adamw"
+    assert any(line.startswith("-        model = torch.compile") for line in ablation[5]["diff"])
+    assert any(line.startswith("+") and "mallopt" in line for line in kept[1]["diff"])
+    lost = fabricate(tmp_path / "lost", {"baseline": 20, "01_weight_tying": 19, "mine": 18})
+    _, data, _ = make(lost)
+    _, tying, mine = data["climbs"][0]["rows"]
+    assert tying["source"].startswith("as it is in this checkout now: what ran, commit unknown")
+    assert tying["diff"]
+    assert mine["diff"] is None and mine["source"].startswith("the script is not here")
+
+
+def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, tmp_path):
+    _, data, _ = make(CLIMB)
+    found = {row["stem"]: row["profile"] for row in data["climbs"][0]["rows"] if row["profile"]}
+    assert list(found) == ["09_cosine_lr", "10_fused_adamw"]
+    facts = json.loads((EXAMPLES / "10_fused_adamw.json").read_text())
+    profile = found["10_fused_adamw"]
+    assert profile["stages"]["backward"] == facts["median_ms"]["backward"]
+    assert profile["folder"].endswith("-examples") and profile["commit"] == "2e93aea66793"
+    assert [one["name"] for one in profile["kernels"]] == [
+        one["name"] for one in facts["kernels"][:10]
+    ]
+    own = tmp_path / "runs" / "profile-20261121-100000"  # as `ladder profile` leaves it
+    own.mkdir(parents=True)
+    shutil.copy(EXAMPLES / "10_fused_adamw.json", own)
+    log = (EXAMPLES / "10_fused_adamw.log").read_text().replace("2e93aea66793", "d2d72edfc0b7")
+    (own / "10_fused_adamw-20261121-100000-12.log").write_text(log)
+    _, data, _ = make(CLIMB)
+    assert data["climbs"][0]["rows"][-1]["profile"]["commit"] == "d2d72edfc0b7"
+    other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
+    _, data, _ = make(other)
+    assert data["climbs"][0]["rows"][-1]["profile"] is None
+
+
+def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
+    own = {"baseline": 20, "my_idea": 18}
+    _, data, _ = make(CLIMB, ABLATION, fabricate(tmp_path / "own", own, data="my texts"))
+    again = [dict(climb["foot"])["Again"] for climb in data["climbs"]]
+    assert again == [
+        "git checkout d2d72edfc0b7 && ladder climb 0-10 --repeats 3 --steps=9",
+        "git checkout 2e93aea66793 && ladder ablate 1 2 3 4 5 6 7 8 9 10 --repeats 3 --steps=9",
+        "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
+    ]
+    foot = dict(data["climbs"][0]["foot"])
+    assert foot["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
+    assert foot["Steps"] == "3 for warm-up, left out; 6 measured in each run"
+    assert "/home/someone" not in json.dumps(data)
+
+
+def test_a_climb_under_way_and_one_of_a_single_round(make, tmp_path):
+    under_way = fabricate(tmp_path / "a", {"baseline": 20, "01_weight_tying": None}, logged=2)
+    single = fabricate(tmp_path / "b", {"baseline": 20, "01_weight_tying": 18}, repeats=1)
+    _, data, _ = make(under_way, single)
+    first, second = data["climbs"]
+    assert first["progress"] == "2 of 6 runs are in" and second["progress"] is None
+    assert first["rows"][1]["cells"][:2] == ["01 weight tying", "not run yet"]
+    assert second["rows"][1]["gain"] is None and second["rows"][1]["gain_text"] == "single run"
+
+
+def test_a_page_stays_under_its_size(make, tmp_path, monkeypatch, capsys):
+    folder = fabricate(tmp_path / "big", {"baseline": 20, "01_weight_tying": 18}, repeats=9)
+    _, whole, _ = make(folder)
+    size = (tmp_path / "page.html").stat().st_size
+    assert whole["logs_kept"] is None and len(whole["climbs"][0]["rows"][0]["logs"]) == 9
+    monkeypatch.setattr(report, "LARGEST", size)
+    _, small, _ = make(folder)
+    assert small["logs_kept"] == 1 and len(small["climbs"][0]["rows"][0]["logs"]) == 1
+    monkeypatch.setattr(report, "LARGEST", 1000)
+    before = (tmp_path / "page.html").read_bytes()
+    status, _, printed = make(folder)
+    assert status == 2 and "is over 1,000 bytes: name fewer folders" in printed
+    assert (tmp_path / "page.html").read_bytes() == before
+    monkeypatch.setattr(gather, "POINTS", 4)
+    row = gather.gather(folder)["rows"][0]
+    assert row["stride"] == 3 and [point[0] for point in row["loss"]] == [1, 4, 7, 9]
+
+
+def test_nothing_in_the_data_can_end_their_element(make, tmp_path):
+    failures = {"01_weight_tying.r1": f"{EVIL}\u2028"}
+    make(fabricate(tmp_path / "evil", {"baseline": 20}, data=EVIL, failures=failures))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    data = text[text.index('id="data">') + 10 :]
+    data = data[: data.index("</script>")]
+    assert not set("<>&\u2028") & set(data) and json.loads(data)["climbs"][0]["caption"]
+
+
+# ------------------------------------------------------------------------------ mistakes
+
+
+def test_a_folder_without_a_climb(make, tmp_path):
+    status, data, printed = make(EXAMPLES)
+    assert (status, data) == (2, None) and printed.count("\n") == 1
+    status, data, printed = make(tmp_path / "no_such")
+    assert (status, data) == (2, None) and "no_such holds no logs of a climb" in printed
+    failed = fabricate(tmp_path / "f", {"baseline": None}, failures={"baseline.r1": "no memory"})
+    status, data, printed = make(failed)
+    assert (status, data) == (2, None) and "none of its runs has ended well" in printed
+    (fabricate(tmp_path / "list", {"baseline": 2}) / "climb.json").write_text("[1]")
+    status, data, printed = make(tmp_path / "list")
+    assert (status, data) == (2, None) and "is no climb of this ladder" in printed
+    log = fabricate(tmp_path / "nan", {"baseline": 2}) / "baseline.r1.log"
+    log.write_text(re.sub(r"loss [\d.]+", "loss nan", log.read_text()))
+    status, data, printed = make(tmp_path / "nan")
+    assert (status, data) == (2, None) and "no finite number" in printed
+
+
+def test_no_climb_anywhere(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    status, data, printed = make()
+    assert (status, data) == (2, None) and "error no climb in logs/ or runs/: run" in printed
+
+
+def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<html>my holidays</html>")
+    status, _, printed = make(CLIMB)
+    assert status == 2 and "is no page of ladder report: choose another --out" in printed
+    assert page.read_text() == "<html>my holidays</html>"
+    page.unlink()
+    assert make(CLIMB)[0] == 0
+    first = page.read_bytes()
+    page.write_bytes(first.replace(b"baseline", b"old news"))
+    assert make(CLIMB)[0] == 0 and b"old news" not in page.read_bytes()
+
+
+@pytest.mark.parametrize("out", ["no/such/folder/page.html", "."])
+def test_a_page_that_cannot_be_written(tmp_path, out):
+    done = ladder("report", CLIMB, "--out", out, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 2 and "error cannot write " in done.stderr
+    assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_open(make, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(report.webbrowser, "open", opened.append)
+    make(CLIMB)
+    assert opened == []
+    make(CLIMB, "--open")
+    assert opened == [(tmp_path / "page.html").as_uri()]
+
+
+def test_the_page_is_installed_with_the_package():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for suffix in (".html", ".css", ".js"):
+        path = report.TEMPLATE.with_suffix(suffix)
+        assert path.exists() and f'"{path.name}"' in text
+
+
+def test_the_command_needs_no_torch():
+    code = "import sys, ladder.report; assert 'torch' not in sys.modules"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+
+
+# ------------------------------------------------------------------------------ in the browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless Chromium, driven through its own chromedriver: nothing is downloaded."""
+    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    if missing := [name for name, path in found.items() if not path]:
+        if "LADDER_BROWSER" in os.environ:
+            pytest.fail(f"LADDER_BROWSER is set, but there is no {' and no '.join(missing)}")
+        pytest.skip(f"no {' and no '.join(missing)} in PATH")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = found["chromium"]
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = Service(executable_path=found["chromedriver"])
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The page of the published climb with its ablation; and one of climbs made up."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name, climbs in (("own", (CLIMB, ABLATION)), ("made_up", made_up(folder))):
+        assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
+    return folder
+
+
+def made_up(folder):
+    """Two climbs that compare, one of them with a failure, and two that came from a villain."""
+    times = {"baseline": 20, "01_weight_tying": 16, "10_fused_adamw": 10, "11_more": 8}
+    first = fabricate(folder / "first", times, device="NVIDIA H100 80GB HBM3")
+    why = {f"01_weight_tying.r{k}": f"out of memory {EVIL}" for k in (1, 2, 3)}
+    times = {"baseline": 400, "01_weight_tying": None, "02_tf32": 100, "10_fused_adamw": 80}
+    second = fabricate(folder / "second", times, failures=why, device="AMD EPYC")
+    third = fabricate(folder / "third", {"baseline": 30, "01_weight_tying": 15})
+    evil = {"baseline": 20, 'ev"il&<b>': 10}
+    fourth = fabricate(folder / "fourth <b>&", evil, data=EVIL, device=f"GPU {EVIL}")
+    docs = f"00 evil\n\nChange: {EVIL}\nWhy: {EVIL}\nNumerics: {EVIL}\nRun: {EVIL}\n"
+    (fourth / "baseline.py").write_text(f'"""{docs}"""\na = 1\n', encoding="utf-8")
+    evil_code = f"'''{EVIL}'''\nb = '{EVIL}'\n"
+    (fourth / 'ev"il&<b>.py').write_text(evil_code, encoding="utf-8")
+    return first, second, third, fourth
+
+
+class Page:
+    """What the tests do in a page and ask of it."""
+
+    def __init__(self, driver, folder):
+        self.driver, self.folder = driver, folder
+
+    def open(self, name, address="", width=1200, height=900, scheme="light"):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        self.driver.get("about:blank")
+        self.driver.get((self.folder / f"{name}.html").as_uri() + address)
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(f"return {code}", *arguments)
+
+    def all(self, selector):
+        return self.driver.find_elements("css selector", selector)
+
+    def one(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.one(selector).text
+
+    def press(self, *keys):
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def focused(self):
+        return self.driver.switch_to.active_element
+
+    def wait_for(self, selector, text):
+        """A new address is followed a moment after it is set: wait until it has been."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        code = "return (document.querySelector(arguments[0]) || {textContent: ''}).textContent"
+        wait = WebDriverWait(self.driver, 5, 0.02)
+        wait.until(lambda driver: text == driver.execute_script(code, selector)[: len(text) or 1])
+
+
+@pytest.fixture
+def page(chromium, pages):
+    """The browser. After each test: no word in its console, no request but for the file itself."""
+    yield Page(chromium, pages)
+    assert chromium.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    sent = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
+    assert sent and all(url.startswith(("file:", "data:", "about:")) for url in sent), sent
+
+
+def bars(page):
+    """Stem and length of each bar that is drawn."""
+    return page.js(
+        "[...document.querySelectorAll('.bar .fill')].map((fill) =>"
+        " [fill.parentNode.dataset.stem, Number(fill.getAttribute('width'))])"
+    )
+
+
+@pytest.mark.parametrize("metric", ["tok/s", "MFU", "memory"])
+def test_a_bar_for_each_rung_as_long_as_its_number(page, metric):
+    page.open("own")
+    _, rows = read_climb(CLIMB)
+    values = {
+        "tok/s": [row.tok_per_s for row in rows],
+        "MFU": [row.mfu for row in rows],
+        "memory": [row.peak_bytes for row in rows],
+    }[metric]
+    next(one for one in page.all("#metrics button") if one.text == metric).click()
+    assert page.text("#metrics [aria-pressed=true]") == metric == page.focused().text
+    drawn = bars(page)
+    assert [stem for stem, _ in drawn] == [row.stem for row in rows]
+    scale = [length / value for (_, length), value in zip(drawn, values, strict=True)]
+    assert max(scale) == pytest.approx(min(scale), rel=1e-6) and min(scale) > 0
+    assert len(page.all(".bar .whisker")) == (0 if metric == "memory" else 11)
+    limit = page.all("#bars .limit")
+    assert len(limit) == (0 if metric == "memory" else 1)
+    if limit:
+        at, left = (float(page.one(f"#bars {what}").get_attribute(x)) for what, x in
+                    ((".limit", "x1"), (".fill", "x")))  # fmt: skip
+        peak = {"tok/s": data_of(page.folder / "own.html")["climbs"][0]["limit"]["tok"], "MFU": 1}
+        assert (at - left) / peak[metric] == pytest.approx(scale[0], rel=1e-6)
+        assert "all FLOPs at matmul peak: " in page.text("#bars")
+
+
+def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
+    page.open("own")
+    assert not page.one("#rung").is_displayed()
+    page.one(".bar[data-stem='10_fused_adamw'] .fill").click()
+    page.wait_for("#rung h2", "10 fused AdamW")
+    assert page.focused().text == "10 fused AdamW"
+    assert page.js("location.hash") == f"#{CLIMB.name}/10_fused_adamw"
+    shown = page.text("#rung")
+    assert "the optimizer updates all parameters in one fused kernel." in shown
+    assert "rounding. The same formula, evaluated in another order." in shown
+    assert "within noise (−2.1 … +34.4 %)" in shown and "optimizer: fused" in shown
+    assert "Both scripts at commit d2d72edfc0b7." in page.text("#rung .source")
+    wide, narrow = page.one(".diff.wide"), page.one(".diff.narrow")
+    assert wide.is_displayed() and not narrow.is_displayed()
+    signs = [
+        cell.text for cell in page.all("#rung > .scroll .diff.wide .sign") if cell.text.strip()
+    ]
+    assert sorted(signs) == ["+", "+", "−"]
+    added = page.all("#rung > .scroll .diff.wide td.text.add")
+    assert "fused=True" in added[1].text
+    colours = {page.js("getComputedStyle(arguments[0]).backgroundColor", cell)
+               for cell in (added[0], page.one(".diff.wide td.text.del"), wide)}  # fmt: skip
+    assert len(colours) == 3
+    assert "logs/2026-11-21-amd-epyc-2-threads-examples, commit 2e93aea66793" in shown
+    assert "backward 935.5" in shown and "aten::mm 691.3 42.9% 99" in shown
+    summaries = page.all("#rung > details summary")
+    assert [one.text for one in summaries[:3]] == [f"10_fused_adamw.r{k}.log" for k in (1, 2, 3)]
+    summaries[0].click()
+    assert page.text("#rung pre") == (CLIMB / "10_fused_adamw.r1.log").read_text().strip()
+    left_out = page.one("#rung details.left-out")
+    left_out.find_element("css selector", "summary").click()
+    assert (
+        "within noise (−8.2 … +60.0 %)" in left_out.text and "kept beside its logs" in left_out.text
+    )
+
+
+def test_the_diff_is_in_one_column_on_a_narrow_screen(page):
+    page.open("own", f"#{CLIMB.name}/05_torch_compile", width=700)
+    assert not page.one(".diff.wide").is_displayed()
+    (added,) = page.all("#rung > .scroll .diff.narrow tr.add")
+    assert added.text.split()[:4] == ["150", "+", "model", "="]
+
+
+def test_the_keyboard_reaches_and_opens_a_rung(page):
+    from selenium.webdriver import Keys
+
+    page.open("own")
+    for _ in range(30):
+        page.press(Keys.TAB)
+        if page.focused().get_attribute("data-stem") == "03_bf16_autocast":
+            break
+    focused = page.focused()
+    label = "03 bf16 autocast: Tokens per second 543"
+    assert (focused.get_attribute("role"), focused.get_attribute("aria-label")) == ("button", label)
+    ring = "getComputedStyle(document.activeElement.querySelector('.hit')).strokeWidth"
+    assert page.js(ring) == "3px"
+    page.press(Keys.ENTER)
+    page.wait_for("#rung h2", "03 bf16 autocast")
+    assert page.focused().text == "03 bf16 autocast"
+    page.press(Keys.TAB, Keys.TAB, Keys.ENTER)  # next
+    page.wait_for("#rung h2", "04 residual scaling")
+    page.press(Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)  # close
+    page.wait_for("#rung", "")
+    assert not page.one("#rung").is_displayed()
+    assert page.focused().get_attribute("data-stem") == "04 residual scaling".replace(" ", "_")
+    page.press(Keys.SPACE)
+    page.wait_for("#rung h2", "04 residual scaling")
+
+
+def test_gains_stand_side_by_side_and_hollow_within_the_noise(page):
+    page.open("own")
+    filled = page.js(
+        "[...document.querySelectorAll('#gains .dot')].map((dot) => dot.style.fill != 'var(--bg)')"
+    )
+    expected = []
+    for row, without in zip(
+        *(read_climb(folder)[1][1:] for folder in (CLIMB, ABLATION)), strict=True
+    ):
+        expected += [not row.gain.is_noise, not without.gain.is_noise]
+    assert filled == expected and sum(filled) == 2
+    assert "+138.8 %" in page.text("#gains") and "+183.8 %" in page.text("#gains")
+    assert page.text("#gains").count("within noise") == 18
+    assert "commit 2e93aea66793" in page.text("#worth-note")
+
+
+def test_losses_are_read_at_the_pointer_and_with_keys(page):
+    from selenium.webdriver import ActionChains, Keys
+
+    page.open("own")
+    logs = [min(row.logs.items())[1] for row in read_climb(CLIMB)[1]]
+    assert len(page.all("#curves .curve")) == 11
+
+    def read():
+        return [node.text for node in page.all("#readout .value")]
+
+    assert read() == [f"{log.steps[-1]['loss']:.4f}" for log in logs]
+    ActionChains(page.driver).move_to_element(page.one("#curves")).perform()
+    assert page.text("#curves .soft") == "step 5"
+    assert read() == [f"{log.steps[4]['loss']:.4f}" for log in logs]
+    page.js("document.getElementById('curves').focus()")
+    page.press(Keys.ARROW_LEFT)
+    said = page.one("#curves").get_attribute("aria-valuetext")
+    assert said.startswith(f"step 4: 00 baseline {logs[0].steps[3]['loss']:.4f}, 01 weight")
+    page.press(Keys.HOME)
+    assert read() == [f"{log.steps[0]['loss']:.4f}" for log in logs]
+    page.all("#axes button")[1].click()
+    ends = [sum(step["dt"] for step in log.steps) for log in logs]
+    assert page.text("#curves .soft") == f"{max(ends):.1f} s"
+    page.js("document.getElementById('curves').focus()")
+    page.press(Keys.HOME)  # when the fastest first step ended, the others had not
+    first = min(log.steps[0]["dt"] for log in logs)
+    assert page.text("#curves .soft") == f"{first:.1f} s"
+    assert sum(value != "–" for value in read()) == 1
+    page.all("#axes button")[2].click()
+    assert (
+        page.text("#curves .soft")
+        == f"{max(e - log.steps[0]['dt'] for e, log in zip(ends, logs, strict=True)):.1f} s"
+    )
+    page.all("#readout button")[3].click()
+    assert page.js("document.querySelectorAll('.curve.held').length") == 1
+
+
+def test_climbs_are_chosen_and_only_their_gains_compared(page):
+    page.open("made_up")
+    options = [option.text for option in page.all("#climb option")]
+    assert len(options) == 5 and options[-1] == "Compare the gains of all climbs"
+    assert "NVIDIA H100 80GB HBM3" in page.text("#caption") and len(bars(page)) == 4
+    page.all("#climb option")[1].click()
+    page.wait_for("#caption", "AMD EPYC")
+    assert page.js("location.hash") == "#second"
+    assert [stem for stem, _ in bars(page)] == ["baseline", "02_tf32", "10_fused_adamw"]
+    assert "failed: out of memory </script>" in page.text("#tables")
+    page.all("#climb option")[-1].click()
+    page.wait_for("#compare", "Milliseconds")
+    assert not page.one("#one").is_displayed() and page.js("location.hash") == "#compare"
+    rows = [line.text for line in page.all("#compare tbody tr")]
+    text = {
+        (name, row.stem): percent(row.gain, row)
+        for name in ("first", "second", "third")
+        for row in read_climb(page.folder / name)[1]
+    }
+    tying = [text[name, "01_weight_tying"] for name in ("first", "third")]
+    assert rows[0] == f"01 weight tying {tying[0]} – {tying[1]} –" and tying[0].startswith("+25.0")
+    # Over different rows above, two gains of one rung are not one comparison.
+    fused = [text[name, "10_fused_adamw"] for name in ("first", "second")]
+    assert f"10 fused AdamW (over 01 weight tying) {fused[0]} – – –" in rows
+    assert f"10 fused AdamW (over 02 TF32) – {fused[1]} – –" in rows
+    assert "tok/s" not in page.text("#compare") and " ms" not in page.text("#compare")
+    assert len(page.all("#compare .dot")) == len(page.all("#compare .legend .dot")) + 6
+    assert "Test GPU" in page.text("footer") and "AMD EPYC" in page.text("footer")
+
+
+def test_rungs_above_ten_stand_below_a_line(page):
+    page.open("made_up", "#first")
+    assert page.text("#bars").count("beyond the ten") == 1
+    marks = ("[data-stem='10_fused_adamw'] .hit", ".zero", "[data-stem='11_more'] .hit")
+    top = "document.querySelector('#bars').querySelector(arguments[0]).getBoundingClientRect().top"
+    tops = [page.js(top, mark) for mark in marks]
+    assert tops == sorted(tops)
+    lines = [line.text.split(" ")[0] for line in page.all("#tables tbody tr")]
+    assert lines == ["00", "01", "10", "beyond", "11"]
+
+
+def test_what_a_villain_wrote_is_shown_as_text(page):
+    page.open("made_up", "#fourth%20%3Cb%3E%26")
+    for selector in ("#caption", "#climb", "footer"):
+        assert EVIL in page.js("document.querySelector(arguments[0]).textContent", selector)
+    shown = ("00 baseline", f"Change{EVIL}"), ('ev"il&<b>', f"b = '{EVIL}'")
+    for number, (title, words) in enumerate(shown):
+        page.all(".bar")[number].click()
+        page.wait_for("#rung h2", title)
+        assert words in page.js("document.getElementById('rung').textContent")
+    page.open("made_up", "#second/01_weight_tying")
+    assert f"failed: out of memory {EVIL}" in page.js("document.getElementById('rung').textContent")
+    page.open("made_up", "#compare")
+    for address in ("", "#fourth%20%3Cb%3E%26/baseline", "#compare"):
+        page.open("made_up", address)
+        # An alert would raise UnexpectedAlertPresentException here.
+        assert page.js("[document.scripts.length, document.images.length]") == [2, 0]
+        assert page.js("document.querySelectorAll('b').length") == 0
+
+
+def test_addresses_that_name_nothing_show_the_first_climb(page):
+    for address in ("#no/such", "#%E0%A4%A", f"#{CLIMB.name}/99_none"):
+        page.open("own", address)
+        assert len(bars(page)) == 11 and not page.one("#rung").is_displayed()
+
+
+@pytest.mark.parametrize("address", ["", f"#{CLIMB.name}/10_fused_adamw"])
+def test_a_phone_scrolls_no_page_sideways(page, address):
+    page.open("own", address, width=360, height=740)
+    assert page.js("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
+    texts = page.js(
+        "[...document.querySelectorAll('svg text')].map((text) => text.getBoundingClientRect())"
+        ".filter((box) => box.width && (box.left < 0 || box.right > 360)).length"
+    )
+    assert texts == 0
+    page.open("made_up", "#compare", width=360, height=740)
+    assert page.js("document.documentElement.scrollWidth") == 360
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(page, scheme):
+    page.open("own", f"#{CLIMB.name}/10_fused_adamw", scheme=scheme)
+    pairs = page.js(
+        """[...document.querySelectorAll('body *')].filter((one) =>
+             [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())
+             && one.getClientRects().length && !one.disabled).map((one) => {
+               let ground = one;
+               const of = (node) => getComputedStyle(node).backgroundColor;
+               while (of(ground) === 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
+               const style = getComputedStyle(one);
+               const ink = one instanceof SVGElement ? style.fill : style.color;
+               return [ink, of(ground), one.textContent.slice(0, 30)];
+             })"""
+    )
+    assert len(pairs) > 200
+    for ink, ground, text in pairs:
+        dark, light = sorted((luminance(ink), luminance(ground)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, text)
+    ground = page.js("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(ground) < 0.05) == (scheme == "dark")
+
+
+def test_paper_gets_light_colours_and_all_details(page):
+    page.open("own", f"#{CLIMB.name}/10_fused_adamw", scheme="dark")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.js("dispatchEvent(new Event('beforeprint'))")
+    assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) == 1
+    assert page.js("document.querySelectorAll('details:not([open])').length") == 0
+    assert not page.one("#climb").is_displayed() and page.one("#tables").is_displayed()
+    page.js("dispatchEvent(new Event('afterprint'))")
+    assert page.js("document.querySelectorAll('details[open]').length") == 0
+
+
+def test_the_chart_follows_the_width_of_the_window(page):
+    page.open("own", width=1200)
+    wide = bars(page)
+    size = {"width": 500, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    page.js("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert all(after[1] < before[1] for before, after in zip(wide, bars(page), strict=True))
+    assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
