@@ -76,8 +76,8 @@ def rung_names(rows: list[Row]) -> dict[str, str]:
 
 def label(facts: dict, run: dict, rows: list[Row], names: dict) -> str:
     """What the selector says: enough to tell climbs apart."""
-    what = "leave-one-out" if facts.get("kind") == "ablate" else f"{names[rows[0].stem]} to "
-    what += "" if what == "leave-one-out" else names[rows[-1].stem]
+    whole = f"{names[rows[0].stem]} to {names[rows[-1].stem]}"
+    what = {"ablate": "leave-one-out", "peers": "beside transformers"}.get(facts.get("kind"), whole)
     started = facts.get("started", "undated")
     return f"{run['device']}, {started}, {run['model']}, B={run['B']}, T={run['T']}: {what}"
 
@@ -93,7 +93,8 @@ def show_row(folder, facts, rows, i, scripts, line, profiles) -> dict:
     """One rung: its numbers as drawn and as text, what it changes, its losses and its logs."""
     row, (path, source) = rows[i], scripts[i]
     number = re.match(r"(?:without )?(\d+)", line[0])
-    base = None if i == 0 else 0 if facts.get("kind") == "ablate" else i - 1
+    before = {"ablate": 0, "peers": None}.get(facts.get("kind"), i - 1)  # peers share no code
+    base = before if i else None
     failures = facts.get("failures", {})
     return {
         "stem": row.stem,
@@ -247,7 +248,8 @@ def command(folder: Path, facts: dict, run: dict) -> str | None:
     if "scripts" not in facts:
         return None
     words, kind = [], facts.get("kind", "climb")
-    for name in facts["scripts"][kind == "ablate" :]:
+    named = {"ablate": facts["scripts"][1:], "peers": []}.get(kind, facts["scripts"])
+    for name in named:
         number = re.match(r"(?:without_)?(\d\d)_|(baseline$)", Path(name).stem)
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
     if kind == "climb" and len(words) > 1 and all(word.isdigit() for word in words):

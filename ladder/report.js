@@ -91,8 +91,8 @@ const startsBeyond = (rows, i) => rows[i].beyond && !(i && rows[i - 1].beyond);
 
 // Climbs of one kind, where there are several: only they can be compared.
 const comparable = () =>
-  [false, true]
-    .map((ablations) => DATA.climbs.filter((climb) => (climb.kind === "ablate") === ablations))
+  ["climb", "ablate"]
+    .map((kind) => DATA.climbs.filter((climb) => climb.kind === kind))
     .filter((group) => group.length > 1);
 
 // The address says what is open: #CLIMB/STEM, #CLIMB or #compare; else it is the first climb.
@@ -343,7 +343,7 @@ function drawWorth() {
   const names = ablation ? [over, `${ablation.columns[4]} (leave-one-out)`] : [over];
   legend($("worth-legend"), names);
   $("worth-note").textContent = [
-    climb.kind === "ablate" ? "" : "A gain over the row above depends on the order of the rungs.",
+    climb.kind !== "climb" ? "" : "A gain over the row above depends on the order of the rungs.",
     ablation
       ? `Leave-one-out: each rung taken back alone from ${ablation.rows[0].title}, ` +
         `in a sitting of its own (commit ${ablation.commit}).`

@@ -85,7 +85,7 @@ def name_and_pair(climbs: list[dict]) -> None:
         numbered = (name if n == 1 else f"{name}-{n}" for n in count(1))
         climb["id"] = next(one for one in numbered if one not in taken)
     for ablation in (climb for climb in climbs if climb["kind"] == "ablate"):
-        same = [c for c in climbs if c["kind"] != "ablate"]
+        same = [c for c in climbs if c["kind"] == "climb"]
         same = [c for c in same if c["settings"] == ablation["settings"]]
         if same:
             best = max(same, key=lambda c: (c["commit"] == ablation["commit"], len(c["rows"])))

@@ -89,9 +89,13 @@ def make(tmp_path, monkeypatch, capsys):
 # ------------------------------------------------------------------------------ what goes in
 
 
-def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
+def climbs_of_the_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
+    return [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
+
+
+def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
+    named = climbs_of_the_readme()
     status, data, printed = make()
     assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named
     assert all(f"{folder}: " in printed for folder in named)
@@ -117,10 +121,11 @@ def test_the_newest_climb_that_is_not_published_comes_along(make, tmp_path):
     shutil.copytree(CLIMB, published)
     fabricate(tmp_path / "runs" / "climb-4", {"baseline": 1}, logged=0)  # nothing in it yet
     _, data, printed = make()
-    assert [climb["id"] for climb in data["climbs"]][2:] == ["climb-2"]
+    named = climbs_of_the_readme()
+    assert [climb["id"] for climb in data["climbs"]][len(named) :] == ["climb-2"]
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
     status, data, printed = make()
-    assert status == 0 and len(data["climbs"]) == 2
+    assert status == 0 and len(data["climbs"]) == len(named)
     assert "left out: " in printed and "is not a log of this ladder" in printed
 
 
@@ -131,6 +136,22 @@ def test_an_ablation_stands_beside_the_climb_of_its_settings(make, tmp_path):
     assert [climb["beside"] for climb in data["climbs"]] == [None, CLIMB.name, None]
     assert f"(beside {CLIMB.name})" in printed
     assert [row["against"] for row in data["climbs"][2]["rows"]] == [None, "10_fused_adamw"]
+
+
+def test_peers_stand_alone_without_diffs(make, tmp_path):
+    times = {"transformers_compiled": 15, "baseline": 40, "10_fused_adamw": 12}
+    peers = fabricate(tmp_path / "peers", times, kind="peers", device="Test GPU")
+    ablation = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
+    alone = fabricate(tmp_path / "alone", ablation, kind="ablate", device="Test GPU")
+    _, data, _ = make(peers, alone)
+    shown, other = data["climbs"]
+    assert other["beside"] is None  # they are no climb that it could stand beside
+    assert shown["label"].endswith(": beside transformers")
+    assert [row["diff"] for row in shown["rows"]] == [None] * 3
+    assert [row["gain"] and round(row["gain"]["ratio"], 2) for row in shown["rows"]] == [
+        None, 0.38, 1.25,
+    ]  # fmt: skip
+    assert dict(shown["foot"])["Again"].startswith("ladder peers --repeats 3 --steps=9")
 
 
 def test_two_climbs_of_one_name_have_addresses_of_their_own(make, tmp_path):
