@@ -27,6 +27,10 @@ ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate"
 EXAMPLES = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
 KEPT_SCRIPT = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-keep-memory"
 STEPS, WARMUP = 9, 3
+NEEDS_HISTORY = pytest.mark.skipif(
+    gather.git("cat-file", "-e", "d2d72edfc0b7^{commit}") is None,
+    reason="this checkout lacks the commit of the published climb",
+)
 EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'
 
 
@@ -89,16 +93,15 @@ def make(tmp_path, monkeypatch, capsys):
 # ------------------------------------------------------------------------------ what goes in
 
 
-def climbs_of_the_readme():
+def named_in_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
 
 
 def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
-    named = climbs_of_the_readme()
     status, data, printed = make()
-    assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named
-    assert all(f"{folder}: " in printed for folder in named)
+    assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named_in_readme()
+    assert all(f"{folder}: " in printed for folder in named_in_readme())
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -121,11 +124,11 @@ def test_the_newest_climb_that_is_not_published_comes_along(make, tmp_path):
     shutil.copytree(CLIMB, published)
     fabricate(tmp_path / "runs" / "climb-4", {"baseline": 1}, logged=0)  # nothing in it yet
     _, data, printed = make()
-    named = climbs_of_the_readme()
-    assert [climb["id"] for climb in data["climbs"]][len(named) :] == ["climb-2"]
+    known = len(named_in_readme())
+    assert [climb["id"] for climb in data["climbs"]][known:] == ["climb-2"]
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
     status, data, printed = make()
-    assert status == 0 and len(data["climbs"]) == len(named)
+    assert status == 0 and len(data["climbs"]) == known
     assert "left out: " in printed and "is not a log of this ladder" in printed
 
 
@@ -160,6 +163,7 @@ def test_two_climbs_of_one_name_have_addresses_of_their_own(make, tmp_path):
     assert [climb["id"] for climb in data["climbs"]] == ["climb", "climb-2"]
 
 
+@NEEDS_HISTORY
 def test_diffs_are_of_the_scripts_as_measured(make, tmp_path):
     _, data, _ = make(CLIMB, ABLATION, KEPT_SCRIPT)
     climb, ablation, kept = (one["rows"] for one in data["climbs"])
@@ -185,7 +189,7 @@ def test_diffs_are_of_the_scripts_as_measured(make, tmp_path):
 def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, tmp_path):
     _, data, _ = make(CLIMB)
     found = {row["stem"]: row["profile"] for row in data["climbs"][0]["rows"] if row["profile"]}
-    assert list(found) == ["09_cosine_lr", "10_fused_adamw"]
+    assert {"09_cosine_lr", "10_fused_adamw"} <= found.keys()
     facts = json.loads((EXAMPLES / "10_fused_adamw.json").read_text())
     profile = found["10_fused_adamw"]
     assert profile["stages"]["backward"] == facts["median_ms"]["backward"]
@@ -463,6 +467,7 @@ def test_a_bar_for_each_rung_as_long_as_its_number(page, metric):
         assert "all FLOPs at matmul peak: " in page.text("#bars")
 
 
+@NEEDS_HISTORY
 def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
     page.open("own")
     assert not page.one("#rung").is_displayed()
@@ -499,6 +504,7 @@ def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
     )
 
 
+@NEEDS_HISTORY
 def test_the_diff_is_in_one_column_on_a_narrow_screen(page):
     page.open("own", f"#{CLIMB.name}/05_torch_compile", width=700)
     assert not page.one(".diff.wide").is_displayed()
@@ -660,6 +666,7 @@ def test_a_phone_scrolls_no_page_sideways(page, address):
         ".filter((box) => box.width && (box.left < 0 || box.right > 360)).length"
     )
     assert texts == 0
+    assert max(length for _, length in bars(page)) > 100  # names stand above the bars
     page.open("made_up", "#compare", width=360, height=740)
     assert page.js("document.documentElement.scrollWidth") == 360
 
@@ -695,11 +702,14 @@ def test_text_stands_out_from_its_ground(page, scheme):
 
 def test_paper_gets_light_colours_and_all_details(page):
     page.open("own", f"#{CLIMB.name}/10_fused_adamw", scheme="dark")
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
+    media = {"media": "print", "features": scheme}
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     page.js("dispatchEvent(new Event('beforeprint'))")
     assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) == 1
     assert page.js("document.querySelectorAll('details:not([open])').length") == 0
     assert not page.one("#climb").is_displayed() and page.one("#tables").is_displayed()
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     page.js("dispatchEvent(new Event('afterprint'))")
     assert page.js("document.querySelectorAll('details[open]').length") == 0
 
