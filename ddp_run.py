@@ -1,6 +1,6 @@
 """DDP
 
-Change: the ladder's top on several GPUs; batch, validation and checkpoints of a real run.
+Change: rung 10 on several GPUs; batch, validation and checkpoints of a real run.
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
   them in buckets while the rest of the backward pass still computes. The batch is fixed in tokens

@@ -5,7 +5,7 @@
     ladder climb --model tiny --steps 5 --repeats 1
     ladder climb --resume                     go on with the last climb that was stopped
 
-Every run is a process of its own. The order is 0, 1, …, 10, 0, 1, …, so that a machine that slows
+Every run is a process of its own. The order is 0, 1, …, 12, 0, 1, …, so that a machine that slows
 down slows all rungs alike; a gain is the median of the ratios between neighbours in the same round,
 with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
@@ -20,6 +20,7 @@ import sys
 import tempfile
 from datetime import datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -111,8 +112,8 @@ def describe_climb(args) -> dict:
 
 
 def versions() -> dict[str, str]:
-    found = {name: version(name) for name in ("torch", "numpy", "tiktoken")}
-    return {"python": platform.python_version(), **found}
+    names = ["torch", "numpy", "tiktoken", *(["transformers"] if find_spec("transformers") else [])]
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
 def measure_peak(device: str | None) -> dict:

@@ -206,10 +206,12 @@ def fused_adamw(device: torch.device) -> Verdict:
 
 def kept_memory(device: torch.device) -> Verdict:
     if device.type != "cpu":
-        return Verdict("yes", "no", "PyTorch keeps a GPU's memory as it is")
+        return Verdict("yes", "no", "on a GPU PyTorch's own allocator keeps memory already")
     if os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"):
         return Verdict("yes", "no", "no mallopt in this C library: only glibc has it")
-    return Verdict("yes", "yes", "glibc's malloc gives memory back, and can be told not to")
+    if not ctypes.CDLL(None).mallopt(-3, 2**30):  # M_MMAP_THRESHOLD, as rung 11 sets it
+        return Verdict("yes", "no", "this glibc refuses the setting (tried)")
+    return Verdict("yes", "yes", "glibc's malloc gives memory back, and can be told not to (tried)")
 
 
 def causal_blocks(device: torch.device) -> Verdict:

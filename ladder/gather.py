@@ -14,8 +14,8 @@ from ladder.diff import diff_lines
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 from ladder.results import COMPARABLE, Row, limit_tok_per_s, read_climb
-from ladder.scripts import ROOT, all_scripts, describe
-from ladder.tables import caption, cells, headings, percent, titles
+from ladder.scripts import ROOT, all_scripts, beyond_ten, describe
+from ladder.tables import GAINS, caption, cells, headings, percent, titles
 
 POINTS = 500  # of one loss curve
 TOP = 10  # kernels
@@ -92,14 +92,13 @@ def progress(facts: dict, rows: list[Row]) -> str | None:
 def show_row(folder, facts, rows, i, scripts, line, profiles) -> dict:
     """One rung: its numbers as drawn and as text, what it changes, its losses and its logs."""
     row, (path, source) = rows[i], scripts[i]
-    number = re.match(r"(?:without )?(\d+)", line[0])
     before = {"ablate": 0, "peers": None}.get(facts.get("kind"), i - 1)  # peers share no code
     base = before if i else None
     failures = facts.get("failures", {})
     return {
         "stem": row.stem,
         "title": line[0],
-        "beyond": bool(number) and int(number[1]) > 10,
+        "beyond": facts.get("kind") not in GAINS and beyond_ten(row.stem),
         "failure": row.failure,
         "cells": [line[0], NOT_RUN, *line[2:]] if row.failure == NOT_RUN else line,
         "against": None if base is None else rows[base].stem,

@@ -31,7 +31,10 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     if (line := first_beyond(facts, good)) is not None:
         axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
         right = max([*rates, limit or 0]) * 1.12
-        axes.annotate("beyond the ten ", (right, line - 0.4), ha="right", va="top", fontsize=8)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axes.annotate(
+            "beyond the ten ", (right, line - 0.4), ha="right", va="top", fontsize=8, bbox=box
+        )
     axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")

@@ -47,9 +47,11 @@ def publish(folder: Path, finding: str) -> None:
     runlog.write_text(f"{title}{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
     text = readme.read_text(encoding="utf-8")
     marker = rf"<!-- {re.escape(kind(facts, rows))} \S+ -->"
-    text = re.sub(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)
+    text, found = re.subn(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)
     readme.write_text(render(text), encoding="utf-8")
-    print(f"published in {shown}, RUNLOG.md and README.md: read them, then commit")
+    print(f"published in {shown}, RUNLOG.md{' and README.md' if found else ''}: read, then commit")
+    if not found:
+        print(f"README.md has no block <!-- {kind(facts, rows)} … -->: put one in to show it there")
 
 
 def new_target(folder: Path, facts: dict) -> Path:

@@ -87,7 +87,7 @@ const ablationOf = (climb) => DATA.climbs.find((one) => one.beside === climb.id)
 const withoutRung = (ablation, rung) =>
   (ablation && ablation.rows.find((one) => one.stem === `without_${rung.stem}`)) || null;
 const barOf = (row) => `.bar[data-stem="${CSS.escape(row.stem)}"]`;
-const startsBeyond = (rows, i) => rows[i].beyond && !(i && rows[i - 1].beyond);
+const startsBeyond = (rows, i) => i > 0 && rows[i].beyond && !rows[i - 1].beyond;
 
 // Climbs of one kind, where there are several: only they can be compared.
 const comparable = () =>
@@ -720,7 +720,7 @@ function drawFoot() {
   const shown = climb ? [climb, ablationOf(climb)].filter(Boolean) : DATA.climbs;
   $("foot").replaceChildren(
     ...shown.flatMap((one) => [h("h3", {}, one.label), pairs(one.foot)]));
-  $("made").textContent = `Made by ladder report on ${DATA.made}, from the raw logs alone.`;
+  $("made").textContent = `Made by ladder report on ${DATA.made}, from logs, scripts and profiles; nothing was typed in.`;
 }
 
 // ------------------------------------------------------------------------------ start

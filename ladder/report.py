@@ -89,7 +89,8 @@ def name_and_pair(climbs: list[dict]) -> None:
         same = [c for c in same if c["settings"] == ablation["settings"]]
         if same:
             best = max(same, key=lambda c: (c["commit"] == ablation["commit"], len(c["rows"])))
-            ablation["beside"] = best["id"]
+            if all(other["beside"] != best["id"] for other in climbs):
+                ablation["beside"] = best["id"]  # a second one has an option of its own
 
 
 def page(climbs: list[dict]) -> bytes:

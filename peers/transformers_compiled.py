@@ -1,4 +1,4 @@
-"""transformers, compiled: their GPT-2, trained the way its users are told to train it fast
+"""transformers, compiled: their GPT-2, trained the usual fast way
 
 bfloat16 autocast, scaled_dot_product_attention, torch.compile, fused AdamW and gradients clipped at
 1.0, around their GPT2LMHeadModel and its own loss. No dropout, as in the rungs. The clock, the

@@ -2,10 +2,10 @@
 
 Change: on a CPU, attention as bfloat16 batched matmuls of 128 queries with the keys up to them.
 Why: a GPU's flash attention spares the traffic of the (T, T) scores to memory. A CPU's caches hold
-  the scores of a few heads anyway, and what its fused kernel is short of is matmul rate: it
-  multiplies small tiles and builds up the softmax between them. A block's scores, 128 x 64 x keys,
-  are a matmul of the size that the library is made for, and the softmax one pass over the rows.
-  Blocks leave out keys that no query of theirs may see: 1/4 of the work at T=256, 7/16 at T=1024.
+  the scores of a few heads anyway. Its fused kernel multiplies 64 queries of one head at a time
+  with up to 512 keys (256 from T=768 on) and masks afterwards: at T=256 it leaves no key out, at
+  T=1024 a quarter. Blocks of 128 queries leave out what none of them may see, 1/4 of the work at
+  T=256 and 7/16 at T=1024, and hand all heads to the matmul library in one call.
 Numerics: rounding. Scores and probabilities are bfloat16 between the matmuls, as before rung 06.
 Run: python speedups/12_causal_blocks.py
 """
@@ -28,7 +28,7 @@ from ladder.run import Run
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
 
-QUERIES = 128  # speedup 12: of one block
+QUERIES = 128  # speedup 12: in one block of attention
 
 
 # ------------------------------------------------------------------------------ model
@@ -44,13 +44,13 @@ class GPTConfig:
 
 
 def causal_blocks(q, k, v):
-    """Softmax over the keys up to each query, times the values: (B, nh, T, hs) all four."""
+    """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
     T, hs = q.shape[2:]
     blocks = []
     for start in range(0, T, QUERIES):
         stop = min(start + QUERIES, T)
         att = q[:, :, start:stop] @ k[:, :, :stop].transpose(-2, -1)  # (B, nh, queries, keys)
-        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)
+        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # key later
         att = (att / math.sqrt(hs)).masked_fill(future, -math.inf)
         blocks.append(F.softmax(att, dim=-1) @ v[:, :, :stop])  # (B, nh, queries, hs)
     return torch.cat(blocks, dim=2)
@@ -165,13 +165,13 @@ def synchronize(device):
 
 
 def keep_memory(say):
-    """Have glibc take tensors from its heap, and never shorten it (man 3 mallopt)."""
+    """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    # A mapping of its own from 1 GiB on; heap given back from 2 GiB of free memory at its end on.
+    # In this order: where an older glibc refuses the first, the second is not set either.
     settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
-    if not mallopt or not all([mallopt(name, value) for name, value in settings]):
-        say("note  this C library has no such settings: it frees memory as it always does")
+    if not mallopt or not all(mallopt(name, value) for name, value in settings):
+        say("note  this C library refuses to keep memory: it frees it as it always does")
 
 
 def main(argv=None):

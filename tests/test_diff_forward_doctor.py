@@ -3,6 +3,7 @@
 import ast
 import difflib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -280,6 +281,8 @@ def test_doctor_on_this_cpu():
     assert {title: found[title][0] for title in titles} == dict.fromkeys(titles, "yes")
     helps = {title[:2]: found[title][1] for title in titles}
     assert [helps[number] for number in ("00", "01", "05", "06", "10")] == ["–", *["yes"] * 4]
+    glibc = platform.libc_ver()[0] == "glibc"
+    assert (helps["11"], helps["12"]) == ("yes" if glibc else "no", "unknown")
     assert [helps[number] for number in ("04", "07", "08", "09")] == ["no", "unknown", "no", "no"]
     if "amx_bf16: no" in found["CPU units"][0]:  # what AMX makes of TF32 differs by generation
         why = "no TF32 units: the setting changes no bit of a matmul"

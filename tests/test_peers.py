@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import statistics
 
 import pytest
 from conftest import SMALL
@@ -11,6 +12,7 @@ from ladder import peers
 from ladder.errors import BadInput
 from ladder.log import read_log
 from ladder.results import read_climb
+from ladder.scripts import ROOT
 
 ORDER = ["transformers_compiled", "transformers_fp32", "baseline"]
 ORDER += ["10_fused_adamw", "12_causal_blocks"]
@@ -28,13 +30,31 @@ def finished(shard, tmp_path_factory):
 
 def test_the_last_line_is_the_ratio_of_the_logs(finished):
     folder, printed = finished
-    rates = {}
-    for stem in ("transformers_compiled", "12_causal_blocks"):
-        rates[stem] = read_log(folder / f"{stem}.r1.log").result["tok_per_s"]
-    ratio = rates["12_causal_blocks"] / rates["transformers_compiled"]
+    names = (f"{stem}.r1.log" for stem in ("transformers_compiled", "12_causal_blocks"))
+    before, after = (read_log(folder / name).result["median_ms"] for name in names)
     last = printed.strip().splitlines()[-1]
     assert re.fullmatch(r"RATIO top/transformers \d+\.\d\d", last)
-    assert float(last.split()[-1]) == pytest.approx(ratio, abs=0.011)
+    assert float(last.split()[-1]) == pytest.approx(before / after, abs=0.006)
+
+
+def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
+    """On the published logs: README says the same number."""
+    folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-peers"
+    pairs = []
+    for repeat in range(1, 6):
+        names = (f"{stem}.r{repeat}.log" for stem in ("transformers_compiled", "12_causal_blocks"))
+        logs = [read_log(folder / name) for name in names]
+        before, after = (
+            statistics.median(step["dt"] for step in log.steps[log.result["warmup_steps"] :])
+            for log in logs
+        )
+        pairs.append(before / after)
+    monkeypatch.setattr(peers, "new_folder", lambda *_: folder)
+    monkeypatch.setattr(peers, "run_and_report", lambda _: 0)
+    assert peers.run(parsed()) == 0
+    expected = f"RATIO top/transformers {statistics.median(pairs):.2f}"
+    assert capsys.readouterr().out.splitlines()[-1] == expected
+    assert f"| {statistics.median(pairs):.2f}× |" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_all_five_train_the_same_batches_each_in_its_own_way(finished):

@@ -135,14 +135,21 @@ def test_the_newest_climb_that_is_not_published_comes_along(make, tmp_path):
 def test_an_ablation_stands_beside_the_climb_of_its_settings(make, tmp_path):
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
     other = fabricate(tmp_path / "other", times, kind="ablate", device="Another GPU")
-    _, data, printed = make(CLIMB, ABLATION, other)
-    assert [climb["beside"] for climb in data["climbs"]] == [None, CLIMB.name, None]
+    again = shutil.copytree(ABLATION, tmp_path / "again")
+    _, data, printed = make(CLIMB, ABLATION, other, again)
+    # A second one of the same climb is not hidden behind the first.
+    assert [climb["beside"] for climb in data["climbs"]] == [None, CLIMB.name, None, None]
     assert f"(beside {CLIMB.name})" in printed
     assert [row["against"] for row in data["climbs"][2]["rows"]] == [None, "10_fused_adamw"]
 
 
 def test_peers_stand_alone_without_diffs(make, tmp_path):
-    times = {"transformers_compiled": 15, "baseline": 40, "10_fused_adamw": 12}
+    times = {
+        "transformers_compiled": 15,
+        "baseline": 40,
+        "10_fused_adamw": 12,
+        "12_causal_blocks": 10,
+    }
     peers = fabricate(tmp_path / "peers", times, kind="peers", device="Test GPU")
     ablation = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
     alone = fabricate(tmp_path / "alone", ablation, kind="ablate", device="Test GPU")
@@ -150,10 +157,11 @@ def test_peers_stand_alone_without_diffs(make, tmp_path):
     shown, other = data["climbs"]
     assert other["beside"] is None  # they are no climb that it could stand beside
     assert shown["label"].endswith(": beside transformers")
-    assert [row["diff"] for row in shown["rows"]] == [None] * 3
+    assert [row["diff"] for row in shown["rows"]] == [None] * 4
     assert [row["gain"] and round(row["gain"]["ratio"], 2) for row in shown["rows"]] == [
-        None, 0.38, 1.25,
+        None, 0.38, 1.25, 1.5,
     ]  # fmt: skip
+    assert not any(row["beyond"] for row in shown["rows"])  # as in the tables
     assert dict(shown["foot"])["Again"].startswith("ladder peers --repeats 3 --steps=9")
 
 

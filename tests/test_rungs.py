@@ -187,6 +187,7 @@ def page_faults(path):
         "    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
         "    log(self, *args, **kwargs)\n"
         "Run.log = counting\n"
+        "import torch; torch.compile = lambda model: model\n"
         "load(Path(sys.argv[1])).main(sys.argv[2:])\n"
         "print('FAULTS', faults[-2] - faults[-3])\n"  # the last one is the probe's
     )
@@ -202,6 +203,9 @@ def check_11(module, run_main, monkeypatch):
     """Thousands of page faults in a step before, next to none with memory that is kept."""
     if not sys.platform.startswith("linux"):
         pytest.skip("glibc's settings: Linux alone")
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if huge.exists() and "[always]" in huge.read_text():
+        pytest.skip("huge pages for all: too few faults to count")
     assert page_faults(rung(10)) > 5000
     assert page_faults(Path(module.__file__)) < page_faults(rung(10)) / 20
 
