@@ -19,6 +19,7 @@ from ladder.tables import GAINS, caption, cells, headings, percent, titles
 
 POINTS = 500  # of one loss curve
 TOP = 10  # kernels
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and the ablation beside it
 NOT_RUN = "not run yet"  # how read_climb calls a script that has neither logs nor failures
 
 
@@ -47,7 +48,7 @@ def gather(folder: Path) -> dict:
         "kind": facts.get("kind", "climb"),
         "label": label(facts, run, rows, names),
         "beside": None,
-        "settings": [run.get(key) for key in COMPARABLE if key not in ("commit", "python")],
+        "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "commit": run["commit"],
         "caption": head,
         "progress": progress(facts, rows),

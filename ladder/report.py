@@ -78,7 +78,7 @@ def gather_default() -> list[dict]:
 
 def name_and_pair(climbs: list[dict]) -> None:
     """Give each climb an id of its own, and each ablation that of the climb it stands beside: of
-    the same machine and settings; of several, of the same commit, or else the longest."""
+    the same machine, model, B, T and text; of several, of the same commit, or else the longest."""
     for climb in climbs:
         name = Path(climb["folder"]).name
         taken = {other.get("id") for other in climbs}
