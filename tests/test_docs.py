@@ -64,6 +64,23 @@ def test_the_scaling_table_is_what_its_logs_say():
     assert "\n".join(lines) in (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
 
 
+def test_the_losses_after_200_steps_are_what_their_logs_say():
+    folder = ROOT / "logs" / "2026-11-21-amd-epyc-1-thread-200-steps"
+    losses = []
+    for stem in ("10_fused_adamw", "12_causal_blocks"):
+        logs = [read_log(path) for path in sorted(folder.glob(f"{stem}.seed*.log"))]
+        assert {(log.run["model"], log.run["steps"]) for log in logs} == {("gpt2", "200")}
+        assert all(log.result["status"] == "ok" for log in logs)
+        losses.append({log.run["seed"]: log.result["final_loss"] for log in logs})
+    before, after = losses
+    assert before.keys() == after.keys() and len(before) >= 2
+    lines = [
+        f"| {seed} | {before[seed]:.4f} | {after[seed]:.4f} | {after[seed] - before[seed]:+.4f} |"
+        for seed in before
+    ]
+    assert "\n".join(lines).replace("-", "−") in (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+
+
 def row_line(name, ratio, one, two):
     return f"| {name} | {one} | {two} | {ratio:.2f} | {ratio / 2:.0%} |".replace("%", " %")
 
