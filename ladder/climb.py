@@ -5,7 +5,7 @@
     ladder climb --model tiny --steps 5 --repeats 1
     ladder climb --resume                     go on with the last climb that was stopped
 
-Every run is a process of its own. The order is 0, 1, …, 12, 0, 1, …, so that a machine that slows
+Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
 down slows all rungs alike; a gain is the median of the ratios between neighbours in the same round,
 with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
@@ -82,9 +82,9 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
     peak = measure_peak(args.device)
     folder.mkdir(parents=True, exist_ok=True)
-    names = []
+    names, own = [], [*all_scripts(), *peer_scripts()]
     for path in scripts:
-        if path in [*all_scripts(), *peer_scripts()]:
+        if path in own:
             names.append(path.relative_to(ROOT).as_posix())
         else:
             names.append(path.name)

@@ -5,17 +5,17 @@ import json
 import math
 import re
 import shlex
-import subprocess
 import tempfile
 from itertools import accumulate
 from pathlib import Path
 
+from ladder import forward
 from ladder.diff import diff_lines
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 from ladder.results import COMPARABLE, Row, limit_tok_per_s, read_climb
 from ladder.scripts import ROOT, all_scripts, beyond_ten, describe
-from ladder.tables import GAINS, caption, cells, headings, percent, titles
+from ladder.tables import GAINS, caption, cells, headings, titles
 
 POINTS = 500  # of one loss curve
 TOP = 10  # kernels
@@ -104,7 +104,7 @@ def show_row(folder, facts, rows, i, scripts, line, profiles) -> dict:
         "cells": [line[0], NOT_RUN, *line[2:]] if row.failure == NOT_RUN else line,
         "against": None if base is None else rows[base].stem,
         "gain": row.gain and {**vars(row.gain), "noise": row.gain.is_noise},
-        "gain_text": "" if row.failure else percent(row.gain, row),
+        "gain_text": line[4],
         "doc": docstring(path),
         "source": source,
         "diff": None if base is None else diff(scripts[base][0], path),
@@ -124,8 +124,7 @@ def show_row(folder, facts, rows, i, scripts, line, profiles) -> dict:
 def measured(row: Row) -> dict:
     """What a bar, a curve and the line of what really ran are drawn from."""
     rate, log = row.tok_per_s, first_log(row)
-    # A tenth of the steps was faster than p10 and a tenth slower than p90.
-    spread = (1, row.median_ms / row.p90_ms, row.median_ms / row.p10_ms)
+    spread = (1, *row.spread)
     stride = math.ceil(len(log.steps) / POINTS)
     ends = list(accumulate(step["dt"] for step in log.steps))
     kept = [i for i in range(len(ends)) if i % stride == 0 or i == len(ends) - 1]
@@ -152,7 +151,7 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
         found = git("show", f"{commit}:{name}")
         if found is not None:
             path = into / f"{row.stem}.py"
-            path.write_bytes(found)
+            path.write_text(found, encoding="utf-8")
             return path, f"at commit {commit}"
     for path in all_scripts():
         if path.stem == row.stem and path.exists():
@@ -160,12 +159,13 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-def git(*words: str) -> bytes | None:
+def git(*words: str) -> str | None:
     """What git prints in this checkout; None where there is no git, or no such thing in it."""
     try:
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        done = forward.git(*words)
+    except BadInput:
         return None
+    return None if done.returncode else done.stdout
 
 
 def docstring(path: Path | None) -> list[list[str]]:

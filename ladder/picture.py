@@ -16,9 +16,8 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     names = titles()
     good = [row for row in rows if not row.failure]
     rates = [row.tok_per_s for row in good]
-    # A tenth of the steps was faster than p10 and a tenth slower than p90.
-    above = [row.tok_per_s * (row.median_ms / row.p10_ms - 1) for row in good]
-    below = [row.tok_per_s * (1 - row.median_ms / row.p90_ms) for row in good]
+    above = [row.tok_per_s * (row.spread[1] - 1) for row in good]
+    below = [row.tok_per_s * (1 - row.spread[0]) for row in good]
     figure, axes = plt.subplots(figsize=(9, 4.6), facecolor="white")
     labels = [names.get(row.stem, row.stem.replace("_", " ")) for row in good]
     axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
@@ -28,14 +27,14 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     if limit:
         axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
         axes.legend(loc="upper right", framealpha=1, edgecolor="white")
+    right = max([*rates, limit or 0]) * 1.12
     if (line := first_beyond(facts, good)) is not None:
         axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
-        right = max([*rates, limit or 0]) * 1.12
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         axes.annotate(
             "beyond the ten ", (right, line - 0.4), ha="right", va="top", fontsize=8, bbox=box
         )
-    axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
+    axes.set_xlim(0, right)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")
     axes.set_title(caption(facts, good), fontsize=7, loc="left", wrap=True)

@@ -19,6 +19,12 @@ from ladder.tables import caption, markdown
 
 # README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
+WHAT = {  # by what stands behind the device in a block's kind
+    "": "the climb",
+    "ablate": "one optimisation left out",
+    "beyond": "beyond ten",
+    "peers": "beside transformers",
+}
 PUBLISHED = ("climb.json", "climb.png")
 
 
@@ -98,12 +104,7 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
     log = next(log for row in rows for log in row.logs.values())
     warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
-    what = {
-        "climb": "the climb",
-        "ablate": "one optimisation left out",
-        "peers": "beside transformers",
-    }[facts["kind"]]
-    what = "beyond ten" if kind(facts, rows).endswith("beyond") else what
+    what = WHAT[kind(facts, rows).partition("-")[2]]
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what}
@@ -131,10 +132,7 @@ def block(kind: str, folder: str) -> str:
     if folder == "none":
         device, _, what = kind.partition("-")
         device = {"gpu": "CUDA", "cpu": "CPU"}[device]
-        what = {"ablate": " leave-one-out", "beyond": " beyond ten", "peers": " peers"}.get(
-            what, ""
-        )
-        lines.append(f"**{device}{what} is not measured yet.**\n")
+        lines.append(f"**{device}: {WHAT[what]} is not measured yet.**\n")
     else:
         facts, rows = read_climb(ROOT / folder)
         if kind != "table":

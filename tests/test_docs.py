@@ -78,7 +78,12 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
         f"| {seed} | {before[seed]:.4f} | {after[seed]:.4f} | {after[seed] - before[seed]:+.4f} |"
         for seed in before
     ]
-    assert "\n".join(lines).replace("-", "−") in (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+    text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+    assert "\n".join(lines).replace("-", "−") in text
+    printed = (folder / "gradients.txt").read_text(encoding="utf-8")
+    for errors in re.findall(r"all (\S+), worst (\S+)", printed):
+        together, worst = (f"{float(error):.5f}" if float(error) else "0" for error in errors)
+        assert f"| {together} | {worst} |" in text
 
 
 def row_line(name, ratio, one, two):
