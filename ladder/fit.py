@@ -29,7 +29,7 @@ from ladder.cli import BLOCK_SIZE, MODELS, parse_args, pick_device, positive
 from ladder.data import Batches, load_corpus
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
-from ladder.process import child_env, failure
+from ladder.process import child_env, failure, new_folder
 from ladder.scripts import select
 
 FITS, NO_MEMORY = "fits", "out of memory"
@@ -132,15 +132,6 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
     if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
     return python
-
-
-def new_folder(name: str) -> Path:
-    """Make a folder for results. Raises BadInput if it is there already or cannot be made."""
-    try:
-        Path(name).mkdir(parents=True)
-    except OSError as error:
-        raise BadInput(f"cannot make the folder {name}: {error.strerror}") from error
-    return Path(name)
 
 
 def search(

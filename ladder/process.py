@@ -1,8 +1,10 @@
-"""Scripts started in processes of their own, and what is said of those that fail."""
+"""Scripts started in processes of their own, where they write, and what is said of failures."""
 
 import os
 import signal
+from pathlib import Path
 
+from ladder.errors import BadInput
 from ladder.scripts import ROOT
 
 
@@ -19,3 +21,12 @@ def failure(returncode: int, stderr: str) -> str:
     lines = stderr.strip().splitlines() or ["it said nothing"]
     said = [line for line in lines if line.startswith("error ")] or lines
     return said[-1].removeprefix("error ")
+
+
+def new_folder(name: str) -> Path:
+    """Make a folder for results. Raises BadInput if it is there already or cannot be made."""
+    try:
+        Path(name).mkdir(parents=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {name}: {error.strerror}") from error
+    return Path(name)

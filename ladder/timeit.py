@@ -33,8 +33,7 @@ from rich.table import Table
 from ladder import machine
 from ladder.cli import MODELS, pick_device, positive
 from ladder.errors import BadInput, explain
-from ladder.fit import new_folder
-from ladder.process import child_env, failure
+from ladder.process import child_env, failure, new_folder
 
 CELL = ("model", "pass", "precision", "warmup")
 PASSES = ("forward", "backward", "forward+backward")
