@@ -73,11 +73,16 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
         assert all(log.result["status"] == "ok" for log in logs)
         losses.append({log.run["seed"]: log.result["final_loss"] for log in logs})
     before, after = losses
-    assert before.keys() == after.keys() and len(before) >= 2
+    assert before.keys() == after.keys() and len(before) >= 3
+    differences = [after[seed] - before[seed] for seed in before]
     lines = [
-        f"| {seed} | {before[seed]:.4f} | {after[seed]:.4f} | {after[seed] - before[seed]:+.4f} |"
-        for seed in before
+        f"| {seed} | {before[seed]:.4f} | {after[seed]:.4f} | {difference:+.4f} |"
+        for seed, difference in zip(before, differences, strict=True)
     ]
+    mean = statistics.mean(differences)
+    bound = 2 * statistics.stdev(differences) / len(differences) ** 0.5
+    lines.append(f"| mean | | | {mean:+.4f} (two standard errors: {bound:.4f}) |")
+    assert abs(mean) < bound
     text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
     assert "\n".join(lines).replace("-", "−") in text
     printed = (folder / "gradients.txt").read_text(encoding="utf-8")
