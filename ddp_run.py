@@ -33,12 +33,13 @@ from ladder.run import Run
 
 # ddp: what torchrun tells each process; without it there is one, on one device
 DISTRIBUTED = "RANK" in os.environ
-RANK, WORLD, LOCAL_RANK, RESTARTS = (
+RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
     int(os.environ.get(name, default))
     for name, default in (
         ("RANK", 0),
         ("WORLD_SIZE", 1),
         ("LOCAL_RANK", 0),
+        ("LOCAL_WORLD_SIZE", 1),
         ("TORCHELASTIC_RESTART_COUNT", 0),
     )
 )
@@ -54,7 +55,7 @@ MIN_LR = MAX_LR / 10  # at the last step
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
+    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
     n_head: int = 12
     n_embd: int = 768
 
@@ -241,13 +242,11 @@ def synchronize(device):
 
 def add_arguments(parser):
     """The flags beyond those of every script."""
-    total = 524288 if torch.cuda.is_available() else 4096
     parser.add_argument(
         "--total-batch",
         type=positive,
-        default=total,
         metavar="TOKENS",
-        help=f"per optimizer step, all ranks and micro-steps together (here: {total})",
+        help="an optimizer step, all ranks and micro-steps together (CUDA: 524288, else 4096)",
     )
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
@@ -259,6 +258,26 @@ def add_arguments(parser):
     )
     parser.add_argument("--ckpt-dir", default="checkpoints", help="default: checkpoints")
     parser.add_argument("--resume", action="store_true", help="from the last one in --ckpt-dir")
+
+
+def parse(argv):
+    """The flags, defaults filled in. Ends the process with status 2 where they make no sense."""
+    args = parse_args(__doc__, argv, add_arguments)
+    on_cuda = args.device.type == "cuda"
+    args.total_batch = args.total_batch or (524288 if on_cuda else 4096)
+    if on_cuda and DISTRIBUTED:
+        trouble = None
+        if args.device.index is not None:
+            trouble = f"--device {args.device}: torchrun gives each process a GPU, say cuda"
+        elif (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
+            trouble = (
+                f"torchrun started {LOCAL_WORLD} processes on this machine, where PyTorch sees "
+                f"{gpus} CUDA devices: --nproc_per_node={gpus}, or train with --device cpu"
+            )
+        if trouble:
+            print(f"error {trouble}", file=sys.stderr)
+            raise SystemExit(2)
+    return args
 
 
 def prepare(args, say):
@@ -302,7 +321,7 @@ def main(argv=None):
 
 def train(argv):
     """What rung 10 does in main(), on this rank."""
-    args = on_rank_0(lambda: parse_args(__doc__, argv, add_arguments))
+    args = on_rank_0(lambda: parse(argv))
     if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)
         torch.cuda.set_device(args.device)
@@ -349,7 +368,7 @@ def train(argv):
         stop = []  # ddp: SIGTERM, from a scheduler that wants the machine back
         signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
 
-        for step in run.steps(raw_model, first_step):  # and a last one, profiled and undone
+        for step in run.steps(raw_model, first_step):  # then one more under a profiler: undone
             synchronize(device)
             start = time.perf_counter()
             optimizer.zero_grad()

@@ -36,6 +36,9 @@ def main(argv=None):
     except BadInput as error:
         print(f"error {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except OSError as error:  # a full disk, or --out is no folder
+        print(f"error cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def prepare(text, out, shard_tokens, val_fraction):

@@ -1,6 +1,7 @@
 """Checkpoints of ddp_run.py: files that are whole or not there, of which the last two are kept."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from ladder.errors import BadInput
 
 def checkpoints(folder: str) -> list[Path]:
     """The whole ones in `folder`, oldest first."""
-    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
+    found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
+    return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, **state) -> Path:
@@ -53,7 +55,15 @@ def load(path: Path, identity: dict) -> dict:
 
 
 def choose(folder: str, resume: bool, identity: dict, say: Callable[[str], None]) -> Path | None:
-    """The path to go on from, looked into, or None for a fresh start. Raises BadInput."""
+    """The path to go on from, looked into, or None for a fresh start.
+
+    Raises BadInput, also where nothing could be saved: hours later is too late to find out.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     for unfinished in Path(folder).glob("step_*.tmp"):
         say(f"note  {unfinished} was never finished: deleted, the one before it counts")
         unfinished.unlink()

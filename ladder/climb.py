@@ -80,8 +80,11 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     if (folder / "climb.json").exists():
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from None
     peak = measure_peak(args.device)
-    folder.mkdir(parents=True, exist_ok=True)
     names, own = [], [*all_scripts(), *peer_scripts()]
     for path in scripts:
         if path in own:
@@ -220,11 +223,13 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
             process.kill()
             process.wait()
             raise
-        if process.returncode == 0:
-            (log,) = Path(scratch).glob("*.log")
-            os.replace(log, folder / f"{name}.log")
+        logs = list(Path(scratch).glob("*.log"))
+        if process.returncode == 0 and len(logs) == 1:
+            os.replace(logs[0], folder / f"{name}.log")
             return None
     (folder / f"{name}.failed").write_bytes(err)
+    if process.returncode == 0:
+        return f"it left {len(logs)} logs in --log-dir instead of one"
     return failure(process.returncode, err.decode(errors="replace"))
 
 

@@ -12,8 +12,8 @@ _NO_MEMORY = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-# How torch.compile and Triton word it when there is no compiler, or no headers for it.
-_NO_COMPILER = ("InvalidCxxCompiler", "Failed to find C compiler", "Python.h")
+# How torch.compile words it when there is no compiler, or no headers for it.
+_NO_COMPILER = ("InvalidCxxCompiler", "Python.h")
 
 
 def explain(error: BaseException) -> str | None:
@@ -31,6 +31,11 @@ def explain(error: BaseException) -> str | None:
             return (
                 "torch.compile found no working C++ compiler: install g++ or clang++ and the "
                 "Python headers (or name a compiler with CXX), or run a rung below 05"
+            )
+        if "Failed to find C compiler" in text:  # Triton's words
+            return (
+                "Triton found no C compiler: install gcc or clang and the Python headers (or name "
+                "a compiler with CC), or run a rung below 05"
             )
         if "TritonMissing" in text:
             return "torch.compile needs Triton on a GPU: pip install triton, or run a rung below 05"

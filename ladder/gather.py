@@ -250,7 +250,7 @@ def command(folder: Path, facts: dict, run: dict) -> str | None:
     words, kind = [], facts.get("kind", "climb")
     named = {"ablate": facts["scripts"][1:], "peers": []}.get(kind, facts["scripts"])
     for name in named:
-        number = re.match(r"(?:without_)?(\d\d)_|(baseline$)", Path(name).stem)
+        number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
     if kind == "climb" and len(words) > 1 and all(word.isdigit() for word in words):
         first, last = int(words[0]), int(words[-1])

@@ -76,7 +76,10 @@ def peak_bytes(device: torch.device) -> int | None:
 
 
 def commit() -> str:
-    """Short hash of the checkout, `-dirty` where tracked files differ, `unknown` without git."""
+    """Short hash of the checkout, `-dirty` where its scripts are not those of it.
+
+    That is where a tracked file differs, or a script is not tracked. `unknown` without git.
+    """
 
     def git(*words):
         return subprocess.run(
@@ -84,7 +87,9 @@ def commit() -> str:
         ).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
+        changed = git("status", "--porcelain", "--untracked-files=no") or git(
+            "status", "--porcelain", "--", "ladder/*.py", "peers/*.py", "speedups/*.py"
+        )
         return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -55,8 +55,11 @@ _COMPUTES = re.compile(
 class ProfiledRun(Run):
     """A run that times its steps in stages, profiles the last ones and saves what it found."""
 
-    def steps(self, model):
-        """0, 1, …, steps - 1, as Run.steps does; some of them timed, some profiled."""
+    def steps(self, model, first=0):
+        """0, 1, …, steps - 1, as Run.steps does; some of them timed, some profiled.
+
+        `first` is 0: a run under the profiler is never a resumed one.
+        """
         times, profiles = defaultdict(list), []
         yield from range(WARMUP_STEPS)
         for step in range(WARMUP_STEPS, self.args.steps - PROFILED_STEPS, 2):

@@ -76,6 +76,8 @@ def check(folder: Path, facts: dict, rows: list[Row]) -> None:
     runs = [log.run for row in rows for log in row.logs.values()]
     if not facts or not runs:
         raise BadInput(f"{folder} is no finished climb: it has no climb.json or no logs")
+    if "after" not in facts["clocks"] or not (folder / "climb.png").exists():
+        raise BadInput(f"{folder} was stopped: finish it with ladder climb --resume {folder}")
     if runs[0]["model"] != "gpt2":
         raise BadInput(f"{folder} climbed with {runs[0]['model']}: only gpt2 (124M) is published")
     if not re.fullmatch("[0-9a-f]{12}", runs[0]["commit"]):

@@ -125,13 +125,14 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
         return row
     pooled = np.concatenate([step_times(log) for log in logs.values()])
     log = logs[min(logs)]
-    tokens = int(log.run["B"]) * int(log.run["T"])
     row.median_ms = float(np.median([np.median(step_times(log)) for log in logs.values()]))
     row.p10_ms, row.p90_ms = (float(np.percentile(pooled, p)) for p in (10, 90))
-    row.tok_per_s = tokens / row.median_ms * 1e3
+    row.tok_per_s = step_tokens(log) / row.median_ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
-    row.peak_bytes = max((log.result["peak_bytes"] or 0) for log in logs.values()) or None
+    # Not the most of them: in the first round the compiler needs more than training does.
+    peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
+    row.peak_bytes = int(np.median(peaks)) or None
     row.first_step_ms = log.result["first_step_ms"]
     row.final_loss = log.result["final_loss"]
     return row
@@ -154,8 +155,13 @@ def step_times(log: Log) -> np.ndarray:
     return np.array([step["dt"] * 1e3 for step in log.steps[log.result["warmup_steps"] :]])
 
 
+def step_tokens(log: Log) -> int:
+    """Tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
+    return int(log.run.get("total_batch") or int(log.run["B"]) * int(log.run["T"]))
+
+
 def gain(before: Row, after: Row) -> Gain | None:
-    """Median of the paired ratios of step time, with its 95 % interval; None for one repeat.
+    """Median of the paired ratios of time per token, and its 95 % interval; None for one repeat.
 
     Repeat k of one script is paired with repeat k of the other, which ran next to it. The
     interval is a bootstrap over repeats and over the steps in them. Few repeats make it too
@@ -170,7 +176,7 @@ def gain(before: Row, after: Row) -> Gain | None:
 
     def medians(log):
         """Of the steps themselves, then of DRAWS resamplings of them: (1 + DRAWS,)."""
-        times = step_times(log)
+        times = step_times(log) / step_tokens(log)
         drawn = times[random.integers(0, len(times), (DRAWS, len(times)))]
         return np.concatenate([[np.median(times)], np.median(drawn, axis=1)])
 

@@ -38,7 +38,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
+        for step in run.steps(model):  # then one more under a profiler: not logged, undone
             synchronize(device)
             start = time.perf_counter()
             x, _ = next(batches)  # (B, T) token ids, on the CPU

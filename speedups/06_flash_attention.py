@@ -3,9 +3,9 @@
 Change: attention is one fused operator; the mask buffer goes.
 Why: written out, the (T, T) scores of every head go through memory: 16 x 12 x 1024 x 1024 in
   bfloat16 are 403 MB a layer, written by one matmul, read and written by the compiled softmax, and
-  read by the next matmul; then again in backward. The fused kernel walks over tiles that fit into
-  on-chip memory, keeps only a running maximum and sum for each row, computes the scores again in
-  backward, and skips the tiles above the diagonal: half of all.
+  read by the next matmul; then again in backward. A GPU's fused kernel walks over tiles that fit
+  into on-chip memory, keeps only a running maximum and sum for each row, computes the scores again
+  in backward, and skips the tiles above the diagonal: half of all. (For a CPU's see rung 12.)
 Numerics: rounding. The softmax is summed tile by tile.
 Run: python speedups/06_flash_attention.py
 """
@@ -33,7 +33,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50257  # 50,000 BPE merges + 256 bytes + <|endoftext|>
-    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
+    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
     n_head: int = 12
     n_embd: int = 768
 
@@ -148,7 +148,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
+        for step in run.steps(model):  # then one more under a profiler: not logged, undone
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

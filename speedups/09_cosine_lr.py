@@ -33,7 +33,7 @@ MIN_LR = MAX_LR / 10  # at the last step
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
+    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
     n_head: int = 12
     n_embd: int = 768
 
@@ -164,7 +164,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
+        for step in run.steps(model):  # then one more under a profiler: not logged, undone
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

@@ -2,10 +2,11 @@
 
 Change: on a CPU, attention as bfloat16 batched matmuls of 128 queries with the keys up to them.
 Why: a GPU's flash attention spares the traffic of the (T, T) scores to memory. A CPU's caches hold
-  the scores of a few heads anyway. Its fused kernel multiplies 64 queries of one head at a time
-  with up to 512 keys (256 from T=768 on) and masks afterwards: at T=256 it leaves no key out, at
-  T=1024 a quarter. Blocks of 128 queries leave out what none of them may see, 1/4 of the work at
-  T=256 and 7/16 at T=1024, and hand all heads to the matmul library in one call.
+  the scores of a few heads anyway. The fused kernel that PyTorch has for CPUs multiplies 64 queries
+  of one head at a time with up to 512 keys (256 from T=768 on) and masks afterwards: at T=256 it
+  leaves no key out, at T=1024 a quarter. Here, 128 queries are multiplied only with the keys up to
+  the last of them, which saves 1/4 of the work at T=256 and 7/16 at T=1024, and the matmul library
+  gets all heads in one call. The scores are in memory again: it costs some.
 Numerics: rounding. Scores and probabilities are bfloat16 between the matmuls, as before rung 06.
 Run: python speedups/12_causal_blocks.py
 """
@@ -38,7 +39,7 @@ QUERIES = 128  # speedup 12: in one block of attention
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two are those of 124M; --model sets them
+    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
     n_head: int = 12
     n_embd: int = 768
 
@@ -197,7 +198,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # and a last one, profiled, not logged, and undone
+        for step in run.steps(model):  # then one more under a profiler: not logged, undone
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

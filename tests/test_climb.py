@@ -40,7 +40,7 @@ def synthetic(random, scale, repeats, drift=0.05, noise=0.03):
         level = scale * np.exp(random.normal(0, drift))
         times = level * np.exp(random.normal(0, noise, 14))
         steps = [{"step": i, "dt": dt} for i, dt in enumerate(times)]
-        logs[repeat] = Log(steps=steps, result={"warmup_steps": 0})
+        logs[repeat] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
     return Row("synthetic", logs)
 
 
@@ -72,17 +72,19 @@ def test_one_repeat_tells_nothing():
 
 @pytest.fixture(scope="module")
 def climbed(shard, tmp_path_factory):
-    """A climb of two rungs, a script that crashes and one that runs out of memory."""
+    """A climb of two rungs and scripts that crash, run out of memory and write no log."""
     folder = tmp_path_factory.mktemp("climb") / "run"
     scripts = folder.parent
     source = rung(0).read_text()
     (scripts / "crash.py").write_text(source.replace("loss.backward()", "loss.backwards()"))
     big = source.replace("model(x, y)", "model(x.repeat(10**7, 1), y)")
     (scripts / "hungry.py").write_text(big)
+    (scripts / "silent.py").write_text("")
     tracked = ["git", "status", "--porcelain", "--untracked-files=no"]
     before = subprocess.run(tracked, cwd=ROOT, capture_output=True)
     words = [*SMALL, "--steps", 5, "--repeats", 2, "--data", shard, "--out", folder]
-    done = ladder("climb", "0-1", scripts / "crash.py", scripts / "hungry.py", *words)
+    own = (scripts / f"{name}.py" for name in ("crash", "hungry", "silent"))
+    done = ladder("climb", "0-1", *own, *words)
     after = subprocess.run(tracked, cwd=ROOT, capture_output=True)
     assert before.stdout == after.stdout, "a climb must change nothing that git tracks"
     assert done.returncode == 0, done.stderr
@@ -104,7 +106,7 @@ def test_climb_leaves_logs_facts_and_picture(climbed):
 def test_a_rung_that_fails_becomes_a_row_and_the_climb_goes_on(climbed):
     folder, out = climbed
     _, rows = read_climb(folder)
-    baseline, tying, crash, hungry = rows
+    baseline, tying, crash, hungry, silent = rows
     assert baseline.failure is None and len(tying.logs) == 2
     ratios = [
         baseline.logs[k].result["median_ms"] / tying.logs[k].result["median_ms"] for k in (1, 2)
@@ -113,6 +115,7 @@ def test_a_rung_that_fails_becomes_a_row_and_the_climb_goes_on(climbed):
     assert "has no attribute 'backwards'" in crash.failure and crash.gain is None
     assert hungry.failure.startswith("out of memory")
     assert "failed: out of memory" in out
+    assert silent.failure == "it left 0 logs in --log-dir instead of one"
 
 
 def test_climb_numbers_come_from_the_logs(climbed):
@@ -124,6 +127,21 @@ def test_climb_numbers_come_from_the_logs(climbed):
     facts = json.loads((folder / "climb.json").read_text())
     flops = int(baseline.logs[1].mfu["flops_per_token"])
     assert baseline.mfu == pytest.approx(flops * baseline.tok_per_s / facts["peak_flops"])
+    peaks = [log.result["peak_bytes"] for log in baseline.logs.values()]
+    assert baseline.peak_bytes == int(np.median(peaks))
+
+
+def test_a_step_of_several_batches_counts_all_its_tokens(climbed, tmp_path):
+    """As ddp_run.py's: four times the tokens in the same time are four times the rate."""
+    folder = tmp_path / "climb"
+    shutil.copytree(climbed[0], folder, ignore=shutil.ignore_patterns("cache"))
+    _, (_, before, *_) = read_climb(folder)
+    for path in folder.glob("01_weight_tying.r*.log"):
+        path.write_text(path.read_text().replace(" T=64 ", " T=64 total_batch=512 "))
+    _, (_, after, *_) = read_climb(folder)
+    assert after.tok_per_s == pytest.approx(4 * before.tok_per_s)
+    assert after.mfu == pytest.approx(4 * before.mfu)
+    assert after.gain.ratio == pytest.approx(4 * before.gain.ratio)
 
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(shard, tmp_path):
@@ -171,6 +189,7 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
         (["climb", "no_such.py"], "neither the number of a rung nor a script"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
         (["climb", "0", "--device", "cuda:99"], "--device cuda:99: this PyTorch sees"),
+        (["climb", "0", "--out", __file__], "cannot make the folder"),
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
         (["ablate", "0"], "there is no rung 0 to take back"),
     ],
@@ -238,6 +257,43 @@ def test_what_is_not_fit_is_not_published(copy_of_the_project, old, new, message
     assert done.returncode == 2 and message in done.stderr
     assert (copy / "RUNLOG.md").read_text() == before
     assert len(list((copy / "logs").iterdir())) == len(list((ROOT / "logs").iterdir()))
+
+
+def test_a_climb_that_was_stopped_is_not_published(copy_of_the_project):
+    copy, folder = copy_of_the_project
+    facts = json.loads((folder / "climb.json").read_text())
+    del facts["clocks"]["after"]
+    (folder / "climb.json").write_text(json.dumps(facts))
+    for _ in range(2):  # nothing is left behind that would be "published already"
+        done = ladder("publish", folder, "No.", cwd=copy, env={"PYTHONPATH": str(copy)})
+        assert done.returncode == 2 and "was stopped: finish it" in done.stderr
+        (folder / "climb.png").unlink(missing_ok=True)
+    assert len(list((copy / "logs").iterdir())) == len(list((ROOT / "logs").iterdir()))
+
+
+def test_a_script_that_git_does_not_know_is_no_commit(copy_of_the_project):
+    copy, _ = copy_of_the_project
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], cwd=copy, check=True)
+
+    def commit():
+        code = "from ladder.machine import commit; print(commit())"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    clean = commit()
+    (copy / "notes.txt").touch()
+    assert commit() == clean and len(clean) == 12
+    shutil.copy(copy / "speedups" / "12_causal_blocks.py", copy / "speedups" / "13_mine.py")
+    assert commit() == f"{clean}-dirty"
+    subprocess.run([*git, "add", "speedups"], cwd=copy, check=True)
+    subprocess.run([*git, "commit", "-qm", "13"], cwd=copy, check=True)
+    assert commit() != clean and not commit().endswith("-dirty")
+    (copy / "baseline.py").write_text("")
+    assert commit().endswith("-dirty")
 
 
 def test_rounds_that_a_5_percent_difference_takes_are_as_the_run_log_says():

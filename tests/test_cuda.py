@@ -1,11 +1,17 @@
 """What only a CUDA GPU can show. Elsewhere these are reported as skipped."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
-from conftest import load, run_script, rung
+from conftest import ROOT, load, run_script, rung
+from test_climb import ladder
 
 from ladder.log import read_log
-from ladder.scripts import all_scripts
+from ladder.scripts import all_scripts, peer_scripts
 
 pytestmark = pytest.mark.cuda
 FLAGS = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "64"]
@@ -73,3 +79,37 @@ def test_the_clock_waits_for_the_device():
     assert not done.query()
     module.synchronize(device)
     assert done.query()
+
+
+def test_ddp_run_over_nccl_saves_and_goes_on(shard, tmp_path):
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=1"]
+    words += [ROOT / "ddp_run.py", *FLAGS, "--data", shard, "--log-dir", tmp_path / "runs"]
+    words += ["--total-batch", 512, "--eval-every", 0, "--ckpt-dir", tmp_path / "ckpt"]
+    words = [*map(str, words), "--ckpt-every", "3", "--resume", "--steps"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for steps in ("3", "6"):
+        done = subprocess.run([*words, steps], env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    assert "going on after step 3" in done.stdout
+    log = read_log(max((tmp_path / "runs").glob("*.log"), key=os.path.getmtime))
+    assert [step["step"] for step in log.steps] == [4, 5, 6]
+    assert log.run["accumulation"] == "4" and log.effective["optimizer"] == "fused"
+
+
+def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
+    done = ladder("profile", 9, 10, *FLAGS, "--steps", 3, "--data", shard, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "10_fused_adamw.json").read_text())
+    names = " ".join(kernel["name"] for kernel in found["kernels"])
+    assert "triton_" in names and "aten::" not in names
+    assert found["self_ms"] > 0 and all(ms > 0 for ms in found["median_ms"].values())
+
+
+def test_the_compiled_peer(shard, tmp_path):
+    pytest.importorskip("transformers")
+    flags = [*FLAGS, "--steps", "5", "--data", shard, "--log-dir", tmp_path]
+    done = run_script(peer_scripts()[0], *flags)
+    assert done.returncode == 0, done.stderr
+    log = read_log(next(tmp_path.glob("*.log")))
+    assert (log.effective["autocast"], log.effective["compiled"]) == ("bfloat16", "yes")
+    assert log.effective["optimizer"] == "fused"

@@ -284,6 +284,10 @@ def test_prepare_writes_shards_that_scripts_read(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         prepare(text, "--out", out)
     assert caught.value.code == 2 and "already holds shards" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        prepare(text, "--out", text)
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.startswith(f"error cannot write {text}")
 
 
 def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):

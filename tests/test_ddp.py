@@ -11,8 +11,10 @@ import time
 
 import pytest
 import torch
-from conftest import ROOT, SMALL, hear_ctrl_c
+from conftest import ROOT, SMALL, hear_ctrl_c, load
 
+from ladder import checkpoint
+from ladder.errors import BadInput
 from ladder.log import read_log
 
 STEPS = 10
@@ -300,7 +302,7 @@ BAD = {
     "earlier run": ([], "is of an earlier run: go on from it with --resume"),
     "no whole batch": (["--total-batch", 500], "the nearest that are: "),
     "no number": (["--steps", "none"], "--steps"),
-    "no folder": (["--ckpt-dir", __file__, "--ckpt-every", 1], "cannot write the checkpoint"),
+    "no folder": (["--ckpt-dir", __file__], "cannot write checkpoints into"),
 }
 
 
@@ -322,6 +324,37 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, whole, tmp_path):
     assert len(lines) == 1 and said in lines[0], err
     assert "Traceback" not in own and ("exitcode  : 2" in "".join(report) if ranks else status == 2)
     assert {p: p.read_bytes() for p in (tmp_path / "ckpt").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "torchrun started 2 processes on this machine, where PyTorch sees 1 CUDA devices"),
+        (["--device", "cuda:0"], "--device cuda:0: torchrun gives each process a GPU, say cuda"),
+    ],
+)
+def test_more_ranks_than_gpus(flags, words, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    properties = type("P", (), {"total_memory": 80e9})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    module = load(ROOT / "ddp_run.py")
+    assert module.parse(flags).total_batch == 524288
+    assert module.parse(["--device", "cpu"]).total_batch == 4096
+    module.DISTRIBUTED, module.LOCAL_WORLD = True, 2
+    with pytest.raises(SystemExit) as caught:
+        module.parse(flags)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error ") and words in line
+
+
+def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
+    (tmp_path / "step_best.pt").touch()  # somebody's own
+    assert checkpoint.checkpoints(tmp_path) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot write the checkpoint"):
+        checkpoint.save(tmp_path / "file", step=1)
 
 
 def test_a_resume_without_a_checkpoint_says_so(job, tmp_path):

@@ -86,7 +86,9 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
     text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
     assert "\n".join(lines).replace("-", "−") in text
     printed = (folder / "gradients.txt").read_text(encoding="utf-8")
-    for errors in re.findall(r"all (\S+), worst (\S+)", printed):
+    found = re.findall(r"all (\S+), worst (\S+)", printed)
+    assert len(found) == 3
+    for errors in found:
         together, worst = (f"{float(error):.5f}" if float(error) else "0" for error in errors)
         assert f"| {together} | {worst} |" in text
 

@@ -1,5 +1,6 @@
 """Every diff is one idea: budgets, tags, and what no rung may touch."""
 
+import ast
 import difflib
 import re
 from collections import Counter
@@ -7,7 +8,7 @@ from collections import Counter
 import pytest
 from conftest import rung
 
-from ladder.scripts import all_scripts, code_lines
+from ladder.scripts import ROOT, all_scripts, code_lines, peer_scripts
 
 NUMBERS = range(1, len(all_scripts()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.
@@ -52,6 +53,50 @@ def guard(number: int, before: list[str], after: list[str]) -> None:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_neighbours_differ_by_one_idea(number):
     guard(number, code_lines(rung(number - 1)), code_lines(rung(number)))
+
+
+def check_clock(source: str) -> None:
+    """Both readings of the clock wait for the device, and all of a step lies between them."""
+    loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For)]
+    (loop,) = [node for node in loops if ast.unparse(node.iter).startswith("run.steps(")]
+    lines = [ast.unparse(node) for node in loop.body]
+    clocks = [i for i, line in enumerate(lines) if "perf_counter" in line]
+    assert [lines[i] for i in clocks] == [
+        "start = time.perf_counter()",
+        "dt = time.perf_counter() - start",
+    ]
+    assert [lines[i - 1] for i in clocks] == ["synchronize(device)"] * 2
+    step = "\n".join(lines[slice(*clocks)])
+    for part in ("to(device)", "zero_grad()", "model(", ".backward()", "optimizer.step()"):
+        assert part in step and source.count(part) >= step.count(part), part
+    assert ("next(batches)" in step) != ("read_rows(" in step)
+    assert ".item()" not in step.replace(".item() / (accumulation", "")
+
+
+TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py"]
+
+
+@pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
+def test_the_clock_waits_and_covers_the_whole_step(path):
+    check_clock(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("            synchronize(device)\n            start =", "            start ="),
+        ("            synchronize(device)\n            dt =", "            dt ="),
+        ("            start = time.perf_counter()\n", ""),
+        ("            x, y = x.to(device), y.to(device)\n", ""),
+        ("            optimizer.step()\n            synchronize", "            synchronize"),
+    ],
+)
+def test_a_clock_that_flatters_is_caught_in_the_baseline_too(right, wrong):
+    """Carried through all rungs, such a change is in no diff between neighbours."""
+    source = rung(0).read_text()
+    assert source.count(right) == 1
+    with pytest.raises(AssertionError):
+        check_clock(source.replace(right, wrong))
 
 
 @pytest.mark.parametrize("number", range(len(all_scripts())))

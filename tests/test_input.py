@@ -12,6 +12,7 @@ import torch
 from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
 from ladder.cli import MODELS, default_batch_size, parse_args
+from ladder.errors import explain
 from ladder.log import read_log
 from ladder.shards import write_shard
 
@@ -152,6 +153,15 @@ def test_no_compiler_where_torch_compile_needs_one(shard, tmp_path):
     assert done.returncode == 2
     assert "error torch.compile found no working C++ compiler" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_compiler_where_triton_needs_one():
+    try:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable")
+    except RuntimeError as error:
+        wrapped = RuntimeError("backend raised")
+        wrapped.__cause__ = error
+    assert "name a compiler with CC)" in explain(wrapped)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")

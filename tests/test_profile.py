@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from inspect import signature
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,16 @@ from torch.autograd import DeviceType
 
 from ladder.__main__ import main
 from ladder.log import read_log
-from ladder.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, kernels, short, timed_stages
+from ladder.profile import (
+    PROFILED_STEPS,
+    STAGES,
+    WARMUP_STEPS,
+    ProfiledRun,
+    kernels,
+    short,
+    timed_stages,
+)
+from ladder.run import Run
 from ladder.scripts import ROOT
 
 STEPS = 3
@@ -78,6 +88,10 @@ def test_eager_script_with_a_known_delay_in_two_stages(shard, tmp_path):
     assert f"{found['median_ms']['backward']:.2f}" in printed
     assert f"{found['kernels'][0]['share']:.1%}" in printed and "aten::mm" in printed
     assert f"trace: {folder / 'slowed.trace.json'}\n" in printed
+
+
+def test_a_profiled_run_takes_what_ddp_run_gives_it():
+    assert list(signature(ProfiledRun.steps).parameters) == list(signature(Run.steps).parameters)
 
 
 def test_two_compiled_rungs_side_by_side_show_what_changed(shard, tmp_path):

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from conftest import ROOT
@@ -24,6 +25,7 @@ from ladder.tables import cells, percent, titles
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"
 ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate"
+NEGATIVE = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-beyond-negative"
 EXAMPLES = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
 KEPT_SCRIPT = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-keep-memory"
 STEPS, WARMUP = 9, 3
@@ -219,11 +221,14 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, t
 
 def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
     own = {"baseline": 20, "my_idea": 18}
-    _, data, _ = make(CLIMB, ABLATION, fabricate(tmp_path / "own", own, data="my texts"))
+    _, data, _ = make(CLIMB, ABLATION, NEGATIVE, fabricate(tmp_path / "own", own, data="my texts"))
     again = [dict(climb["foot"])["Again"] for climb in data["climbs"]]
+    names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
+    tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
     assert again == [
         "git checkout d2d72edfc0b7 && ladder climb 0-10 --repeats 3 --steps=9",
         "git checkout 2e93aea66793 && ladder ablate 1 2 3 4 5 6 7 8 9 10 --repeats 3 --steps=9",
+        f"git checkout 68d2a9a5f60e && ladder climb 12 {tried} --repeats 6 --steps=9",
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
     ]
     foot = dict(data["climbs"][0]["foot"])
@@ -344,11 +349,12 @@ def test_the_command_needs_no_torch():
 def chromium():
     """A headless Chromium, driven through its own chromedriver: nothing is downloaded."""
     found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    if missing := [name for name, path in found.items() if not path]:
+    found["selenium"] = find_spec("selenium")
+    if missing := [name for name, where in found.items() if not where]:
         if "LADDER_BROWSER" in os.environ:
             pytest.fail(f"LADDER_BROWSER is set, but there is no {' and no '.join(missing)}")
-        pytest.skip(f"no {' and no '.join(missing)} in PATH")
-    webdriver = pytest.importorskip("selenium.webdriver")
+        pytest.skip(f"no {' and no '.join(missing)}")
+    from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
