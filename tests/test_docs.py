@@ -16,6 +16,7 @@ from ladder.results import read_climb
 from ladder.scripts import all_scripts, describe
 
 FILES = ["README.md", "RUNLOG.md"]
+PROFILE = "2026-11-21-amd-epyc-2-threads-profile"
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -93,6 +94,27 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
         assert f"| {together} | {worst} |" in text
 
 
+def test_where_a_step_goes_is_what_the_profiles_say():
+    groups = {
+        "matmuls": r"aten::(mm|addmm|bmm)$",
+        "attention's fused kernel": r"aten::_scaled_dot_product",
+        "fused AdamW": r"aten::_fused_adamw_",
+        "norm and clipping": r"aten::(linalg_vector_norm|mul_)$",
+        "all else": "",
+    }
+    lines = {what: f"| {what} |" for what in [*groups, "self time of the step"]}
+    for stem in ("10_fused_adamw", "12_causal_blocks"):
+        found = json.loads((ROOT / "logs" / PROFILE / f"{stem}.json").read_text())
+        left = {kernel["name"]: kernel["ms"] for kernel in found["kernels"]}
+        for what, pattern in groups.items():
+            names = [name for name in left if re.match(pattern, name)]
+            ms = sum(left.pop(name) for name in names)
+            lines[what] += f" {ms:.0f} ms, {ms / found['self_ms']:.0%} |".replace("%", " %")
+        lines["self time of the step"] += f" {found['self_ms']:.0f} ms |"
+    text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+    assert "\n".join(lines.values()) in text
+
+
 def row_line(name, ratio, one, two):
     return f"| {name} | {one} | {two} | {ratio:.2f} | {ratio / 2:.0%} |".replace("%", " %")
 
@@ -101,12 +123,16 @@ def test_the_examples_in_readme_are_what_the_commands_print_of_their_logs():
     folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     console = Console(width=100, file=io.StringIO())
-    profile.report([kept["09_cosine_lr"], kept["10_fused_adamw"]], console)
+    profiled = [
+        json.loads((ROOT / "logs" / PROFILE / f"{stem}.json").read_text())
+        for stem in ("10_fused_adamw", "12_causal_blocks")
+    ]
+    profile.report(profiled, console)
     timeit.report(kept["timeit"], kept["timeit"]["cells"], console)
     fit.report([fit.Row(**row) for row in kept["fit"]["rungs"]], kept["fit"]["memory_gib"], console)
     printed = " ".join(console.file.getvalue().split())
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = text[text.index("**`ladder profile 9 10`**") : text.index("**`ladder ablate`**")]
+    text = text[text.index("**`ladder profile 10 12`**") : text.index("**`ladder ablate`**")]
     blocks = re.findall(r"^```\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
     assert len(blocks) == 3
     for part in "\n".join(blocks).split("…\n"):
