@@ -97,9 +97,11 @@ def test_ddp_run_over_nccl_saves_and_goes_on(shard, tmp_path):
 
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
-    done = ladder("profile", 9, 10, *FLAGS, "--steps", 3, "--data", shard, "--out", tmp_path)
+    done = ladder(
+        "profile", 9, 10, *FLAGS, "--steps", 3, "--data", shard, "--out", tmp_path / "out"
+    )
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "10_fused_adamw.json").read_text())
+    found = json.loads((tmp_path / "out" / "10_fused_adamw.json").read_text())
     names = " ".join(kernel["name"] for kernel in found["kernels"])
     assert "triton_" in names and "aten::" not in names
     assert found["self_ms"] > 0 and all(ms > 0 for ms in found["median_ms"].values())
