@@ -200,8 +200,9 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, t
     _, data, _ = make(CLIMB)
     found = {row["stem"]: row["profile"] for row in data["climbs"][0]["rows"] if row["profile"]}
     assert {"09_cosine_lr", "10_fused_adamw"} <= found.keys()
-    facts = json.loads((EXAMPLES / "10_fused_adamw.json").read_text())
-    profile = found["10_fused_adamw"]
+    assert found["10_fused_adamw"]["folder"].endswith("-profile")  # the newer one of two
+    facts = json.loads((EXAMPLES / "09_cosine_lr.json").read_text())
+    profile = found["09_cosine_lr"]
     assert profile["stages"]["backward"] == facts["median_ms"]["backward"]
     assert profile["folder"].endswith("-examples") and profile["commit"] == "2e93aea66793"
     assert [one["name"] for one in profile["kernels"]] == [
@@ -505,8 +506,12 @@ def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
     colours = {page.js("getComputedStyle(arguments[0]).backgroundColor", cell)
                for cell in (added[0], page.one(".diff.wide td.text.del"), wide)}  # fmt: skip
     assert len(colours) == 3
-    assert "logs/2026-11-21-amd-epyc-2-threads-examples, commit 2e93aea66793" in shown
-    assert "backward 935.5" in shown and "aten::mm 691.3 42.9% 99" in shown
+    profile = "2026-11-21-amd-epyc-2-threads-profile"
+    assert f"logs/{profile}, commit 503d992a5313" in shown
+    facts = json.loads((ROOT / "logs" / profile / "10_fused_adamw.json").read_text())
+    kernel = facts["kernels"][0]
+    assert f"backward {facts['median_ms']['backward']:.1f}" in shown
+    assert f"aten::mm {kernel['ms']:.1f} {kernel['share']:.1%} {kernel['calls']}" in shown
     summaries = page.all("#rung > details summary")
     assert [one.text for one in summaries[:3]] == [f"10_fused_adamw.r{k}.log" for k in (1, 2, 3)]
     summaries[0].click()
