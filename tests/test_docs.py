@@ -51,6 +51,12 @@ def test_readme_has_every_rung_with_its_numerics():
         assert fields["Numerics"].startswith(declared)
 
 
+def test_readme_asks_for_the_pytorch_that_the_project_takes():
+    """Another one would be replaced by `pip install -e .`, gigabytes of CUDA libraries included."""
+    (torch,) = re.findall(r'"(torch[^"]*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"`pip install '{torch}' --index-url" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_scaling_table_is_what_its_logs_say():
     folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ddp"
     rates = {}
