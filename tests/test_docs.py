@@ -100,6 +100,15 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
         assert f"| {together} | {worst} |" in text
 
 
+def test_page_faults_are_those_that_were_counted():
+    folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-page-faults"
+    counted = re.findall(r": (\d+) page faults a step", (folder / "page_faults.txt").read_text())
+    ten, eleven = map(int, counted)
+    said = f"rung 10 takes {ten:,} page faults a step and rung 11 {eleven or 'none'}"
+    text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+    assert said in " ".join(text.split())
+
+
 def test_where_a_step_goes_is_what_the_profiles_say():
     groups = {
         "matmuls": r"aten::(mm|addmm|bmm)$",
