@@ -61,7 +61,7 @@ def test_numbers_of_a_real_log_agree_with_each_other(log_of):
     assert set(log.result) == KEYS
     assert [step["step"] for step in log.steps] == list(range(1, STEPS + 1))
     for step in log.steps:  # tokens per second, not per millisecond
-        assert step["tok_per_s"] == pytest.approx(B * T / step["dt"], rel=0.01)
+        assert step["tok_per_s"] == pytest.approx(B * T / step["dt"], rel=1e-3, abs=0.51)
     result = log.result
     assert result["warmup_steps"] == 2 and result["measured_steps"] == 4
     times = sorted(step["dt"] * 1e3 for step in log.steps[2:])
