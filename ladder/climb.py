@@ -26,10 +26,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ladder import machine
+from ladder import machine, process
 from ladder.cli import MODELS, positive
 from ladder.errors import BadInput
-from ladder.process import child_env, failure
 from ladder.results import read_climb, read_facts
 from ladder.scripts import ROOT, all_scripts, peer_scripts, select
 from ladder.tables import caption, screen
@@ -80,11 +79,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     if (folder / "climb.json").exists():
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from None
     peak = measure_peak(args.device)
+    process.new_folder(folder, exist_ok=True)
     names, own = [], [*all_scripts(), *peer_scripts()]
     for path in scripts:
         if path in own:
@@ -213,24 +209,26 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
     cache = folder.resolve() / "cache" / path.stem
     if fresh_cache:
         shutil.rmtree(cache, ignore_errors=True)
-    env = child_env(TORCHINDUCTOR_CACHE_DIR=str(cache))
+    env = process.child_env(TORCHINDUCTOR_CACHE_DIR=str(cache))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [sys.executable, str(path), *flags, "--log-dir", scratch]
-        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=-1)
+        running = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=-1)
         try:
-            _, err = process.communicate()
+            _, err = running.communicate()
         except KeyboardInterrupt:  # a part of a run is no run
-            process.kill()
-            process.wait()
+            running.kill()
+            running.wait()
             raise
         logs = list(Path(scratch).glob("*.log"))
-        if process.returncode == 0 and len(logs) == 1:
+        if running.returncode:
+            why = process.failure(running.returncode, err.decode(errors="replace"))
+        elif len(logs) != 1:
+            why = f"it left {len(logs)} logs in --log-dir instead of one"
+        else:
             os.replace(logs[0], folder / f"{name}.log")
             return None
     (folder / f"{name}.failed").write_bytes(err)
-    if process.returncode == 0:
-        return f"it left {len(logs)} logs in --log-dir instead of one"
-    return failure(process.returncode, err.decode(errors="replace"))
+    return why
 
 
 def report(folder: Path, console: Console) -> None:

@@ -23,10 +23,11 @@ def failure(returncode: int, stderr: str) -> str:
     return said[-1].removeprefix("error ")
 
 
-def new_folder(name: str) -> Path:
-    """Make a folder for results. Raises BadInput if it is there already or cannot be made."""
+def new_folder(name: str | Path, exist_ok: bool = False) -> Path:
+    """Make a folder for results. Raises BadInput if it cannot be made, or, unless that is
+    `exist_ok`, is there already."""
     try:
-        Path(name).mkdir(parents=True)
+        Path(name).mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
         raise BadInput(f"cannot make the folder {name}: {error.strerror}") from error
     return Path(name)

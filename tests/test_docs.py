@@ -5,6 +5,7 @@ import json
 import re
 import statistics
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.console import Console
 from ladder import fit, profile, timeit
 from ladder.log import read_log
 from ladder.publish import BLOCK, render
-from ladder.results import read_climb
+from ladder.results import T_975, read_climb
 from ladder.scripts import all_scripts, describe
 
 FILES = ["README.md", "RUNLOG.md"]
@@ -73,12 +74,13 @@ def test_the_scaling_table_is_what_its_logs_say():
 
 def test_the_losses_after_200_steps_are_what_their_logs_say():
     folder = ROOT / "logs" / "2026-11-21-amd-epyc-1-thread-200-steps"
-    losses = []
+    losses, curves = [], []
     for stem in ("10_fused_adamw", "12_causal_blocks"):
         logs = [read_log(path) for path in sorted(folder.glob(f"{stem}.seed*.log"))]
         assert {(log.run["model"], log.run["steps"]) for log in logs} == {("gpt2", "200")}
         assert all(log.result["status"] == "ok" for log in logs)
         losses.append({log.run["seed"]: log.result["final_loss"] for log in logs})
+        curves.append(np.array([[step["loss"] for step in log.steps] for log in logs]))
     before, after = losses
     assert before.keys() == after.keys() and len(before) >= 3
     differences = [after[seed] - before[seed] for seed in before]
@@ -91,6 +93,11 @@ def test_the_losses_after_200_steps_are_what_their_logs_say():
     lines.append(f"| mean | | | {mean:+.4f} (two standard errors: {bound:.4f}) |")
     assert abs(mean) < bound
     text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
+    apart = abs(curves[1] - curves[0])  # (seeds, steps)
+    assert apart[:, :10].max() < 0.001
+    assert f"by up to {apart.max():.2f} in a single step" in text
+    worst = mean + T_975[len(differences) - 2] * bound / 2
+    assert f"a harm of more than {worst:.3f} is excluded" in text
     assert "\n".join(lines).replace("-", "−") in text
     printed = (folder / "gradients.txt").read_text(encoding="utf-8")
     found = re.findall(r"all (\S+), worst (\S+)", printed)
@@ -128,6 +135,20 @@ def test_where_a_step_goes_is_what_the_profiles_say():
         lines["self time of the step"] += f" {found['self_ms']:.0f} ms |"
     text = (ROOT / "RUNLOG.md").read_text(encoding="utf-8")
     assert "\n".join(lines.values()) in text
+    # `found` is now rung 12's: the finding in words.
+    kernels = found["kernels"]
+    gelu, loss = (
+        sum(kernel["ms"] for kernel in kernels if name in kernel["name"])
+        for name in ("gelu", "log_softmax")
+    )
+    matmuls = sum(k["ms"] for k in kernels if re.match(groups["matmuls"], k["name"]))
+    C, layers, tokens, T = 768, 12, 4 * 256, 256
+    flops = 6 * tokens * (12 * layers * C**2 + 50304 * C) + 12 * layers * C * T * tokens * 3 / 4
+    said = " ".join(text.split())
+    assert f"they run at {flops / matmuls / 1e9:.2f} TFLOP/s" in said
+    over, rest = found["self_ms"] * (1 - 1.28 / 1.5), found["self_ms"] - matmuls
+    assert f"lose {over:.0f} of the other {rest:.0f} ms (1 − 1.28 / 1.5 of it" in said
+    assert f"take {gelu:.0f} of them, the update 48, the loss {loss:.0f}" in said
 
 
 def row_line(name, ratio, one, two):

@@ -68,9 +68,9 @@ def check_clock(source: str) -> None:
     assert [lines[i - 1] for i in clocks] == ["synchronize(device)"] * 2
     step = "\n".join(lines[slice(*clocks)])
     for part in ("to(device)", "zero_grad()", "model(", ".backward()", "optimizer.step()"):
-        assert part in step and source.count(part) >= step.count(part), part
+        assert part in step, part
     assert ("next(batches)" in step) != ("read_rows(" in step)
-    assert ".item()" not in step.replace(".item() / (accumulation", "")
+    assert ".item()" not in step
 
 
 TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py"]
@@ -89,6 +89,10 @@ def test_the_clock_waits_and_covers_the_whole_step(path):
         ("            start = time.perf_counter()\n", ""),
         ("            x, y = x.to(device), y.to(device)\n", ""),
         ("            optimizer.step()\n            synchronize", "            synchronize"),
+        (
+            "            optimizer.step()\n",
+            "            optimizer.step()\n            loss.item()\n",
+        ),
     ],
 )
 def test_a_clock_that_flatters_is_caught_in_the_baseline_too(right, wrong):
