@@ -275,8 +275,10 @@ def rows(done):
 def test_doctor_on_this_cpu():
     done = ladder("doctor", "--device", "cpu")
     assert done.returncode == 0, done.stderr
-    # PyTorch's CUDA build warns of a machine without a driver.
-    assert all("No CUDA runtime" in line for line in done.stderr.splitlines()), done.stderr
+    if torch.version.cuda is None:
+        assert done.stderr == ""
+    else:  # which warns of a machine without a driver
+        assert all("No CUDA runtime" in line for line in done.stderr.splitlines()), done.stderr
     found = rows(done)
     assert found["Python, torch"] == [f"{sys.version.split()[0]}, {torch.__version__}"]
     titles = [describe(path)["Title"].partition(":")[0] for path in all_scripts()]
