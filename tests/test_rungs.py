@@ -3,7 +3,7 @@
 import ast
 import functools
 import math
-import sys
+import platform
 import tempfile
 from pathlib import Path
 
@@ -177,36 +177,45 @@ def check_10(module, run_main, monkeypatch):
 
 
 @functools.cache
-def page_faults(path):
-    """Of one step of a script with the tiny model, in a process of its own."""
+def memory_use(path):
+    """Of a script with the tiny model, in a process of its own.
+
+    Returns page faults: of one step; None where the kernel counts none, as in some sandboxes.
+    And bytes kept: by how much the address space has grown after 768 MiB were taken and freed.
+    """
     code = (
-        "import resource, sys; from pathlib import Path; sys.path.insert(0, 'tests')\n"
+        "import ctypes, resource, sys; from pathlib import Path; sys.path.insert(0, 'tests')\n"
         "from conftest import load; from ladder.run import Run\n"
         "faults, log = [], Run.log\n"
         "def counting(self, *args, **kwargs):\n"
         "    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
         "    log(self, *args, **kwargs)\n"
+        "def address_space():\n"
+        "    return int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
         "Run.log = counting\n"
         "load(Path(sys.argv[1])).main(sys.argv[2:])\n"
-        "print('FAULTS', faults[-2] - faults[-3])\n"  # the last one is the probe's
+        "before = address_space()\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p\n"
+        "libc.free.argtypes = [ctypes.c_void_p]\n"
+        "libc.free(libc.malloc(768 * 2**20))\n"
+        "print('MEMORY', *faults[-3:-1], address_space() - before)\n"  # the last is the probe's
     )
     with tempfile.TemporaryDirectory() as folder:
         write_shard(Path(folder, "text.bin"), np.arange(2000, dtype=np.uint16))
         words = ["-c", code, path, *SMALL, "--steps", 6, "--log-dir", folder, "--data", folder]
         done = run_script(*words)
     assert done.returncode == 0, done.stderr
-    return int(done.stdout.split("FAULTS")[1])
+    start, end, kept = map(int, done.stdout.split("MEMORY")[1].split())
+    return end - start if start else None, kept
 
 
 def check_11(module, run_main, monkeypatch):
-    """Thousands of page faults in a step before, next to none with memory that is kept."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("glibc's settings: Linux alone")
-    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if huge.exists() and "[always]" in huge.read_text():
-        pytest.skip("huge pages for all: too few faults to count")
-    assert page_faults(rung(10)) > 5000
-    assert page_faults(Path(module.__file__)) < page_faults(rung(10)) / 20
+    """What was freed is given back before, and kept with it."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("glibc's settings: no other C library has them")
+    assert memory_use(rung(10))[1] < 2**20
+    assert memory_use(Path(module.__file__))[1] > 2**28
 
 
 def check_12(module, run_main, monkeypatch):
@@ -291,6 +300,20 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
     broken.write_text(docstring + run_field + code.replace(right, wrong))
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[number](load(broken), run_main, monkeypatch)
+
+
+def test_kept_memory_spares_page_faults():
+    """Thousands in a step before, next to none with it: what it is for."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("glibc's settings: no other C library has them")
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if huge.exists() and "[always]" in huge.read_text():
+        pytest.skip("huge pages for all: too few faults to count")
+    before, after = memory_use(rung(10))[0], memory_use(rung(11))[0]
+    if before is None:
+        pytest.skip("this system counts no page faults")
+    assert before > 5000
+    assert after < before / 20
 
 
 def test_every_rung_has_a_check():
