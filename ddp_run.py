@@ -165,11 +165,20 @@ def on_rank_0(function):
     """function() on rank 0 alone, its result on all. Where it fails, rank 0 says why, all exit."""
     if not DISTRIBUTED:
         return function()
-    result = [function() if RANK == 0 else None]
+    result = [None]
+    if RANK == 0:
+        try:
+            result = [function()]
+        except SystemExit as end:
+            if end.code:
+                raise
+            result = [end]  # --help
     try:
         dist.broadcast_object_list(result)
     except RuntimeError:  # rank 0 is gone
         raise SystemExit(2) from None
+    if isinstance(result[0], SystemExit):
+        raise result[0]
     return result[0]
 
 
@@ -265,8 +274,10 @@ def parse(argv):
     args = parse_args(__doc__, argv, add_arguments)
     on_cuda = args.device.type == "cuda"
     args.total_batch = args.total_batch or (524288 if on_cuda else 4096)
+    trouble = None
+    if DISTRIBUTED and args.device.type == "mps":
+        trouble = "gloo does not reach an Apple GPU: --device cpu, or train without torchrun"
     if on_cuda and DISTRIBUTED:
-        trouble = None
         if args.device.index is not None:
             trouble = f"--device {args.device}: torchrun gives each process a GPU, say cuda"
         elif (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
@@ -274,9 +285,9 @@ def parse(argv):
                 f"torchrun started {LOCAL_WORLD} processes on this machine, where PyTorch sees "
                 f"{gpus} CUDA devices: --nproc_per_node={gpus}, or train with --device cpu"
             )
-        if trouble:
-            print(f"error {trouble}", file=sys.stderr)
-            raise SystemExit(2)
+    if trouble:
+        print(f"error {trouble}", file=sys.stderr)
+        raise SystemExit(2)
     return args
 
 
@@ -288,13 +299,16 @@ def prepare(args, say):
     """
     accumulation = micro_steps(args.total_batch, args.batch_size, args.seq_len)
     text, held_out = load_splits(args.data, say)
-    val_rows = min(args.total_batch // args.seq_len, Batches(held_out, 1, args.seq_len).per_epoch)
+    val_rows = 0
+    if args.eval_every:
+        rows = Batches(held_out, 1, args.seq_len).per_epoch
+        val_rows = min(args.total_batch // args.seq_len, rows)
     identity = {
         "--model": args.model,
         "--total-batch": args.total_batch,
         "--seq-len": args.seq_len,
         "--seed": args.seed,
-        "data": text.sha256,
+        "data": f"{text.tokenizer} {text.sha256}",
     }
     return (
         accumulation,
@@ -335,8 +349,8 @@ def train(argv):
         args.resume = args.resume or restarts > 0
         accumulation, val_rows, identity, path = on_rank_0(lambda: prepare(args, run.say))
         text, held_out = load_splits(args.data, run.say)  # tokenized by now
-        if text.sha256 != identity["data"]:
-            raise BadInput(f"this rank's corpus is not rank 0's: {text.name} {text.sha256[:12]}")
+        if (ours := f"{text.tokenizer} {text.sha256}") != identity["data"]:
+            raise BadInput(f"rank 0 reads {identity['data']}, this rank {ours}: give both the same")
 
         raw_model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales

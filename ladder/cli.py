@@ -31,8 +31,16 @@ def count(text: str) -> int:
     return value
 
 
+def seed(text: str) -> int:
+    """argparse type: an integer that torch.manual_seed takes."""
+    value = int(text)
+    if not -(2**63) <= value < 2**64:
+        raise argparse.ArgumentTypeError(f"expected at most 64 bits, got {value}")
+    return value
+
+
 positive.__name__ = "positive integer"  # what argparse calls a word that is no number at all
-count.__name__ = "integer"
+count.__name__ = seed.__name__ = "integer"
 
 
 def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argparse.Namespace:
@@ -52,7 +60,7 @@ def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argpar
     parser.add_argument(
         "--seq-len", type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"
     )
-    parser.add_argument("--seed", type=int, default=1337, help="default: 1337")
+    parser.add_argument("--seed", type=seed, default=1337, help="default: 1337")
     parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
     parser.add_argument("--log-dir", default="runs", help="where the log goes (default: runs)")

@@ -27,11 +27,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ladder import machine, process
-from ladder.cli import MODELS, positive
+from ladder.cli import BLOCK_SIZE, MODELS, positive, seed
+from ladder.data import load_corpus
 from ladder.errors import BadInput
 from ladder.results import read_climb, read_facts
 from ladder.scripts import ROOT, all_scripts, peer_scripts, select
 from ladder.tables import caption, screen
+
+FLAGS = ("model", "steps", "batch_size", "seq_len", "seed", "device")  # go to every script
+ASKED = ("rungs", "repeats", "out", *FLAGS, "data")
 
 
 def add_arguments(parser):
@@ -43,12 +47,12 @@ def add_arguments(parser):
 
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
-    parser.add_argument("--repeats", type=positive, default=3, help="rounds (default: 3)")
+    parser.add_argument("--repeats", type=positive, help="rounds (default: 3)")
     parser.add_argument("--out", help="folder for logs and results (default: runs/…)")
     parser.add_argument("--model", choices=MODELS, help="these flags go to every script:")
     for flag in ("--steps", "--batch-size", "--seq-len"):
         parser.add_argument(flag, type=positive)
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=seed)
     parser.add_argument("--device")
     parser.add_argument("--data")
 
@@ -56,6 +60,9 @@ def add_run_arguments(parser):
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume is not None:
+        if given := [name for name in ASKED if getattr(args, name) not in (None, [])]:
+            names = ", ".join(given).replace("_", "-")
+            raise BadInput(f"--resume does what the climb was asked for: give no {names} with it")
         folder = Path(args.resume) if args.resume else latest()
         check_resume(folder)
     else:
@@ -79,6 +86,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     if (folder / "climb.json").exists():
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
+    if args.seq_len and args.seq_len > BLOCK_SIZE:
+        raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {BLOCK_SIZE} positions")
+    if args.data:  # told once and now, not by every run
+        load_corpus(args.data, print)
     peak = measure_peak(args.device)
     process.new_folder(folder, exist_ok=True)
     names, own = [], [*all_scripts(), *peer_scripts()]
@@ -94,12 +105,11 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
 
 def describe_climb(args) -> dict:
     """The conditions of a climb, as climb.json keeps them."""
-    names = ("model", "steps", "batch_size", "seq_len", "seed", "device")
-    given = [(name, getattr(args, name)) for name in names]
+    given = [(name, getattr(args, name)) for name in FLAGS]
     return {
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
         "commit": machine.commit(),
-        "repeats": args.repeats,
+        "repeats": args.repeats or 3,
         "flags": [f"--{n.replace('_', '-')}={v}" for n, v in given if v is not None],
         "data": args.data and str(Path(args.data).resolve()),
         "versions": versions(),
@@ -177,8 +187,7 @@ def run_and_report(folder: Path) -> int:
         done = len(list(folder.glob("*.r*.log")))
         console.print(f"stopped; {done} runs are kept. Go on: ladder climb --resume {folder}")
         return 130
-    report(folder, console)
-    return 0
+    return report(folder, console)
 
 
 def run_rounds(folder: Path, console: Console) -> None:
@@ -231,8 +240,8 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
     return why
 
 
-def report(folder: Path, console: Console) -> None:
-    """Print the table of a climb and draw its picture."""
+def report(folder: Path, console: Console) -> int:
+    """Print the table of a climb and draw its picture; 1 if not one script came to its end."""
     facts, rows = read_climb(folder)
     console.print(screen(facts, rows))
     good = [row for row in rows if not row.failure]
@@ -240,10 +249,12 @@ def report(folder: Path, console: Console) -> None:
         from ladder.picture import draw  # matplotlib takes a second to import
 
         result = next(iter(good[0].logs.values())).result
-        console.print(caption(facts, rows))
+        console.print(caption(facts, rows), markup=False)
         console.print(
             f"Each run: {result['warmup_steps']} warm-up steps left out, "
             f"{result['measured_steps']} measured. Bounds: 95 % intervals of the paired rounds."
         )
         draw(facts, rows, folder / "climb.png")
-    console.print(f"Logs, climb.json, climb.png: {folder}", soft_wrap=True)
+    names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
+    console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
+    return 0 if good else 1

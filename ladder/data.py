@@ -159,7 +159,9 @@ def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, C
     if held_out:
         return corpus, _shard_corpus(Path(path), held_out)
     cut = len(corpus) - len(corpus) // 10
-    return corpus.part(0, cut), corpus.part(cut, len(corpus))
+    held_out = corpus.part(cut, len(corpus))
+    held_out.name += "'s last 10 %"
+    return corpus.part(0, cut), held_out
 
 
 def val_shards(folder: Path) -> list[Path]:

@@ -95,7 +95,9 @@ def run(args: argparse.Namespace) -> int:
     (settings.folder / "fit.json").write_text(json.dumps(found, indent=1) + "\n")
     report(rows, args.memory, console)
     console.print(f"Logs of all tries and fit.json: {settings.folder}", soft_wrap=True)
-    return 130 if rows[-1].note == "stopped" else 0
+    if rows[-1].note == "stopped":
+        return 130
+    return 0 if any(row.B for row in rows) else 1
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

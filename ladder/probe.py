@@ -75,9 +75,11 @@ def _compile_cache() -> dict[str, str]:
     dynamo = sys.modules.get("torch._dynamo.utils")  # imported only where something was compiled
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
         return {}
-    return {
-        "compile_cache": "cold" if dynamo.counters["inductor"]["fxgraph_cache_miss"] else "warm"
-    }
+    hits, *others = (
+        dynamo.counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss", "bypass")
+    )
+    # Where the cache is switched off, it neither hits nor misses.
+    return {"compile_cache": "warm" if hits and not any(others) else "cold"}
 
 
 def _attention(names: set[str]) -> str:

@@ -32,7 +32,7 @@ from rich.table import Table
 from torch.autograd import DeviceType
 from torch.profiler import profile
 
-from ladder.cli import MODELS, positive
+from ladder.cli import MODELS, positive, seed
 from ladder.errors import BadInput
 from ladder.machine import device_name
 from ladder.process import child_env, failure
@@ -172,7 +172,7 @@ def add_arguments(parser) -> None:
     )
     parser.add_argument("--batch-size", type=positive, help="sequences per step, B (by device)")
     parser.add_argument("--seq-len", type=positive, help="tokens a sequence, T (by device)")
-    parser.add_argument("--seed", type=int, help="default: 1337")
+    parser.add_argument("--seed", type=seed, help="default: 1337")
     parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
     parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
     parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")

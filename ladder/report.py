@@ -11,6 +11,7 @@ are compared. What `ladder profile` left under logs/ or runs/ is shown with the 
 import json
 import os
 import webbrowser
+from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -131,5 +132,6 @@ def write(path: Path, text: bytes) -> None:
         temporary.write_bytes(text)
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise BadInput(f"cannot write {path}: {error.strerror}") from error

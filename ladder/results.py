@@ -167,6 +167,10 @@ def gain(before: Row, after: Row) -> Gain | None:
     interval is a bootstrap over repeats and over the steps in them. Few repeats make it too
     narrow: three of three agree by chance one time in four. So its half-widths are stretched by
     sqrt(n / (n - 1)) and by Student's t over the normal quantile, as for a mean of n values.
+
+    It errs to the side of `within noise`: what steps vary by stands in the spread of the rounds
+    already, and counts once more. In simulations two identical scripts are told apart in 0 to 1 %
+    of climbs where steps vary as much as runs, and in 1 to 7 % where runs vary six times as much.
     """
     pairs = sorted(before.logs.keys() & after.logs.keys())
     n = len(pairs)

@@ -65,7 +65,7 @@ class Run:
         self.script = path.relative_to(machine.ROOT).as_posix() if inside else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.probing = self.probed = False
+        self.probing = self.probed = self.ending = False
         self.model = None
         self.first = 0  # step of this run, not 0 where it goes on from a checkpoint
         self.peak_bytes = None
@@ -89,6 +89,7 @@ class Run:
         return self
 
     def __exit__(self, kind, error, traceback):
+        self.ending = True
         with self.file:
             if error is None:
                 self._finish("ok" if self.probed else "stopped")
@@ -110,15 +111,25 @@ class Run:
                 self._finish("failed")
 
     def say(self, line: str, stream=None) -> None:
-        """Print one line and write it to the log, both at once and flushed."""
+        """Write one line to the log and print it, both at once and flushed.
+
+        Where nobody reads any more (`| head`; `| tee`, which gets the same Ctrl-C) it counts as
+        Ctrl-C: the RESULT is in the log.
+        """
         if self.rank:
             if stream is sys.stderr:
                 print(f"rank {self.rank}: {line}", file=stream, flush=True)
             return
+        stream = stream or sys.stdout
         with uninterrupted():
-            print(line, file=stream or sys.stdout, flush=True)
             self.file.write(line + "\n")
             self.file.flush()
+            try:
+                print(line, file=stream, flush=True)
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                if not self.ending:
+                    raise KeyboardInterrupt from None
 
     def header(self, model, batches, tokens_per_step: int | None = None, **more) -> None:
         """The run line: what is about to run, where, on what. Checks the token ids.

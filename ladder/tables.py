@@ -2,6 +2,7 @@
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from ladder.results import Gain, Row
 from ladder.scripts import all_scripts, beyond_ten, peer_scripts, title
@@ -93,7 +94,8 @@ def screen(facts: dict, rows: list[Row]) -> Table:
     for number, row in enumerate(rows, 1):
         line = cells(row, names)
         ends_ten = number == first_beyond(facts, rows)
-        table.add_row(*(line[i] for i in shown), end_section=ends_ten)
+        # Text: a reason why a run failed may hold [what] reads like markup.
+        table.add_row(*(Text(line[i]) for i in shown), end_section=ends_ten)
     return table
 
 

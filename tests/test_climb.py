@@ -51,7 +51,7 @@ def test_two_identical_scripts_are_rarely_told_apart(repeats):
         not gain(synthetic(random, 1, repeats), synthetic(random, 1, repeats)).is_noise
         for _ in range(100)
     ]
-    assert sum(found) <= 10  # 5 % are meant to be
+    assert sum(found) <= 5  # where steps vary like these, fewer than the nominal 5 %: see gain()
 
 
 def test_a_difference_well_above_the_noise_is_named():
@@ -188,6 +188,10 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
         (["climb", "99"], "there is no rung 99: they go from 0 to"),
         (["climb", "no_such.py"], "neither the number of a rung nor a script"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
+        (["climb", "1", "--resume", "--seed", "0"], "give no rungs, seed with it"),
+        (["climb", "0", "--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024"),
+        (["climb", "0", "--data", "/no/such"], "no such file or folder: /no/such"),
+        (["climb", "0", "--seed", str(2**64)], "argument --seed: expected at most 64 bits"),
         (["climb", "0", "--device", "cuda:99"], "--device cuda:99: this PyTorch sees"),
         (["climb", "0", "--out", __file__], "cannot make the folder"),
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
@@ -197,6 +201,18 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
 def test_mistakes_of_users(words, message):
     done = ladder(*words)
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_climb_of_which_nothing_came_to_its_end(tmp_path):
+    """Its reason is shown as it is, though rich would read [batch, time] and [/data] as markup."""
+    script = tmp_path / "broken.py"
+    script.write_text("raise ValueError('no tensor of [batch, time] in [/data]')\n")
+    done = ladder("climb", script, "--repeats", 1, "--out", tmp_path / "[/run]")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    words = "failed: ValueError: no tensor of [batch, time] in [/data]"
+    told, table = done.stdout.split(" rung ", 1)
+    assert words in told and words in " ".join(table.split())
+    assert f"climb.json and what the runs said: {tmp_path}/[/run]" in table
 
 
 @pytest.fixture

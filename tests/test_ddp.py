@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from conftest import ROOT, SMALL, hear_ctrl_c, load
 
 from ladder import checkpoint
+from ladder.data import Corpus
 from ladder.errors import BadInput
 from ladder.log import read_log
 
@@ -347,6 +349,40 @@ def test_more_ranks_than_gpus(flags, words, monkeypatch, capsys):
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error ") and words in line
+
+
+def test_ranks_on_an_apple_gpu(monkeypatch, capsys):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    module = load(ROOT / "ddp_run.py")
+    assert module.parse(["--device", "mps"]).device.type == "mps"  # alone
+    module.DISTRIBUTED = True
+    with pytest.raises(SystemExit) as caught:
+        module.parse(["--device", "mps"])
+    assert caught.value.code == 2
+    assert "error gloo does not reach an Apple GPU: --device cpu" in capsys.readouterr().err
+
+
+def test_help_ends_all_ranks_well(job):
+    status, out, err = finish(job(2, "--help"))
+    assert status == 0 and out.count("--total-batch TOKENS") == 2, err  # in usage and in the list
+
+
+def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
+    """A checkpoint of one is not gone on from with the other, nor do two ranks train on both."""
+    module = load(ROOT / "ddp_run.py")
+    args = module.parse(["--device", "cpu", "--ckpt-dir", str(tmp_path), "--eval-every", "0"])
+    shard, found = np.arange(2000, dtype=np.uint16), []
+    for tokenizer in ("bytes", "gpt2"):
+        parts = [Corpus("text", "0123", [part], tokenizer) for part in (shard, shard[:5])]
+        # The held-out part is too short, and not asked for.
+        monkeypatch.setattr(module, "load_splits", lambda *_, parts=parts: parts)
+        _, val_rows, identity, _ = module.prepare(args, print)
+        assert val_rows == 0
+        found.append(identity["data"])
+    assert found == ["bytes 0123", "gpt2 0123"]
+    args.eval_every = 1
+    with pytest.raises(BadInput):
+        module.prepare(args, print)
 
 
 def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):

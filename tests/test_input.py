@@ -190,9 +190,9 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, shard, tmp_path):
     assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
 
 
-def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
-    flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", tmp_path]
-    process = subprocess.Popen(
+def a_long_run(shard, log_dir):
+    flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", log_dir]
+    return subprocess.Popen(
         [sys.executable, "baseline.py", *map(str, flags)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -200,6 +200,10 @@ def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
         text=True,
         preexec_fn=hear_ctrl_c,
     )
+
+
+def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
+    process = a_long_run(shard, tmp_path)
     printed = []
     for line in process.stdout:
         printed.append(line)
@@ -212,6 +216,22 @@ def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
     log = read_log(path)
     assert log.result["status"] == "interrupted" and len(log.steps) >= 3
     assert path.read_text() == "".join(printed) + out  # every line printed is in the log
+
+
+@pytest.mark.parametrize("ctrl_c", [False, True])
+def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, ctrl_c):
+    """`python baseline.py | head`, and Ctrl-C in `| tee`, which ends tee as well."""
+    process = a_long_run(shard, tmp_path)
+    while not process.stdout.readline().startswith("step    3/"):
+        pass
+    if ctrl_c:
+        process.send_signal(signal.SIGINT)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 130 and not err
+    (path,) = tmp_path.glob("*.log")
+    log = read_log(path)
+    assert log.result["status"] == "interrupted" and len(log.steps) >= 3
 
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, shard, tmp_path):

@@ -314,7 +314,7 @@ def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     assert make(CLIMB)[0] == 0 and b"old news" not in page.read_bytes()
 
 
-@pytest.mark.parametrize("out", ["no/such/folder/page.html", "."])
+@pytest.mark.parametrize("out", ["no/such/folder/page.html", ".", f"{__file__}/page.html"])
 def test_a_page_that_cannot_be_written(tmp_path, out):
     done = ladder("report", CLIMB, "--out", out, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 2 and "error cannot write " in done.stderr

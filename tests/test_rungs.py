@@ -4,8 +4,11 @@ import ast
 import functools
 import math
 import platform
+import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import torch
 from conftest import SMALL, STEPS, load, run_script, rung
 from torch.nn import functional as F
 
+from ladder import probe
 from ladder.log import read_log
 from ladder.scripts import ROOT, all_scripts, describe
 from ladder.shards import write_shard
@@ -116,6 +120,21 @@ def test_first_step_says_whether_it_compiled(shard, tmp_path):
         assert run_script(rung(6), *flags, env=env).returncode == 0
         found.append(read_log(next(folder.glob("*.log"))).effective["compile_cache"])
     assert found == ["cold", "warm"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        ({"fxgraph_cache_hit": 2}, "warm"),
+        ({"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}, "cold"),
+        ({"fxgraph_cache_hit": 1, "fxgraph_cache_bypass": 1}, "cold"),
+        ({}, "cold"),  # the cache is switched off
+    ],
+)
+def test_only_a_hit_is_warm(counted, said, monkeypatch):
+    counters = {"stats": {"unique_graphs": 1}, "inductor": Counter(counted)}
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
+    assert probe._compile_cache() == {"compile_cache": said}
 
 
 def check_06(module, run_main, monkeypatch):

@@ -92,7 +92,7 @@ def test_timeit_writes_what_it_shows(tmp_path):
 def test_timeit_goes_on_after_a_cell_without_memory(tmp_path):
     words = ("--models", "tiny", "--passes", "forward", "--vocab-size", 10**12, "--device", "cpu")
     done = ladder("timeit", *words, "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # not one was timed
     cells = json.loads((tmp_path / "out" / "timeit.json").read_text())["cells"]
     assert len(cells) == 4
     assert all(cell["error"].startswith("out of memory") for cell in cells)
@@ -136,6 +136,12 @@ def test_timeit_measures_the_pass_it_names(monkeypatch):
     assert steps("backward", "fp32", 0) == ["plain", "clock", "backward False", "clock"] * 2
     both = ["clock", autocast, "backward False", "clock"]
     assert steps("forward+backward", "autocast", 1) == both * 3
+
+
+def test_fit_that_finds_nothing_says_so(shard, tmp_path):
+    words = fits(shard, tmp_path / "out", fake(tmp_path, "none", NO_MEMORY), "--memory", 4)
+    done = ladder(*words)
+    assert done.returncode == 1 and "not even B=1 fits" in done.stdout, done.stderr
 
 
 def test_fit_searches_each_rung_and_goes_on_after_a_crash(shard, tmp_path):
