@@ -26,7 +26,7 @@ def run(args) -> int:
         raise BadInput("transformers is not installed: pip install -e '.[peers]'")
     rungs = all_scripts()
     folder = new_folder(args, "peers", [*peer_scripts(), rungs[0], rungs[10], rungs[-1]])
-    if status := run_and_report(folder):
+    if (status := run_and_report(folder)) == 130:  # stopped: there is no last line yet
         return status
     _, (compiled, *_, top) = read_climb(folder)
     if failed := compiled.failure or top.failure:
