@@ -199,7 +199,7 @@ def check_10(module, run_main, monkeypatch):
 def memory_use(path):
     """Of a script with the tiny model, in a process of its own.
 
-    Returns page faults: of one step; None where the kernel counts none, as in some sandboxes.
+    Returns page faults: of one step; None where the system counts none.
     And bytes kept: by how much the address space has grown after 768 MiB were taken and freed.
     """
     code = (
@@ -223,6 +223,8 @@ def memory_use(path):
     with tempfile.TemporaryDirectory() as folder:
         write_shard(Path(folder, "text.bin"), np.arange(2000, dtype=np.uint16))
         words = ["-c", code, path, *SMALL, "--steps", 6, "--log-dir", folder, "--data", folder]
+        # Logits of 52 MB: up to 32 MiB glibc may come to keep memory by itself.
+        words += ["--seq-len", 256]
         done = run_script(*words)
     assert done.returncode == 0, done.stderr
     start, end, kept = map(int, done.stdout.split("MEMORY")[1].split())
@@ -331,7 +333,7 @@ def test_kept_memory_spares_page_faults():
     before, after = memory_use(rung(10))[0], memory_use(rung(11))[0]
     if before is None:
         pytest.skip("this system counts no page faults")
-    assert before > 5000
+    assert before > 20000
     assert after < before / 20
 
 
