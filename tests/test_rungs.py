@@ -7,6 +7,7 @@ import platform
 import sys
 import tempfile
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -196,10 +197,10 @@ def check_10(module, run_main, monkeypatch):
 
 
 @functools.cache
-def memory_use(path):
+def memory_use(path, T):
     """Of a script with the tiny model, in a process of its own.
 
-    Returns page faults: of one step; None where the system counts none.
+    Returns page faults: of each step but the first two; none of them where none are counted.
     And bytes kept: by how much the address space has grown after 768 MiB were taken and freed.
     """
     code = (
@@ -218,25 +219,24 @@ def memory_use(path):
         "libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p\n"
         "libc.free.argtypes = [ctypes.c_void_p]\n"
         "libc.free(libc.malloc(768 * 2**20))\n"
-        "print('MEMORY', *faults[-3:-1], address_space() - before)\n"  # the last is the probe's
+        "print('MEMORY', *faults[1:-1], address_space() - before)\n"  # the last is the probe's
     )
     with tempfile.TemporaryDirectory() as folder:
-        write_shard(Path(folder, "text.bin"), np.arange(2000, dtype=np.uint16))
+        write_shard(Path(folder, "text.bin"), np.arange(5000, dtype=np.uint16))
         words = ["-c", code, path, *SMALL, "--steps", 6, "--log-dir", folder, "--data", folder]
-        # Logits of 52 MB: up to 32 MiB glibc may come to keep memory by itself.
-        words += ["--seq-len", 256]
+        words += ["--seq-len", T]
         done = run_script(*words)
     assert done.returncode == 0, done.stderr
-    start, end, kept = map(int, done.stdout.split("MEMORY")[1].split())
-    return end - start if start else None, kept
+    *faults, kept = map(int, done.stdout.split("MEMORY")[1].split())
+    return [after - before for before, after in pairwise(faults) if after], kept
 
 
 def check_11(module, run_main, monkeypatch):
     """What was freed is given back before, and kept with it."""
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("glibc's settings: no other C library has them")
-    assert memory_use(rung(10))[1] < 2**20
-    assert memory_use(Path(module.__file__))[1] > 2**28
+    assert memory_use(rung(10), T=64)[1] < 2**20
+    assert memory_use(Path(module.__file__), T=64)[1] > 2**28
 
 
 def check_12(module, run_main, monkeypatch):
@@ -330,11 +330,12 @@ def test_kept_memory_spares_page_faults():
     huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if huge.exists() and "[always]" in huge.read_text():
         pytest.skip("huge pages for all: too few faults to count")
-    before, after = memory_use(rung(10))[0], memory_use(rung(11))[0]
-    if before is None:
+    # Logits of 206 MB: smaller ones may find room in what glibc happened to keep.
+    before, after = (memory_use(rung(number), T=1024)[0] for number in (10, 11))
+    if not before:
         pytest.skip("this system counts no page faults")
-    assert before > 20000
-    assert after < before / 20
+    assert min(before) > 50000  # the logits alone
+    assert np.median(after) < 500  # a step now and then still makes the heap larger
 
 
 def test_every_rung_has_a_check():
