@@ -308,7 +308,7 @@ def prepare(args, say):
         "--total-batch": args.total_batch,
         "--seq-len": args.seq_len,
         "--seed": args.seed,
-        "data": f"{text.tokenizer} {text.sha256}",
+        "data": text.identity,
     }
     return (
         accumulation,
@@ -349,8 +349,8 @@ def train(argv):
         args.resume = args.resume or restarts > 0
         accumulation, val_rows, identity, path = on_rank_0(lambda: prepare(args, run.say))
         text, held_out = load_splits(args.data, run.say)  # tokenized by now
-        if (ours := f"{text.tokenizer} {text.sha256}") != identity["data"]:
-            raise BadInput(f"rank 0 reads {identity['data']}, this rank {ours}: give both the same")
+        if text.identity != identity["data"]:
+            raise BadInput(f"rank 0 reads {identity['data']}, this rank {text.identity}: mend one")
 
         raw_model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales

@@ -70,15 +70,20 @@ def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argpar
 
     try:
         args.device = pick_device(args.device)
+        check_seq_len(args.seq_len)
     except ValueError as error:
         parser.error(str(error))
-    if args.seq_len is not None and args.seq_len > BLOCK_SIZE:
-        parser.error(f"--seq-len {args.seq_len} is longer than GPT-2's {BLOCK_SIZE} positions")
     on_cuda = args.device.type == "cuda"
     args.steps = args.steps or (50 if on_cuda else 20)
     args.seq_len = args.seq_len or (1024 if on_cuda else 256)
     args.batch_size = args.batch_size or default_batch_size(args.device)
     return args
+
+
+def check_seq_len(T: int | None) -> None:
+    """Raise ValueError if T is given and GPT-2 has too few positions for it."""
+    if T and T > BLOCK_SIZE:
+        raise ValueError(f"--seq-len {T} is longer than GPT-2's {BLOCK_SIZE} positions")
 
 
 def pick_device(name: str | None) -> torch.device:

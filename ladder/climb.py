@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ladder import machine, process
-from ladder.cli import BLOCK_SIZE, MODELS, positive, seed
+from ladder.cli import MODELS, check_seq_len, positive, seed
 from ladder.data import load_corpus
 from ladder.errors import BadInput
 from ladder.results import read_climb, read_facts
@@ -86,8 +86,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     if (folder / "climb.json").exists():
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
-    if args.seq_len and args.seq_len > BLOCK_SIZE:
-        raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {BLOCK_SIZE} positions")
+    try:
+        check_seq_len(args.seq_len)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
     peak = measure_peak(args.device)

@@ -70,6 +70,11 @@ class Corpus:
         return Corpus(self.name, self.sha256, [p for p in parts if len(p)], self.tokenizer)
 
     @property
+    def identity(self) -> str:
+        """Of the tokens: the hash is the text's, and a text has other tokens as bytes."""
+        return f"{self.tokenizer} {self.sha256}"
+
+    @property
     def known_tokens(self) -> int:
         """Ids below this stand for text."""
         return GPT2_VOCAB_SIZE if self.tokenizer == "gpt2" else 256

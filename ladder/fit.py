@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ladder.cli import BLOCK_SIZE, MODELS, parse_args, pick_device, positive
+from ladder.cli import MODELS, check_seq_len, parse_args, pick_device, positive
 from ladder.data import Batches, load_corpus
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
@@ -104,10 +104,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
     """Check device, limit, T and corpus before the first try. Raises BadInput."""
     try:
         device = pick_device(args.device)
+        check_seq_len(args.seq_len)
     except ValueError as error:
         raise BadInput(str(error)) from None
-    if args.seq_len and args.seq_len > BLOCK_SIZE:
-        raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {BLOCK_SIZE} positions")
     python = python_within(args.memory, device.type)
     flags = [f"--model={args.model}", f"--steps={args.steps}", f"--device={device}"]
     flags += [f"--seq-len={args.seq_len}"] if args.seq_len else []
