@@ -4,9 +4,9 @@ import pytest
 from conftest import SMALL, load, rung
 from test_climb import ladder
 
-from ladder.ablate import write_without
-from ladder.results import read_climb
-from ladder.scripts import all_scripts
+from ladder.commands.ablate import write_without
+from ladder.commands.results import read_climb
+from ladder.commands.scripts import all_scripts
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_word_that_a_later_rung_changed_is_named_and_left_out(
     for stem, code in (("before", "x = f(1)\n"), ("rung", "x = f(2)\n"), ("top", top)):
         scripts.append(tmp_path / f"{stem}.py")
         scripts[-1].write_text(f'"""{stem}"""\n{code}')
-    monkeypatch.setattr("ladder.ablate.all_scripts", lambda: scripts)
+    monkeypatch.setattr("ladder.commands.ablate.all_scripts", lambda: scripts)
     path = write_without(1, tmp_path)
     said = capsys.readouterr().out
     if expected is None:
@@ -75,7 +75,7 @@ def test_a_merge_that_is_no_python_is_left_out(tmp_path, capsys, monkeypatch):
     for stem, code in codes.items():
         scripts.append(tmp_path / f"{stem}.py")
         scripts[-1].write_text(f'"""{stem}"""\n{code}')
-    monkeypatch.setattr("ladder.ablate.all_scripts", lambda: scripts)
+    monkeypatch.setattr("ladder.commands.ablate.all_scripts", lambda: scripts)
     assert write_without(1, tmp_path) is None
     assert "cannot be taken back" in capsys.readouterr().out
 

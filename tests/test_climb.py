@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from conftest import ROOT, SMALL, hear_ctrl_c, rung
 
+from ladder.commands.results import Row, gain, read_climb, step_times
 from ladder.errors import BadInput
 from ladder.log import Log
-from ladder.results import Row, gain, read_climb, step_times
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
 

@@ -10,8 +10,8 @@ import torch
 from conftest import ROOT, load, run_script, rung
 from test_climb import ladder
 
+from ladder.commands.scripts import all_scripts, peer_scripts
 from ladder.log import read_log
-from ladder.scripts import all_scripts, peer_scripts
 
 pytestmark = pytest.mark.cuda
 FLAGS = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "64"]

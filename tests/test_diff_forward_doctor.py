@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ladder import doctor
+from ladder.commands import doctor
+from ladder.commands.forward import merge_code
+from ladder.commands.scripts import ROOT, all_scripts, describe, split_docstring
 from ladder.errors import BadInput
-from ladder.forward import merge_code
-from ladder.scripts import ROOT, all_scripts, describe, split_docstring
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
 

@@ -11,11 +11,11 @@ import pytest
 from conftest import ROOT
 from rich.console import Console
 
-from ladder import fit, profile, timeit
+from ladder.commands import fit, profile, timeit
+from ladder.commands.publish import BLOCK, render
+from ladder.commands.results import T_975, read_climb
+from ladder.commands.scripts import all_scripts, describe
 from ladder.log import read_log
-from ladder.publish import BLOCK, render
-from ladder.results import T_975, read_climb
-from ladder.scripts import all_scripts, describe
 
 FILES = ["README.md", "RUNLOG.md"]
 PROFILE = "2026-11-21-amd-epyc-2-threads-profile"

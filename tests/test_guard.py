@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from conftest import rung
 
-from ladder.scripts import ROOT, all_scripts, code_lines, peer_scripts
+from ladder.commands.scripts import ROOT, all_scripts, code_lines, peer_scripts
 
 NUMBERS = range(1, len(all_scripts()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.

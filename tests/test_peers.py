@@ -8,11 +8,11 @@ import pytest
 from conftest import SMALL, rung
 from test_climb import ladder
 
-from ladder import peers
+from ladder.commands import peers
+from ladder.commands.results import read_climb
+from ladder.commands.scripts import ROOT
 from ladder.errors import BadInput
 from ladder.log import read_log
-from ladder.results import read_climb
-from ladder.scripts import ROOT
 
 ORDER = ["transformers_compiled", "transformers_fp32", "baseline"]
 TOP = rung(-1).stem
@@ -77,7 +77,7 @@ def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
     """--batch-size 0 is refused by every script."""
     args = parsed("--out", tmp_path / "out", "--repeats", 1)
     args.batch_size = 0
-    monkeypatch.setattr("ladder.climb.measure_peak", lambda device: {"peak_flops": None})
+    monkeypatch.setattr("ladder.commands.climb.measure_peak", lambda device: {"peak_flops": None})
     assert peers.run(args) == 1
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last.startswith("RATIO top/transformers unknown: ")

@@ -13,8 +13,7 @@ from conftest import SMALL, rung
 from torch.autograd import DeviceType
 
 from ladder.__main__ import main
-from ladder.log import read_log
-from ladder.profile import (
+from ladder.commands.profile import (
     PROFILED_STEPS,
     STAGES,
     WARMUP_STEPS,
@@ -23,8 +22,9 @@ from ladder.profile import (
     short,
     timed_stages,
 )
+from ladder.commands.scripts import ROOT
+from ladder.log import read_log
 from ladder.run import Run
-from ladder.scripts import ROOT
 
 STEPS = 3
 

@@ -16,12 +16,12 @@ import pytest
 from conftest import ROOT
 from test_climb import ladder
 
-from ladder import gather, report
 from ladder.__main__ import main
+from ladder.commands import gather, report
+from ladder.commands.publish import BLOCK
+from ladder.commands.results import read_climb
+from ladder.commands.tables import cells, percent, titles
 from ladder.log import pairs_line, step_line
-from ladder.publish import BLOCK
-from ladder.results import read_climb
-from ladder.tables import cells, percent, titles
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"
 ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate"
@@ -338,7 +338,7 @@ def test_the_page_is_installed_with_the_package():
 
 
 def test_the_command_needs_no_torch():
-    code = "import sys, ladder.report; assert 'torch' not in sys.modules"
+    code = "import sys, ladder.commands.report; assert 'torch' not in sys.modules"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 

@@ -18,8 +18,8 @@ from conftest import SMALL, STEPS, load, run_script, rung
 from torch.nn import functional as F
 
 from ladder import probe
+from ladder.commands.scripts import ROOT, all_scripts, describe
 from ladder.log import read_log
-from ladder.scripts import ROOT, all_scripts, describe
 from ladder.shards import write_shard
 
 TINY = dict(n_layer=4, n_head=4, n_embd=128)

@@ -12,8 +12,8 @@ import pytest
 from conftest import hear_ctrl_c
 
 from ladder.__main__ import main as ladder_main
+from ladder.commands.scripts import ROOT
 from ladder.log import read_log
-from ladder.scripts import ROOT
 
 # Stands for a rung: writes a log without training, and FATE says what becomes of its B.
 FAKE = """
@@ -104,7 +104,7 @@ def test_timeit_measures_the_pass_it_names(monkeypatch):
     """Each pass's clock covers its part alone; autocast covers the forward and no backward."""
     import torch
 
-    from ladder import timeit
+    from ladder.commands import timeit
 
     seen = []
     now = iter(range(1000))

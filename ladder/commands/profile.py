@@ -33,11 +33,11 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 from ladder.cli import MODELS, positive, seed
+from ladder.commands.process import child_env, failure
+from ladder.commands.scripts import select
 from ladder.errors import BadInput
 from ladder.machine import device_name
-from ladder.process import child_env, failure
 from ladder.run import Run
-from ladder.scripts import select
 
 WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
@@ -218,7 +218,7 @@ def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
     # Kernels generated for the CPU are invisible to the profiler unless they announce themselves.
     announce = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
     done = subprocess.run(
-        [sys.executable, "-m", "ladder.profile", str(path), *flags],
+        [sys.executable, "-m", "ladder.commands.profile", str(path), *flags],
         env=child_env(**announce),
         capture_output=True,
         text=True,

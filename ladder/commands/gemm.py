@@ -1,6 +1,6 @@
 """The rate of a large matmul: what MFU is measured against where no data sheet is known.
 
-python -m ladder.gemm [--device DEVICE]     prints one line of JSON
+python -m ladder.commands.gemm [--device DEVICE]     prints one line of JSON
 """
 
 import argparse

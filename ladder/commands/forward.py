@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ladder.diff import parts_of, rung_number, shown
+from ladder.commands.diff import parts_of, rung_number, shown
+from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import BadInput
-from ladder.scripts import ROOT, all_scripts
 
 # Begins a line that no script contains (it is the ASCII unit separator).
 MARK = "\x1f"

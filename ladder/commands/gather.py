@@ -9,13 +9,13 @@ import tempfile
 from itertools import accumulate
 from pathlib import Path
 
-from ladder import forward
-from ladder.diff import diff_lines
+from ladder.commands import forward
+from ladder.commands.diff import diff_lines
+from ladder.commands.results import COMPARABLE, Row, limit_tok_per_s, read_climb
+from ladder.commands.scripts import ROOT, all_scripts, beyond_ten, describe
+from ladder.commands.tables import GAINS, caption, cells, headings, titles
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
-from ladder.results import COMPARABLE, Row, limit_tok_per_s, read_climb
-from ladder.scripts import ROOT, all_scripts, beyond_ten, describe
-from ladder.tables import GAINS, caption, cells, headings, titles
 
 POINTS = 500  # of one loss curve
 TOP = 10  # kernels

@@ -10,10 +10,10 @@ the tokens per second of the compiled transformers model the top script trains.
 
 from importlib.util import find_spec
 
-from ladder.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.results import read_climb
+from ladder.commands.scripts import all_scripts, peer_scripts
 from ladder.errors import BadInput
-from ladder.results import read_climb
-from ladder.scripts import all_scripts, peer_scripts
 
 
 def add_arguments(parser):

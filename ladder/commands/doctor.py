@@ -29,10 +29,10 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ladder.cli import pick_device
+from ladder.commands.gemm import matmul_flops
+from ladder.commands.scripts import all_scripts, code_lines, describe
 from ladder.errors import BadInput, explain
-from ladder.gemm import matmul_flops
 from ladder.machine import device_name, require_bf16
-from ladder.scripts import all_scripts, code_lines, describe
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 

@@ -12,10 +12,10 @@ import re
 import shutil
 from pathlib import Path
 
+from ladder.commands.results import Row, read_climb
+from ladder.commands.scripts import ROOT, all_scripts
+from ladder.commands.tables import caption, markdown
 from ladder.errors import BadInput
-from ladder.results import Row, read_climb
-from ladder.scripts import ROOT, all_scripts
-from ladder.tables import caption, markdown
 
 # README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)

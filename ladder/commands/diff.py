@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ladder.commands.scripts import ROOT, all_scripts, describe, select, split_docstring
 from ladder.errors import BadInput
-from ladder.scripts import ROOT, all_scripts, describe, select, split_docstring
 
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 

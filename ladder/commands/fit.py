@@ -26,11 +26,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ladder.cli import MODELS, check_seq_len, parse_args, pick_device, positive
+from ladder.commands.process import child_env, failure, new_folder
+from ladder.commands.scripts import select
 from ladder.data import Batches, load_corpus
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
-from ladder.process import child_env, failure, new_folder
-from ladder.scripts import select
 
 FITS, NO_MEMORY = "fits", "out of memory"
 # Limits itself and becomes the script. argv: bytes, then the arguments for Python.

@@ -7,8 +7,8 @@ import matplotlib
 matplotlib.use("Agg")  # a file, no window
 from matplotlib import pyplot as plt
 
-from ladder.results import Row, limit_tok_per_s
-from ladder.tables import caption, first_beyond, titles
+from ladder.commands.results import Row, limit_tok_per_s
+from ladder.commands.tables import caption, first_beyond, titles
 
 
 def draw(facts: dict, rows: list[Row], path: Path) -> None:

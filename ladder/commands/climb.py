@@ -26,13 +26,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ladder import machine, process
+from ladder import machine
 from ladder.cli import MODELS, check_seq_len, positive, seed
+from ladder.commands import process
+from ladder.commands.results import read_climb, read_facts
+from ladder.commands.scripts import ROOT, all_scripts, peer_scripts, select
+from ladder.commands.tables import caption, screen
 from ladder.data import load_corpus
 from ladder.errors import BadInput
-from ladder.results import read_climb, read_facts
-from ladder.scripts import ROOT, all_scripts, peer_scripts, select
-from ladder.tables import caption, screen
 
 FLAGS = ("model", "steps", "batch_size", "seq_len", "seed", "device")  # go to every script
 ASKED = ("rungs", "repeats", "out", *FLAGS, "data")
@@ -69,7 +70,7 @@ def run(args) -> int:
         folder = new_folder(args, "climb", select(args.rungs))
     status = run_and_report(folder)
     if status == 0 and args.publish:
-        from ladder.publish import publish
+        from ladder.commands.publish import publish
 
         publish(folder, args.publish)
     return status
@@ -129,7 +130,12 @@ def versions() -> dict[str, str]:
 
 def measure_peak(device: str | None) -> dict:
     """The device and its bfloat16 matmul rate, taken in a process of its own."""
-    command = [sys.executable, "-m", "ladder.gemm", *(["--device", device] if device else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "ladder.commands.gemm",
+        *(["--device", device] if device else []),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise BadInput((done.stderr.strip().splitlines() or ["no matmul ran here"])[-1])
@@ -248,7 +254,7 @@ def report(folder: Path, console: Console) -> int:
     console.print(screen(facts, rows))
     good = [row for row in rows if not row.failure]
     if good:
-        from ladder.picture import draw  # matplotlib takes a second to import
+        from ladder.commands.picture import draw  # matplotlib takes a second to import
 
         result = next(iter(good[0].logs.values())).result
         console.print(caption(facts, rows), markup=False)

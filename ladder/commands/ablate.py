@@ -13,10 +13,10 @@ import re
 import tempfile
 from pathlib import Path
 
-from ladder.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.forward import merge_code, trouble
+from ladder.commands.scripts import all_scripts, split_docstring
 from ladder.errors import BadInput
-from ladder.forward import merge_code, trouble
-from ladder.scripts import all_scripts, split_docstring
 
 CONFLICT = re.compile(
     r"<<<<<<< this script\n(?P<ours>.*?)\|{7} base\n(?P<base>.*?)=======\n(?P<theirs>.*?)"

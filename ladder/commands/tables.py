@@ -4,8 +4,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ladder.results import Gain, Row
-from ladder.scripts import all_scripts, beyond_ten, peer_scripts, title
+from ladder.commands.results import Gain, Row
+from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "over the row above", "over the first", "MFU",

@@ -4,8 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+from ladder.commands.scripts import ROOT
 from ladder.errors import BadInput
-from ladder.scripts import ROOT
 
 
 def child_env(**more: str) -> dict[str, str]:

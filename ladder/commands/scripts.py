@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ladder.errors import BadInput
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 

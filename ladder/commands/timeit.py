@@ -32,8 +32,8 @@ from rich.table import Table
 
 from ladder import machine
 from ladder.cli import MODELS, pick_device, positive
+from ladder.commands.process import child_env, failure, new_folder
 from ladder.errors import BadInput, explain
-from ladder.process import child_env, failure, new_folder
 
 CELL = ("model", "pass", "precision", "warmup")
 PASSES = ("forward", "backward", "forward+backward")
@@ -103,7 +103,7 @@ def run_cell(spec: dict) -> dict:
 
     `spec` is the cell (CELL), B, T, vocab_size, steps and the device.
     """
-    command = [sys.executable, "-m", "ladder.timeit", json.dumps(spec)]
+    command = [sys.executable, "-m", "ladder.commands.timeit", json.dumps(spec)]
     done = subprocess.run(
         command, env=child_env(), capture_output=True, text=True, errors="replace"
     )

@@ -16,10 +16,10 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
+from ladder.commands.gather import gather
+from ladder.commands.publish import BLOCK
+from ladder.commands.scripts import ROOT
 from ladder.errors import BadInput
-from ladder.gather import gather
-from ladder.publish import BLOCK
-from ladder.scripts import ROOT
 
 TEMPLATE = Path(__file__).with_name("report.html")  # report.css and report.js go into it
 MARKER = '<meta name="generator" content="ladder report">'
