@@ -4,6 +4,8 @@ import argparse
 
 import torch
 
+from ladder.errors import BadInput
+
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
     "tiny": dict(n_layer=4, n_head=4, n_embd=128),
@@ -42,11 +44,35 @@ def seed(text: str) -> int:
 positive.__name__ = "positive integer"  # what argparse calls a word that is no number at all
 count.__name__ = seed.__name__ = "integer"
 
+# The flags of every script. Commands that start scripts take some of them too, and pass them on.
+FLAGS = {
+    "model": dict(choices=MODELS, help="default: gpt2 (124M)"),
+    "steps": dict(type=positive, help="optimizer steps (CUDA: 50, else 20)"),
+    "batch_size": dict(type=positive, help="sequences per step, B (by device)"),
+    "seq_len": dict(type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"),
+    "seed": dict(type=seed, help="default: 1337"),
+    "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
+    "data": dict(help="text, folder of texts, shard or folder of shards"),
+    "log_dir": dict(help="where the log goes (default: runs)"),
+}
 
-def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argparse.Namespace:
+
+def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add flags of FLAGS to a parser: those with these names, or all. None where not given."""
+    for name in names or FLAGS:
+        parser.add_argument(f"--{name.replace('_', '-')}", **FLAGS[name])
+
+
+def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
+    """Those of these flags that were given, as words for a script's command line."""
+    values = [(name, getattr(args, name)) for name in names]
+    return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
+
+
+def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_SIZE):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
-    `add_more(parser)` adds flags of a script's own.
+    `add_more(parser)` adds flags of a script's own; T may be up to `longest`, None for no limit.
 
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Ends the process with status 2 and one line on stderr where a flag makes no sense.
@@ -54,24 +80,16 @@ def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argpar
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", choices=MODELS, default="gpt2", help="default: gpt2 (124M)")
-    parser.add_argument("--steps", type=positive, help="optimizer steps (CUDA: 50, else 20)")
-    parser.add_argument("--batch-size", type=positive, help="sequences per step, B (by device)")
-    parser.add_argument(
-        "--seq-len", type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"
-    )
-    parser.add_argument("--seed", type=seed, default=1337, help="default: 1337")
-    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
-    parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
-    parser.add_argument("--log-dir", default="runs", help="where the log goes (default: runs)")
+    add_flags(parser)
+    parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     if add_more:
         add_more(parser)
     args = parser.parse_args(argv)
 
     try:
         args.device = pick_device(args.device)
-        check_seq_len(args.seq_len)
-    except ValueError as error:
+        check_seq_len(args.seq_len, longest)
+    except BadInput as error:
         parser.error(str(error))
     on_cuda = args.device.type == "cuda"
     args.steps = args.steps or (50 if on_cuda else 20)
@@ -80,14 +98,14 @@ def parse_args(doc: str, argv: list[str] | None = None, add_more=None) -> argpar
     return args
 
 
-def check_seq_len(T: int | None) -> None:
-    """Raise ValueError if T is given and GPT-2 has too few positions for it."""
-    if T and T > BLOCK_SIZE:
-        raise ValueError(f"--seq-len {T} is longer than GPT-2's {BLOCK_SIZE} positions")
+def check_seq_len(T: int | None, longest: int | None = BLOCK_SIZE) -> None:
+    """Raise BadInput if T is given and the model has too few positions for it."""
+    if T and longest and longest < T:
+        raise BadInput(f"--seq-len {T} is longer than GPT-2's {longest} positions")
 
 
 def pick_device(name: str | None) -> torch.device:
-    """The device called `name`, or the best there is. Raises ValueError where there is none."""
+    """The device called `name`, or the best there is. Raises BadInput where there is none."""
     if name is None:
         best = "cuda" if torch.cuda.is_available() else "cpu"
         name = "mps" if best == "cpu" and torch.backends.mps.is_available() else best
@@ -96,14 +114,14 @@ def pick_device(name: str | None) -> torch.device:
     except RuntimeError:
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
+        raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
+        raise BadInput(
             f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA devices; "
             "try --device cpu"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"--device {name}: no Apple GPU here; try --device cpu")
+        raise BadInput(f"--device {name}: no Apple GPU here; try --device cpu")
     return device
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from ladder.errors import BadInput
-from ladder.shards import open_shard, write_shard, write_whole
+from ladder.files import DATA_DIR, write_whole
+from ladder.shards import open_shard, write_shard
 
-DATA_DIR = Path(__file__).resolve().parents[1] / "data"
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )

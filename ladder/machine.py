@@ -1,16 +1,13 @@
-"""What this machine is: device name, peak rate, peak memory, and the commit that runs on it."""
+"""What this machine is: device name, peak rate, peak memory."""
 
 import platform
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import torch
 
 from ladder.errors import BadInput
-
-ROOT = Path(__file__).resolve().parents[1]
 
 # Dense BF16 tensor-core peaks in FLOP/s, from NVIDIA's data sheets (half of the figures given
 # "with sparsity"). A card's name begins with one of these, in whole words.
@@ -73,26 +70,6 @@ def peak_bytes(device: torch.device) -> int | None:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
-
-
-def commit() -> str:
-    """Short hash of the checkout, `-dirty` where its scripts are not those of it.
-
-    That is where a tracked file differs, or a script is not tracked. `unknown` without git.
-    """
-
-    def git(*words):
-        return subprocess.run(
-            ["git", "-C", ROOT, *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no") or git(
-            "status", "--porcelain", "--", "ladder/*.py", "peers/*.py", "speedups/*.py"
-        )
-        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def require_bf16(device: torch.device) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from ladder import machine, probe
 from ladder.errors import explain
+from ladder.files import ROOT, commit
 from ladder.log import pairs_line, step_line
 
 WARMUP_STEPS = 10
@@ -61,8 +62,8 @@ class Run:
         self.args = args
         self.rank, self.ranks = rank, ranks
         path = Path(script).resolve()
-        inside = path.is_relative_to(machine.ROOT)
-        self.script = path.relative_to(machine.ROOT).as_posix() if inside else path.name
+        inside = path.is_relative_to(ROOT)
+        self.script = path.relative_to(ROOT).as_posix() if inside else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.probing = self.probed = self.ending = False
@@ -143,7 +144,7 @@ class Run:
         self.model = model
         pairs = {
             "script": self.script,
-            "commit": machine.commit(),
+            "commit": commit(),
             "torch": torch.__version__,
             "python": platform.python_version(),
             "device": machine.device_name(self.args.device),

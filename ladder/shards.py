@@ -4,12 +4,12 @@ A shard is a header of 256 little-endian int32 (magic 20240520, version 1, token
 then the tokens as uint16.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
 
 from ladder.errors import BadInput
+from ladder.files import write_whole
 
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
@@ -20,20 +20,6 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
     write_whole(path, header.tobytes(), tokens.astype("<u2", copy=False).tobytes())
-
-
-def write_whole(path: Path, *parts: bytes) -> None:
-    """Write `parts` to a temporary name beside `path`, then rename: never half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            for part in parts:
-                file.write(part)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def open_shard(path: Path) -> np.ndarray:

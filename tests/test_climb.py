@@ -294,7 +294,7 @@ def test_a_script_that_git_does_not_know_is_no_commit(copy_of_the_project):
         subprocess.run([*git, *words], cwd=copy, check=True)
 
     def commit():
-        code = "from ladder.machine import commit; print(commit())"
+        code = "from ladder.files import commit; print(commit())"
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=True
         )

@@ -25,7 +25,8 @@ from ladder.data import (
     read_rows,
 )
 from ladder.errors import BadInput
-from ladder.shards import open_shard, write_shard, write_whole
+from ladder.files import write_whole
+from ladder.shards import open_shard, write_shard
 
 
 def corpus_of(*sizes):

@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from datetime import datetime
 from importlib.metadata import version
@@ -26,14 +25,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ladder import machine
 from ladder.cli import MODELS, check_seq_len, positive, seed
-from ladder.commands import process
+from ladder.commands.process import new_folder as results_folder
+from ladder.commands.process import run_python
 from ladder.commands.results import read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, peer_scripts, select
+from ladder.commands.scripts import all_scripts, peer_scripts, select
 from ladder.commands.tables import caption, screen
 from ladder.data import load_corpus
 from ladder.errors import BadInput
+from ladder.files import ROOT, commit
 
 FLAGS = ("model", "steps", "batch_size", "seq_len", "seed", "device")  # go to every script
 ASKED = ("rungs", "repeats", "out", *FLAGS, "data")
@@ -84,17 +84,13 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     stems = [path.stem for path in scripts]
     if len(set(stems)) < len(stems):
         raise BadInput("two of these scripts have the same file name: rename one")
-    folder = Path(args.out or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = results_folder(args.out, kind, exist_ok=True)
     if (folder / "climb.json").exists():
         raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
-    try:
-        check_seq_len(args.seq_len)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    check_seq_len(args.seq_len)
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
     peak = measure_peak(args.device)
-    process.new_folder(folder, exist_ok=True)
     names, own = [], [*all_scripts(), *peer_scripts()]
     for path in scripts:
         if path in own:
@@ -111,7 +107,7 @@ def describe_climb(args) -> dict:
     given = [(name, getattr(args, name)) for name in FLAGS]
     return {
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
-        "commit": machine.commit(),
+        "commit": commit(),
         "repeats": args.repeats or 3,
         "flags": [f"--{n.replace('_', '-')}={v}" for n, v in given if v is not None],
         "data": args.data and str(Path(args.data).resolve()),
@@ -130,15 +126,9 @@ def versions() -> dict[str, str]:
 
 def measure_peak(device: str | None) -> dict:
     """The device and its bfloat16 matmul rate, taken in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "ladder.commands.gemm",
-        *(["--device", device] if device else []),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise BadInput((done.stderr.strip().splitlines() or ["no matmul ran here"])[-1])
+    done = run_python("-m", "ladder.commands.gemm", *(["--device", device] if device else []))
+    if done.failure:
+        raise BadInput(done.failure)
     return json.loads(done.stdout)
 
 
@@ -179,7 +169,7 @@ def check_resume(folder: Path) -> None:
     if not (folder / "climb.json").exists():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    for key, now in (("commit", machine.commit()), ("versions", versions())):
+    for key, now in (("commit", commit()), ("versions", versions())):
         if facts[key] != now:
             raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
 
@@ -226,26 +216,15 @@ def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache:
     cache = folder.resolve() / "cache" / path.stem
     if fresh_cache:
         shutil.rmtree(cache, ignore_errors=True)
-    env = process.child_env(TORCHINDUCTOR_CACHE_DIR=str(cache))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        command = [sys.executable, str(path), *flags, "--log-dir", scratch]
-        running = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=-1)
-        try:
-            _, err = running.communicate()
-        except KeyboardInterrupt:  # a part of a run is no run
-            running.kill()
-            running.wait()
-            raise
+        words = (path, *flags, "--log-dir", scratch)
+        done = run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))
-        if running.returncode:
-            why = process.failure(running.returncode, err.decode(errors="replace"))
-        elif len(logs) != 1:
-            why = f"it left {len(logs)} logs in --log-dir instead of one"
-        else:
+        if not done.failure and len(logs) == 1:
             os.replace(logs[0], folder / f"{name}.log")
             return None
-    (folder / f"{name}.failed").write_bytes(err)
-    return why
+    (folder / f"{name}.failed").write_text(done.stderr, encoding="utf-8")
+    return done.failure or f"it left {len(logs)} logs in --log-dir instead of one"
 
 
 def report(folder: Path, console: Console) -> int:

@@ -31,7 +31,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ladder.cli import pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.scripts import all_scripts, code_lines, describe
-from ladder.errors import BadInput, explain
+from ladder.errors import explain
 from ladder.machine import device_name, require_bf16
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
@@ -51,10 +51,7 @@ def add_arguments(parser) -> None:
 
 def run(args) -> int:
     """Print what the machine is, and a line for each rung. Returns 1 when a rung cannot run."""
-    try:
-        device = pick_device(args.device)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    device = pick_device(args.device)
     console = Console()
     machine = Table(title="This machine", title_justify="left", show_header=False)
     for name, value in facts(device):

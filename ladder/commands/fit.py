@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ladder.cli import MODELS, check_seq_len, parse_args, pick_device, positive
-from ladder.commands.process import child_env, failure, new_folder
+from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.data import Batches, load_corpus
 from ladder.errors import BadInput
@@ -102,18 +101,15 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Check device, limit, T and corpus before the first try. Raises BadInput."""
-    try:
-        device = pick_device(args.device)
-        check_seq_len(args.seq_len)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    device = pick_device(args.device)
+    check_seq_len(args.seq_len)
     python = python_within(args.memory, device.type)
     flags = [f"--model={args.model}", f"--steps={args.steps}", f"--device={device}"]
     flags += [f"--seq-len={args.seq_len}"] if args.seq_len else []
     T = parse_args(__doc__, flags).seq_len
     corpus_end = Batches(load_corpus(args.data, print), 1, T).per_epoch  # its largest batch
     flags += [f"--data={args.data}"] if args.data else []
-    folder = new_folder(args.out or f"runs/fit-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = new_folder(args.out, "fit")
     return Settings(folder, python, flags, min(args.max_batch, corpus_end))
 
 
@@ -168,17 +164,15 @@ def try_batch(settings: Settings, path: Path, B: int) -> tuple[str, Log | None]:
     """
     out = settings.folder / f"{path.stem}.B{B}"
     out.mkdir()
-    command = [*settings.python, str(path), *settings.flags]
-    command += [f"--batch-size={B}", f"--log-dir={out}"]
-    env = child_env(TORCHINDUCTOR_CACHE_DIR=str(settings.folder.resolve() / "cache"))
-    with (out / "stderr.txt").open("w") as stderr:
-        done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=stderr)
-    said = (out / "stderr.txt").read_text(errors="replace")
-    # A process that could not allocate may crash while it ends: what it said decides.
-    no_memory = f"error {NO_MEMORY}" in said or "std::bad_alloc" in said
-    if done.returncode:
-        no_memory |= done.returncode == -signal.SIGKILL
-        return NO_MEMORY if no_memory else failure(done.returncode, said), None
+    words = (path, *settings.flags, f"--batch-size={B}", f"--log-dir={out}")
+    cache = str(settings.folder.resolve() / "cache")
+    done = run_python(*words, python=settings.python, TORCHINDUCTOR_CACHE_DIR=cache)
+    (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
+    if done.failure:
+        # A process that could not allocate may crash while it ends: what it said decides.
+        no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
+        no_memory |= done.status == -signal.SIGKILL
+        return NO_MEMORY if no_memory else done.failure, None
     try:
         return FITS, read_log(next(out.glob("*.log"), out))
     except BadInput as error:

@@ -12,15 +12,15 @@ and the exit status is 1. Committing before the next edit of the same lines avoi
 with what you carried before.
 """
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import ROOT, all_scripts
+from ladder.commands.scripts import all_scripts
 from ladder.errors import BadInput
+from ladder.files import git
 
 # Begins a line that no script contains (it is the ASCII unit separator).
 MARK = "\x1f"
@@ -117,15 +117,6 @@ def committed_code(path: Path) -> str:
         committed = Path(folder, path.name)
         committed.write_text(done.stdout, encoding="utf-8")
         return parts_of(committed)[1]
-
-
-def git(*words: str) -> subprocess.CompletedProcess:
-    """Run git in the project. Raises BadInput where there is none."""
-    command = ["git", "-C", str(ROOT), *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
-    except OSError:
-        raise BadInput("git is not installed, and the merge is its work") from None
 
 
 def trouble(path: Path, source: str, conflicts: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ import tempfile
 from itertools import accumulate
 from pathlib import Path
 
-from ladder.commands import forward
+from ladder import files
 from ladder.commands.diff import diff_lines
 from ladder.commands.results import COMPARABLE, Row, limit_tok_per_s, read_climb
 from ladder.commands.scripts import ROOT, all_scripts, beyond_ten, describe
@@ -162,7 +162,7 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
 def git(*words: str) -> str | None:
     """What git prints in this checkout; None where there is no git, or no such thing in it."""
     try:
-        done = forward.git(*words)
+        done = files.git(*words)
     except BadInput:
         return None
     return None if done.returncode else done.stdout

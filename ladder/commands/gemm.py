@@ -12,6 +12,7 @@ import time
 import torch
 
 from ladder.cli import pick_device
+from ladder.errors import BadInput
 from ladder.machine import device_name
 
 WARMUP, REPEATS = 3, 15
@@ -38,8 +39,8 @@ def main():
     parser.add_argument("--device")
     try:
         device = pick_device(parser.parse_args().device)
-    except ValueError as error:
-        print(error, file=sys.stderr)
+    except BadInput as error:
+        print(f"error {error}", file=sys.stderr)
         raise SystemExit(2) from None
     n = 2048 if device.type == "cpu" else 8192
     rate = matmul_flops(device, torch.bfloat16, n)

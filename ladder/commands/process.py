@@ -1,17 +1,42 @@
-"""Scripts started in processes of their own, where they write, and what is said of failures."""
+"""Python started in a process of its own, why it failed, and where its results go."""
 
 import os
 import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from ladder.commands.scripts import ROOT
 from ladder.errors import BadInput
+from ladder.files import ROOT
 
 
-def child_env(**more: str) -> dict[str, str]:
-    """The environment in which a process finds this package, installed or not."""
+@dataclass
+class Finished:
+    """A process that came to its end."""
+
+    stdout: str
+    stderr: str
+    status: int
+    failure: str | None  # why it failed, in one line; None if it ended well
+
+
+def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) -> Finished:
+    """Run `python words…`, a script or `-m module`, with `env` added to the environment.
+
+    This package is found, installed or not. Ctrl-C kills the process and goes on upwards.
+    """
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **more}
+    done = subprocess.run(
+        [*python, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **env},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    why = failure(done.returncode, done.stderr) if done.returncode else None
+    return Finished(done.stdout, done.stderr, done.returncode, why)
 
 
 def failure(returncode: int, stderr: str) -> str:
@@ -23,11 +48,14 @@ def failure(returncode: int, stderr: str) -> str:
     return said[-1].removeprefix("error ")
 
 
-def new_folder(name: str | Path, exist_ok: bool = False) -> Path:
-    """Make a folder for results. Raises BadInput if it cannot be made, or, unless that is
-    `exist_ok`, is there already."""
+def new_folder(name: str | Path | None, kind: str, exist_ok: bool = False) -> Path:
+    """Make a folder for results: `name`, or runs/KIND-DATE-TIME where none is given.
+
+    Raises BadInput if it cannot be made, or, unless that is `exist_ok`, is there already.
+    """
+    folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     try:
-        Path(name).mkdir(parents=True, exist_ok=exist_ok)
+        folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
-        raise BadInput(f"cannot make the folder {name}: {error.strerror}") from error
-    return Path(name)
+        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from error
+    return folder

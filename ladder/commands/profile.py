@@ -17,13 +17,11 @@ import importlib.util
 import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -32,8 +30,8 @@ from rich.table import Table
 from torch.autograd import DeviceType
 from torch.profiler import profile
 
-from ladder.cli import MODELS, positive, seed
-from ladder.commands.process import child_env, failure
+from ladder.cli import MODELS, given_flags, positive, seed
+from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.errors import BadInput
 from ladder.machine import device_name
@@ -185,11 +183,7 @@ def run(args) -> int:
         raise BadInput("give one rung, or two of different names")
     if args.steps < 3:
         raise BadInput(f"--steps {args.steps}: a median needs at least 3")
-    folder = Path(args.out or f"runs/profile-{datetime.now():%Y%m%d-%H%M%S}")
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from error
+    folder = new_folder(args.out, "profile")
     console = Console(markup=False, highlight=False)  # kernels have brackets in their names
     try:
         # A cache of its own: code compiled here is not what the scripts themselves run.
@@ -211,21 +205,13 @@ def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
 
     Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
     """
-    names = ("model", "batch_size", "seq_len", "seed", "device", "data")
-    given = [(name, getattr(args, name)) for name in names if getattr(args, name) is not None]
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given]
+    flags = given_flags(args, "model", "batch_size", "seq_len", "seed", "device", "data")
     flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
     # Kernels generated for the CPU are invisible to the profiler unless they announce themselves.
     announce = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
-    done = subprocess.run(
-        [sys.executable, "-m", "ladder.commands.profile", str(path), *flags],
-        env=child_env(**announce),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode == 0:
-        return
-    raise BadInput(f"{path.name} failed: {failure(done.returncode, done.stderr)}")
+    done = run_python("-m", "ladder.commands.profile", path, *flags, **announce)
+    if done.failure:
+        raise BadInput(f"{path.name} failed: {done.failure}")
 
 
 def report(profiles: list[dict], console: Console) -> None:

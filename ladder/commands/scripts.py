@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from ladder.errors import BadInput
+from ladder.files import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 

@@ -17,10 +17,8 @@ import csv
 import importlib.util
 import json
 import statistics
-import subprocess
 import sys
 import time
-from datetime import datetime
 from itertools import product
 from pathlib import Path
 
@@ -32,8 +30,9 @@ from rich.table import Table
 
 from ladder import machine
 from ladder.cli import MODELS, pick_device, positive
-from ladder.commands.process import child_env, failure, new_folder
+from ladder.commands.process import new_folder, run_python
 from ladder.errors import BadInput, explain
+from ladder.files import ROOT, commit
 
 CELL = ("model", "pass", "precision", "warmup")
 PASSES = ("forward", "backward", "forward+backward")
@@ -65,10 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Time all cells, print and write the table. Ctrl-C keeps the cells that are done."""
     if args.steps < 2:
         raise BadInput("--steps 1: a standard deviation needs at least 2")
-    try:
-        device = pick_device(args.device)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    device = pick_device(args.device)
     B, T = (16, 128) if device.type == "cuda" else (2, 64)
     settings = {
         "B": args.batch_size or B,
@@ -77,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         "steps": args.steps,
         "device": str(device),
     }
-    folder = new_folder(args.out or f"runs/timeit-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = new_folder(args.out, "timeit")
     console, rows = Console(), []
     cells = list(product(*map(dict.fromkeys, (args.models, args.passes)), PRECISIONS, (0, 1)))
     try:
@@ -88,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"stopped after {len(rows)} of {len(cells)} cells")
     # Fastest first; a cell that failed has no mean and comes last.
     rows.sort(key=lambda row: row.get("mean_ms", float("inf")))
-    versions = {"torch": torch.__version__, "commit": machine.commit()}
+    versions = {"torch": torch.__version__, "commit": commit()}
     facts = {**settings, **versions, "device": machine.device_name(device)}
     write(folder, facts, rows)
     report(facts, rows, console)
@@ -103,19 +99,16 @@ def run_cell(spec: dict) -> dict:
 
     `spec` is the cell (CELL), B, T, vocab_size, steps and the device.
     """
-    command = [sys.executable, "-m", "ladder.commands.timeit", json.dumps(spec)]
-    done = subprocess.run(
-        command, env=child_env(), capture_output=True, text=True, errors="replace"
-    )
-    if done.returncode:
-        return {"error": failure(done.returncode, done.stderr)}
+    done = run_python("-m", "ladder.commands.timeit", json.dumps(spec))
+    if done.failure:
+        return {"error": done.failure}
     times = json.loads(done.stdout)
     return {**{name: of(times) for name, of in STATISTICS.items()}, "times_ms": times}
 
 
 def measure(spec: dict) -> list[float]:
     """Milliseconds of each timed step of the cell `spec`, in this process."""
-    found = importlib.util.spec_from_file_location("baseline", machine.ROOT / "baseline.py")
+    found = importlib.util.spec_from_file_location("baseline", ROOT / "baseline.py")
     baseline = importlib.util.module_from_spec(found)
     found.loader.exec_module(baseline)
     device, passes = torch.device(spec["device"]), spec["pass"]
