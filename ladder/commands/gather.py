@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ladder import files
 from ladder.commands.diff import diff_lines
+from ladder.commands.kinds import kind_of
 from ladder.commands.results import COMPARABLE, Row, limit_tok_per_s, read_climb
 from ladder.commands.scripts import ROOT, all_scripts, beyond_ten, describe
-from ladder.commands.tables import GAINS, caption, cells, headings, titles
+from ladder.commands.tables import caption, cells, headings, titles
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 
@@ -78,7 +79,7 @@ def rung_names(rows: list[Row]) -> dict[str, str]:
 def label(facts: dict, run: dict, rows: list[Row], names: dict) -> str:
     """What the selector says: enough to tell climbs apart."""
     whole = f"{names[rows[0].stem]} to {names[rows[-1].stem]}"
-    what = {"ablate": "leave-one-out", "peers": "beside transformers"}.get(facts.get("kind"), whole)
+    what = kind_of(facts).label or whole
     started = facts.get("started", "undated")
     return f"{run['device']}, {started}, {run['model']}, B={run['B']}, T={run['T']}: {what}"
 
@@ -93,13 +94,12 @@ def progress(facts: dict, rows: list[Row]) -> str | None:
 def show_row(folder, facts, rows, i, scripts, line, profiles) -> dict:
     """One rung: its numbers as drawn and as text, what it changes, its losses and its logs."""
     row, (path, source) = rows[i], scripts[i]
-    before = {"ablate": 0, "peers": None}.get(facts.get("kind"), i - 1)  # peers share no code
-    base = before if i else None
+    base = {"above": i - 1, "first": 0}.get(kind_of(facts).against) if i else None
     failures = facts.get("failures", {})
     return {
         "stem": row.stem,
         "title": line[0],
-        "beyond": facts.get("kind") not in GAINS and beyond_ten(row.stem),
+        "beyond": kind_of(facts).against == "above" and beyond_ten(row.stem),
         "failure": row.failure,
         "cells": [line[0], NOT_RUN, *line[2:]] if row.failure == NOT_RUN else line,
         "against": None if base is None else rows[base].stem,
@@ -248,8 +248,8 @@ def command(folder: Path, facts: dict, run: dict) -> str | None:
     if "scripts" not in facts:
         return None
     words, kind = [], facts.get("kind", "climb")
-    named = {"ablate": facts["scripts"][1:], "peers": []}.get(kind, facts["scripts"])
-    for name in named:
+    first = kind_of(facts).named_from
+    for name in [] if first is None else facts["scripts"][first:]:
         number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
     if kind == "climb" and len(words) > 1 and all(word.isdigit() for word in words):

@@ -12,6 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
+from ladder.commands.kinds import BEYOND, KINDS
 from ladder.commands.results import Row, read_climb
 from ladder.commands.scripts import ROOT, all_scripts
 from ladder.commands.tables import caption, markdown
@@ -19,12 +20,8 @@ from ladder.errors import BadInput
 
 # README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
-WHAT = {  # by what stands behind the device in a block's kind
-    "": "the climb",
-    "ablate": "one optimisation left out",
-    "beyond": "beyond ten",
-    "peers": "beside transformers",
-}
+# By what stands behind the device in a block's kind.
+WHAT = {"": KINDS["climb"].what, "beyond": BEYOND, **{name: k.what for name, k in KINDS.items()}}
 PUBLISHED = ("climb.json", "climb.png")
 
 

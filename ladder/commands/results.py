@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ladder.commands.kinds import Kind, kind_of
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 
@@ -89,7 +90,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     order = [Path(name).stem for name in facts.get("scripts", [])]
     order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
     rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
-    compare(rows, facts.get("kind"))
+    compare(rows, kind_of(facts))
     return facts, rows
 
 
@@ -104,17 +105,14 @@ def check_comparable(folder: Path, logs: list[Log]) -> None:
             )
 
 
-def compare(rows: list[Row], kind: str | None) -> None:
-    """Fill in the gains: `total` over the first row, `gain` over the row above.
-
-    In an ablation `gain` is that of the first row over each other, among peers the same as `total`.
-    """
+def compare(rows: list[Row], kind: Kind) -> None:
+    """Fill in the gains: `total` over the first row, `gain` as this kind of climb has it."""
     for above, row in pairwise(rows):
         row.total = gain(rows[0], row)
-        if kind == "ablate":
+        if kind.gain_of_first:
             row.gain = gain(row, rows[0])
         else:
-            row.gain = row.total if kind == "peers" else gain(above, row)
+            row.gain = gain(above, row) if kind.against == "above" else row.total
 
 
 def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:

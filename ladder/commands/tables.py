@@ -4,18 +4,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from ladder.commands.kinds import kind_of
 from ladder.commands.results import Gain, Row
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
-    "rung", "ms / step", "p10 – p90", "tok/s", "over the row above", "over the first", "MFU",
-    "memory", "first step", "first loss", "final loss",
+    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "memory", "first step",
+    "first loss", "final loss",
 )  # fmt: skip
-# Columns 5 and 6, where rows are not compared with the one above.
-GAINS = {
-    "ablate": ("the top rung is faster than without it by", "beside the top"),
-    "peers": ("over transformers, compiled", "times its tok/s"),
-}
 BEYOND = "*beyond the ten*"
 
 
@@ -63,14 +59,15 @@ def times(gain: Gain | None) -> str:
 
 
 def headings(facts: dict) -> list[str]:
-    """COLUMNS, with the gains named for what they are in an ablation."""
-    return [*COLUMNS[:4], *GAINS.get(facts.get("kind"), COLUMNS[4:6]), *COLUMNS[6:]]
+    """COLUMNS, with the gains named for what they are in this kind of climb."""
+    kind = kind_of(facts)
+    return [*COLUMNS[:4], kind.gain, kind.total, *COLUMNS[6:]]
 
 
 def first_beyond(facts: dict, rows: list[Row]) -> int | None:
     """Index of the first rung above ten in a climb that has one of the ten before it."""
     found = [i for i, row in enumerate(rows) if beyond_ten(row.stem)]
-    return found[0] if found and found[0] and facts.get("kind") not in GAINS else None
+    return found[0] if found and found[0] and kind_of(facts).against == "above" else None
 
 
 def markdown(facts: dict, rows: list[Row]) -> str:
