@@ -25,8 +25,9 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from ladder import checkpoint
+from ladder.batches import Batches, read_rows
 from ladder.cli import MODELS, count, parse_args, positive
-from ladder.data import END_OF_TEXT, Batches, load_splits, read_rows
+from ladder.corpus import END_OF_TEXT, load_splits
 from ladder.errors import BadInput
 from ladder.machine import require_bf16
 from ladder.run import Run

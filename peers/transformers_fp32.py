@@ -10,8 +10,9 @@ import time
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS, parse_args
-from ladder.data import Batches, load_corpus
+from ladder.corpus import load_corpus
 from ladder.run import Run
 
 LEARNING_RATE = 3e-4

@@ -17,8 +17,9 @@ import torch
 import torch.nn as nn
 from torch.nn import functional as F
 
+from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
-from ladder.data import Batches, load_corpus
+from ladder.corpus import load_corpus
 from ladder.run import Run
 
 LEARNING_RATE = 3e-4

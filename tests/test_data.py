@@ -13,16 +13,15 @@ import pytest
 import torch
 from conftest import ROOT
 
-from ladder import data
-from ladder.data import (
-    Batches,
+from ladder import corpus as data
+from ladder.batches import Batches, read_rows
+from ladder.corpus import (
     Corpus,
     download,
     encode_documents,
     load_corpus,
     load_splits,
     pieces,
-    read_rows,
 )
 from ladder.errors import BadInput
 from ladder.files import write_whole
@@ -206,13 +205,13 @@ def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
 
 
 def offline(tmp_path, *lines):
-    """Run Python lines after `import ladder.data`, with no network and empty caches."""
+    """Run Python lines after `import ladder.corpus`, with no network and empty caches."""
     env = {k: v for k, v in os.environ.items() if k not in ("LADDER_DATA", "no_proxy", "NO_PROXY")}
     nowhere = "http://127.0.0.1:9"
     env |= {"http_proxy": nowhere, "https_proxy": nowhere, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
     code = [
-        "import pathlib, sys, ladder.data",
-        f"ladder.data.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
+        "import pathlib, sys, ladder.corpus",
+        f"ladder.corpus.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
         *lines,
     ]
     return subprocess.run(
