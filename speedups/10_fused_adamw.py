@@ -166,7 +166,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # then one more under a profiler: not logged, undone
+        for step in range(args.steps):
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU
