@@ -156,7 +156,8 @@ class Run:
             "epoch_batches": f"{batches.per_epoch:.1f}".removesuffix(".0"),
             "dropped": batches.dropped,
         }
-        self.say(pairs_line("run", pairs))
+        self.facts = {key: str(value) for key, value in pairs.items()}
+        self.say(pairs_line("run", self.facts))
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """One step line. `dt` in seconds; `more` are a rung's own values.
