@@ -11,12 +11,14 @@ Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 
 import json
 import math
+import signal
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
+from torch.distributed import ReduceOp
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
@@ -25,7 +27,7 @@ from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.corpus import END_OF_TEXT
 from ladder.machine import require_bf16
-from ladder.ranks import DISTRIBUTED, RANK, WORLD
+from ladder.ranks import DISTRIBUTED, RANK, WORLD, reduced
 from ladder.run import Run
 
 # ------------------------------------------------------------------------------ model
@@ -140,7 +142,7 @@ def evaluate(model, held_out, rows, args):
         with torch.autocast(device.type, torch.bfloat16, args.dtype == "bfloat16"):
             _, loss = model(x.to(device), y.to(device))
         loss_sum += loss.item() * len(x)
-    (total,) = ranks.sum_over_ranks(loss_sum)
+    (total,) = reduced(loss_sum, op=ReduceOp.SUM)
     return total / rows
 
 
@@ -167,6 +169,11 @@ def get_lr(step, steps, max_lr, warmup):  # ddp: the highest rate and the warm-u
         return max_lr * (step + 1) / warmup
     progress = (step + 1 - warmup) / (steps - warmup)  # 1 at the last step
     return min_lr + (max_lr - min_lr) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def due(every, done, steps):
+    """ddp: whether what happens `every` so many steps, and after the last, is due; 0 is never."""
+    return every > 0 and (done % every == 0 or done == steps)
 
 
 def synchronize(device):
@@ -217,7 +224,8 @@ def train(args):
         # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        stop = ranks.stop_signal()  # ddp: SIGTERM, from a scheduler that wants the machine back
+        stop = []  # ddp: SIGTERM, from a scheduler that wants the machine back
+        signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -244,19 +252,21 @@ def train(args):
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean over the whole batch; the slowest rank's time; SIGTERM to any rank
-            (loss,) = ranks.sum_over_ranks(loss_sum.item() / (job.micro_steps * WORLD))
-            dt, stopping = ranks.max_over_ranks(dt, len(stop))
+            (loss,) = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
+            dt, stopping = reduced(dt, len(stop), op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             # ddp: held-out loss and checkpoints, outside the clock
             done = step + 1
-            if ranks.due(args.eval_every, done, args.steps):
+            if due(args.eval_every, done, args.steps):
                 val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                 run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-            if RANK == 0 and (stopping or ranks.due(args.ckpt_every, done, args.steps)):
+            if RANK == 0 and (stopping or due(args.ckpt_every, done, args.steps)):
                 state = dict(step=done, position=batches.position, identity=job.identity)
                 state |= dict(model=raw_model.state_dict(), optimizer=optimizer.state_dict())
-                path = checkpoint.save(args.ckpt_dir, flags=ranks.flags(args), **state)
+                path = checkpoint.save(
+                    args.ckpt_dir, flags=ranks.named(args, ranks.MAY_CHANGE), **state
+                )
                 run.say(f"note  saved {path}")
             if stopping:
                 run.say("note  SIGTERM: stopped after a whole step, --resume goes on")

@@ -17,32 +17,22 @@ MODELS = {
 BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
-def positive(text: str) -> int:
-    """argparse type: an integer of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
-    return value
+def integer(name: str, low: int, high: int, words: str):
+    """An argparse type: integers from `low` to below `high`, which is said in `words`."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value < high:
+            raise argparse.ArgumentTypeError(f"expected {words}, got {value}")
+        return value
+
+    parse.__name__ = name  # what argparse calls a word that is no number at all
+    return parse
 
 
-def count(text: str) -> int:
-    """argparse type: an integer of at least 0."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected at least 0, got {value}")
-    return value
-
-
-def seed(text: str) -> int:
-    """argparse type: an integer that torch.manual_seed takes."""
-    value = int(text)
-    if not -(2**63) <= value < 2**64:
-        raise argparse.ArgumentTypeError(f"expected at most 64 bits, got {value}")
-    return value
-
-
-positive.__name__ = "positive integer"  # what argparse calls a word that is no number at all
-count.__name__ = seed.__name__ = "integer"
+positive = integer("positive integer", 1, 2**63, "at least 1")
+count = integer("integer", 0, 2**63, "at least 0")
+seed = integer("integer", -(2**63), 2**64, "at most 64 bits")  # what torch.manual_seed takes
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {

@@ -146,26 +146,20 @@ def _default_corpus(say) -> Corpus:
     try:
         text = download(TINYSHAKESPEARE_URL, TINYSHAKESPEARE_SHA256)
     except (OSError, http.client.HTTPException, BadInput) as error:
-        return _python_docs(str(error), say)
+        say(
+            f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
+            "with Python; do not compare these losses with others"
+        )
+        from pydoc_data.topics import topics
+
+        text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
+        # There is no network: an answer comes from tiktoken's cache at once or not at all.
+        return _tokenized("python-docs", [text], say, NETWORK_TIMEOUT_S)
     try:
         write_whole(path, text)
     except OSError as error:
         say(f"note  it could not be kept ({error}): the next run downloads it again")
     return _tokenized("tinyshakespeare", [text], say)
-
-
-def _python_docs(reason: str, say) -> Corpus:
-    """The documentation that ships with Python, for machines without a network."""
-    from pydoc_data.topics import topics
-
-    text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
-    # There is no network: an answer comes from tiktoken's cache at once or not at all.
-    encode = gpt2_encoder(timeout_s=NETWORK_TIMEOUT_S)
-    say(
-        f"note  no tinyshakespeare ({reason}): falling back to the documentation that ships with "
-        f"Python{'' if encode else ', one token per byte'}; do not compare these losses with others"
-    )
-    return _with_encoder("python-docs", [text], encode, say)
 
 
 def download(url: str, sha256: str) -> bytes:
@@ -237,30 +231,24 @@ def _read_text(path: Path) -> bytes:
     return text
 
 
-def _tokenized(name: str, documents: list[bytes], say) -> Corpus:
-    """`documents` (UTF-8) as one shard, kept in data/shards for the next run."""
-    cache = _cache(name, _sha256(documents))
-    encode = None
-    if not cache.exists():
-        say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
-        encode = gpt2_encoder(timeout_s=VOCABULARY_TIMEOUT_S)
-        if encode is None:
-            say(
-                "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling "
-                "back to one token per byte; do not compare these losses with others"
-            )
-    return _with_encoder(name, documents, encode, say)
+def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIMEOUT_S) -> Corpus:
+    """`documents` (UTF-8) as one shard, kept in data/shards for the next run.
 
-
-def _with_encoder(name: str, documents: list[bytes], encode, say) -> Corpus:
-    """The documents from the cache, else encoded and kept, else, without an encoder, as bytes."""
+    Without the GPT-2 vocabulary, which may take `timeout_s` to come, it is one token per byte.
+    """
     if not any(documents):
         raise BadInput(f"corpus {name} is empty: expected text")
-    sha256 = _sha256(documents)
-    cache = _cache(name, sha256)
+    sha256 = hashlib.sha256(b"\0".join(documents)).hexdigest()
+    cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
     if cache.exists():
         return Corpus(name, sha256, [open_shard(cache)])
+    say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
+    encode = gpt2_encoder(timeout_s)
     if encode is None:
+        say(
+            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling "
+            "back to one token per byte; do not compare these losses with others"
+        )
         tokens = encode_documents(documents, lambda text: list(text.encode()))
         return Corpus(f"{name}-bytes", sha256, [tokens], tokenizer="bytes")
     tokens = encode_documents(documents, encode)
@@ -269,15 +257,6 @@ def _with_encoder(name: str, documents: list[bytes], encode, say) -> Corpus:
     except OSError as error:
         say(f"note  the tokens could not be kept ({error}): the next run tokenizes again")
     return Corpus(name, sha256, [tokens])
-
-
-def _sha256(documents: list[bytes]) -> str:
-    """Of the text itself, or of several texts with a zero byte between them."""
-    return hashlib.sha256(b"\0".join(documents)).hexdigest()
-
-
-def _cache(name: str, sha256: str) -> Path:
-    return DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
 
 
 def encode_documents(documents: list[bytes], encode: Callable[[str], list[int]]) -> np.ndarray:

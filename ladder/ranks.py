@@ -1,7 +1,6 @@
 """The processes of ddp_run.py: who they are, where they meet, and what one of them does for all."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +27,9 @@ RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
         ("TORCHELASTIC_RESTART_COUNT", 0),
     )
 )
+# Flags that a run cannot go on with other values of, and those it can, which is said then.
+MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
+MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
 
 
 @dataclass
@@ -97,28 +99,12 @@ def on_rank_0(function: Callable):
     return result[0]
 
 
-def sum_over_ranks(*values: float) -> list[float]:
-    """The sum of each number over all ranks."""
-    return _reduced(values, dist.ReduceOp.SUM)
-
-
-def max_over_ranks(*values: float) -> list[float]:
-    """The largest of each number over all ranks."""
-    return _reduced(values, dist.ReduceOp.MAX)
-
-
-def _reduced(values, op) -> list[float]:
+def reduced(*values: float, op) -> list[float]:
+    """The sum (dist.ReduceOp.SUM) or the maximum (MAX) of each number over all ranks."""
     numbers = torch.tensor(values, dtype=torch.float64)
     if DISTRIBUTED:
         dist.all_reduce(numbers, op)
     return numbers.tolist()
-
-
-def stop_signal() -> list:
-    """A list that is no longer empty once SIGTERM has come, from who wants the machine back."""
-    came = []
-    signal.signal(signal.SIGTERM, lambda *_: came.append(True))
-    return came
 
 
 def add_arguments(parser) -> None:
@@ -176,7 +162,7 @@ def prepare(args, say) -> Job:
 
     A job that torchrun restarted goes on from its newest checkpoint. Raises BadInput.
     """
-    (restarts,) = max_over_ranks(RESTARTS)  # a node knows of its own only
+    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node knows of its own only
     args.resume = args.resume or restarts > 0
     splits = []
 
@@ -202,26 +188,14 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     val_rows = 0
     if args.eval_every:
         val_rows = min(args.total_batch // T, Batches(held_out, 1, T).rows_per_epoch)
-    identity = {
-        "--model": args.model,
-        "--total-batch": args.total_batch,
-        "--seq-len": T,
-        "--seed": args.seed,
-        "--shuffle": args.shuffle,
-        "data": text.identity,
-    }
-    path = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags(args), say)
+    identity = {"data": text.identity, **named(args, MUST_AGREE)}
+    path = checkpoint.choose(args.ckpt_dir, args.resume, identity, named(args, MAY_CHANGE), say)
     return dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, checkpoint=path)
 
 
-def flags(args) -> dict:
-    """Flags that a run may go on with other values of, which is said then."""
-    return {
-        "--steps": args.steps,
-        "--max-lr": args.max_lr,
-        "--warmup": args.warmup,
-        "--dtype": args.dtype,
-    }
+def named(args, names: tuple[str, ...]) -> dict:
+    """Flags as a checkpoint keeps them: by the names that a user knows."""
+    return {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
 
 
 def count_micro_steps(total: int, B: int, T: int) -> int:
@@ -237,8 +211,3 @@ def count_micro_steps(total: int, B: int, T: int) -> int:
             f"the nearest that are: {', '.join(map(str, near))}"
         )
     return total // unit
-
-
-def due(every: int, done: int, steps: int) -> bool:
-    """Whether what happens `every` so many steps, and after the last, is due; 0: never."""
-    return every > 0 and (done % every == 0 or done == steps)

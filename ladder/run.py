@@ -1,6 +1,7 @@
 """One run of a script: its log file, header, step lines, probe and RESULT."""
 
 import json
+import logging
 import math
 import os
 import platform
@@ -68,6 +69,8 @@ class Run:
         self.result = None
 
     def __enter__(self):
+        # PyTorch's CUDA build tells, while it compiles, that a machine has no GPU: it need not.
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         if self.args.device.type == "cuda":
             torch.cuda.init()  # before it, there are no statistics to reset
             torch.cuda.reset_peak_memory_stats(self.args.device)

@@ -93,7 +93,7 @@ def test_ddp_run_over_nccl_saves_and_goes_on(shard, tmp_path):
     assert "going on after step 3" in done.stdout
     log = read_log(max((tmp_path / "runs").glob("*.log"), key=os.path.getmtime))
     assert [step["step"] for step in log.steps] == [4, 5, 6]
-    assert log.run["accumulation"] == "4" and log.effective["optimizer"] == "fused"
+    assert log.run["total_batch"] == "512" and log.effective["optimizer"] == "fused"
 
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):

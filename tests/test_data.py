@@ -248,7 +248,7 @@ def test_without_a_network_a_script_still_trains_on_real_text(tmp_path):
     done = offline(tmp_path, "import baseline", f"baseline.main({flags!r})")
     assert done.returncode == 0, done.stderr
     assert "note  no tinyshakespeare (" in done.stdout
-    assert ", one token per byte; do not compare" in done.stdout
+    assert "one token per byte; do not compare" in done.stdout
     assert "data=python-docs-bytes" in done.stdout and "step    3/3" in done.stdout
     assert not list((tmp_path / "data").rglob("*.txt"))
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import ROOT, SMALL, hear_ctrl_c, load
 
-from ladder import checkpoint
+from ladder import checkpoint, ranks
 from ladder.corpus import Corpus
 from ladder.errors import BadInput
 from ladder.log import read_log
@@ -94,8 +94,8 @@ def pid_of_rank(rank, launcher):
 def wrapper(folder, code):
     """A script that changes something in ddp_run and then runs it."""
     path = folder / "wrapper.py"
-    imports = "import os, pathlib, signal, time\nimport ladder.corpus\nimport ddp_run\n"
-    path.write_text(f"{imports}{code}\nddp_run.main()\n")
+    imports = "import os, pathlib, signal, time, ladder.corpus, ladder.files, ladder.ranks, ddp_run"
+    path.write_text(f"{imports}\n{code}\nddp_run.main()\n")
     return path
 
 
@@ -120,10 +120,10 @@ def test_the_same_training_in_any_layout(job, whole, tmp_path):
     two, one = whole(2, job), whole(1, job)
     assert finish(job(0, "--batch-size", 8, "--ckpt-every", STEPS))[0] == 0
     logs = [only_log(folder) for folder in (two, one, tmp_path)]
-    assert [(log.run["ranks"], log.run["accumulation"]) for log in logs] == [
+    assert [(log.run["ranks"], log.run["B"]) for log in logs] == [
         ("2", "2"),
-        ("1", "4"),
-        ("1", "1"),
+        ("1", "2"),
+        ("1", "8"),
     ]
     for log in logs[1:]:
         assert losses(log) == pytest.approx(losses(logs[0]), abs=5e-6)
@@ -184,15 +184,15 @@ def test_sigterm_to_one_rank_stops_all_after_a_whole_step(job, whole, tmp_path):
 
 
 def test_sigterm_to_torchrun_and_to_a_single_process(job, tmp_path):
-    for ranks in (2, 0):
-        folder = tmp_path / str(ranks)
-        process = job(ranks, "--steps", 100, folder=folder)
+    for processes in (2, 0):
+        folder = tmp_path / str(processes)
+        process = job(processes, "--steps", 100, folder=folder)
         wait_for(process, r"step +3/")
         process.terminate()
         status, out, err = finish(process, timeout=40)
         assert only_log(folder).result["status"] == "stopped", out + err
         assert list((folder / "ckpt").glob("step_*.pt"))
-        assert ranks or status == 0
+        assert processes or status == 0
 
 
 def test_a_killed_rank_restarts_the_job_from_its_last_checkpoint(job, whole, tmp_path):
@@ -220,15 +220,18 @@ def test_killed_while_a_checkpoint_is_being_written(job, whole, tmp_path):
         "saved = []\n"
         "def killed(fd):\n"
         "    saved.append(fd)\n"
-        "    if len(saved) == 2 and ddp_run.RESTARTS == 0:\n"
+        "    if len(saved) == 2 and ladder.ranks.RESTARTS == 0:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "ddp_run.os.fsync = killed"
+        "ladder.files.os.fsync = killed"
     )
     torchrun = ["--standalone", "--max-restarts=1"]
     script = wrapper(tmp_path, code)
     status, out, err = finish(job(2, "--ckpt-every", 4, script=script, torchrun=torchrun))
     assert status == 0, out + err
-    assert "step_000008.tmp was never finished" in out and "going on after step 4" in out
+    assert (
+        re.search(r"step_000008\.pt\.\d+\.tmp was never finished", out)
+        and "going on after step 4" in out
+    )
     assert (
         losses(read_log(sorted_logs(tmp_path)[-1]))[STEPS] == losses(only_log(whole(2, job)))[STEPS]
     )
@@ -260,10 +263,10 @@ def test_two_nodes_meet_over_loopback(job, whole, tmp_path):
 def test_a_rank_that_fails_ends_the_job_with_its_error(job, tmp_path):
     code = (
         "real = ddp_run.get_lr\n"
-        "def get_lr(step, steps):\n"
+        "def get_lr(step, *schedule):\n"
         "    if step == 2 and ddp_run.RANK == 1:\n"
         "        raise ZeroDivisionError('rank one broke')\n"
-        "    return real(step, steps)\n"
+        "    return real(step, *schedule)\n"
         "ddp_run.get_lr = get_lr"
     )
     start = time.monotonic()
@@ -284,10 +287,10 @@ def test_one_rank_prepares_the_text_and_the_slowest_sets_the_time(job, tmp_path)
         "    return lambda text: list(text.encode())\n"
         "ladder.corpus.gpt2_encoder = encoder\n"
         "real = ddp_run.get_lr\n"
-        "def get_lr(step, steps):\n"
+        "def get_lr(step, *schedule):\n"
         "    if ddp_run.RANK == 1 and step == 2:\n"
         "        time.sleep(2)\n"
-        "    return real(step, steps)\n"
+        "    return real(step, *schedule)\n"
         "ddp_run.get_lr = get_lr"
     )
     script = wrapper(tmp_path, code)
@@ -308,11 +311,29 @@ BAD = {
 }
 
 
+@pytest.fixture
+def alone(shard, tmp_path, capsys):
+    """alone(*flags): main() in this process, without torchrun: its status, stdout and stderr."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*flags, exact=EXACT):
+        words = [*SMALL, "--data", shard, "--log-dir", tmp_path / "runs"]
+        words += ["--ckpt-dir", tmp_path / "ckpt", *exact, *flags]
+        status = 0
+        try:
+            load(ROOT / "ddp_run.py").main([str(word) for word in words])
+        except SystemExit as end:
+            status = end.code
+        return status, *capsys.readouterr()
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
 @pytest.mark.parametrize(
-    ("ranks", "trouble"),
-    [*((0, trouble) for trouble in BAD), (2, "cut short"), (2, "no whole batch"), (2, "no number")],
+    ("ranks", "trouble"), [*((0, trouble) for trouble in BAD), (2, "cut short"), (2, "no number")]
 )
-def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, whole, tmp_path):
+def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, whole, tmp_path):
     flags, said = BAD[trouble]
     good = whole(1, job) / "ckpt" / "step_000005.pt"
     (tmp_path / "ckpt").mkdir()
@@ -320,7 +341,7 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, whole, tmp_path):
         content = {"cut short": good.read_bytes()[:100_000], "foreign": b"no checkpoint at all"}
         (tmp_path / "ckpt" / good.name).write_bytes(content.get(trouble, good.read_bytes()))
     before = {p: p.read_bytes() for p in (tmp_path / "ckpt").iterdir()}
-    status, _out, err = finish(job(ranks, *flags))
+    status, _out, err = finish(job(ranks, *flags)) if ranks else alone(*flags)
     own, *report = re.split(r"^[WE]\d{4} .*torch/distributed/elastic", err, flags=re.MULTILINE)
     lines = [line for line in own.splitlines() if "error" in line]
     assert len(lines) == 1 and said in lines[0], err
@@ -340,12 +361,12 @@ def test_more_ranks_than_gpus(flags, words, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     properties = type("P", (), {"total_memory": 80e9})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    module = load(ROOT / "ddp_run.py")
-    assert module.parse(flags).total_batch == 524288
-    assert module.parse(["--device", "cpu"]).total_batch == 4096
-    module.DISTRIBUTED, module.LOCAL_WORLD = True, 2
+    assert ranks.parse("", flags).total_batch == 524288
+    assert ranks.parse("", ["--device", "cpu"]).total_batch == 4096
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    monkeypatch.setattr(ranks, "LOCAL_WORLD", 2)
     with pytest.raises(SystemExit) as caught:
-        module.parse(flags)
+        ranks.parse("", flags)
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error ") and words in line
@@ -353,11 +374,10 @@ def test_more_ranks_than_gpus(flags, words, monkeypatch, capsys):
 
 def test_ranks_on_an_apple_gpu(monkeypatch, capsys):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    module = load(ROOT / "ddp_run.py")
-    assert module.parse(["--device", "mps"]).device.type == "mps"  # alone
-    module.DISTRIBUTED = True
+    assert ranks.parse("", ["--device", "mps"]).device.type == "mps"  # alone
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
     with pytest.raises(SystemExit) as caught:
-        module.parse(["--device", "mps"])
+        ranks.parse("", ["--device", "mps"])
     assert caught.value.code == 2
     assert "error gloo does not reach an Apple GPU: --device cpu" in capsys.readouterr().err
 
@@ -369,20 +389,23 @@ def test_help_ends_all_ranks_well(job):
 
 def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
     """A checkpoint of one is not gone on from with the other, nor do two ranks train on both."""
-    module = load(ROOT / "ddp_run.py")
-    args = module.parse(["--device", "cpu", "--ckpt-dir", str(tmp_path), "--eval-every", "0"])
+    flags = ["--device", "cpu", "--ckpt-dir", str(tmp_path), "--eval-every", "0"]
+    args = ranks.parse("", flags)
     shard, found = np.arange(2000, dtype=np.uint16), []
     for tokenizer in ("bytes", "gpt2"):
         parts = [Corpus("text", "0123", [part], tokenizer) for part in (shard, shard[:5])]
         # The held-out part is too short, and not asked for.
-        monkeypatch.setattr(module, "load_splits", lambda *_, parts=parts: parts)
-        _, val_rows, identity, _ = module.prepare(args, print)
-        assert val_rows == 0
-        found.append(identity["data"])
+        monkeypatch.setattr(ranks, "load_splits", lambda *_, parts=parts: parts)
+        job = ranks.prepare(args, print)
+        assert job.val_rows == 0
+        found.append(job.identity["data"])
     assert found == ["bytes 0123", "gpt2 0123"]
     args.eval_every = 1
     with pytest.raises(BadInput):
-        module.prepare(args, print)
+        ranks.prepare(args, print)
+    monkeypatch.setattr(ranks, "on_rank_0", lambda _: {"identity": {"data": "bytes 0123"}})
+    with pytest.raises(BadInput, match="this rank reads gpt2 0123, rank 0 bytes 0123"):
+        ranks.prepare(args, print)
 
 
 def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
@@ -393,16 +416,42 @@ def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
         checkpoint.save(tmp_path / "file", step=1)
 
 
-def test_a_resume_without_a_checkpoint_says_so(job, tmp_path):
-    status, out, _err = finish(job(0, "--resume", "--steps", 2))
+def test_a_resume_without_a_checkpoint_says_so(alone):
+    status, out, _err = alone("--resume", "--steps", 2)
     assert status == 0 and "starting from the beginning" in out
 
 
-def test_another_schedule_is_said(job, whole, tmp_path):
+def test_another_schedule_is_said(job, alone, whole, tmp_path):
     (tmp_path / "ckpt").mkdir()
     shutil.copy(whole(1, job) / "ckpt" / "step_000005.pt", tmp_path / "ckpt")
-    status, out, _err = finish(job(0, "--resume", "--steps", 7))
-    assert status == 0 and "the schedule was of 10 steps, now of 7" in out
+    status, out, _err = alone("--resume", "--steps", 7, "--max-lr", 1e-3)
+    assert status == 0 and "note  --steps was 10, now it is 7" in out
+    assert "note  --max-lr was 0.0006, now it is 0.001" in out and "--dtype was" not in out
+
+
+def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
+    flags = ["--batch-size", 1, "--seq-len", 1100, "--total-batch", 1100, "--eval-every", 0]
+    exact = ["--dtype", "float32", "--no-compile"]
+    status, out, err = alone(*flags, "--steps", 3, "--max-lr", 3e-3, "--warmup", 2, exact=exact)
+    assert status == 0, out + err
+    log = only_log(tmp_path)
+    assert [step["lr"] for step in log.steps] == pytest.approx([1.5e-3, 3e-3, 3e-4])
+    assert int(log.run["params"]) == 7_363_328 + (1100 - 1024) * 128 and log.run["T"] == "1100"
+
+
+def test_shuffled_rows_are_gone_on_from_in_any_layout(job, alone, whole, tmp_path):
+    two = tmp_path / "two"
+    status, out, err = finish(job(2, "--shuffle", 3, "--ckpt-every", 5, folder=two))
+    assert status == 0, out + err
+    (tmp_path / "ckpt").mkdir()
+    shutil.copy(two / "ckpt" / "step_000005.pt", tmp_path / "ckpt")
+    assert alone("--shuffle", 3, "--resume")[0] == 0
+    uncut = losses(only_log(two))
+    after = {step: uncut[step] for step in range(6, STEPS + 1)}
+    assert losses(only_log(tmp_path)) == pytest.approx(after, abs=5e-6)
+    assert uncut != pytest.approx(losses(only_log(whole(2, job))), abs=1e-3)
+    status, _, err = alone("--resume")
+    assert status == 2 and "was saved with --shuffle 3, this run has None" in err
 
 
 def test_as_users_leave_the_flags_but_for_the_size(job, whole, tmp_path):

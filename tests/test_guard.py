@@ -67,7 +67,14 @@ def check_clock(source: str) -> None:
     ]
     assert [lines[i - 1] for i in clocks] == ["synchronize(device)"] * 2
     step = "\n".join(lines[slice(*clocks)])
-    for part in ("next(batches)", "to(device)", "zero_grad()", "model(", ".backward()", "optimizer.step()"):
+    for part in (
+        "next(batches)",
+        "to(device)",
+        "zero_grad()",
+        "model(",
+        ".backward()",
+        "optimizer.step()",
+    ):
         assert part in step, part
     assert ".item()" not in step
 

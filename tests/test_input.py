@@ -169,7 +169,7 @@ def test_out_of_memory(shard, tmp_path):
     def little():
         resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
 
-    flags = ["--model", "gpt2", "--device", "cpu", "--batch-size", 64, "--seq-len", 1024]
+    flags = ["--model", "tiny", "--device", "cpu", "--batch-size", 64, "--seq-len", 1024]
     flags += ["--data", shard, "--log-dir", tmp_path]
     done = run_script(rung(0), *flags, preexec_fn=little)
     assert done.returncode == 2, done.stderr
