@@ -10,27 +10,30 @@ import re
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
+from functools import cache
 from importlib.util import find_spec
 
 import pytest
 from conftest import ROOT
-from test_climb import ladder
 
 from ladder.__main__ import main
-from ladder.commands import gather, report
+from ladder.commands import ablate, gather, report
 from ladder.commands.publish import BLOCK
 from ladder.commands.results import read_climb
 from ladder.commands.tables import cells, percent, titles
+from ladder.files import git
 from ladder.log import pairs_line, step_line
 
-CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"
-ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate"
-NEGATIVE = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-beyond-negative"
-EXAMPLES = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples"
-KEPT_SCRIPT = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-keep-memory"
+LOGS = ROOT / "logs"
+HERE = "2026-11-21-amd-epyc-2-threads"
+CLIMB, ABLATION, NEGATIVE, EXAMPLES, PROFILE, KEPT_SCRIPT = (
+    LOGS / f"{HERE}-{name}"
+    for name in ("climb", "ablate", "beyond-negative", "examples", "profile", "keep-memory")
+)
 STEPS, WARMUP = 9, 3
 NEEDS_HISTORY = pytest.mark.skipif(
-    gather.git("cat-file", "-e", "d2d72edfc0b7^{commit}") is None,
+    git("cat-file", "-e", "d2d72edfc0b7^{commit}").returncode != 0,
     reason="this checkout lacks the commit of the published climb",
 )
 EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'
@@ -79,15 +82,24 @@ def data_of(page):
     return found and json.loads(found[1])
 
 
+from_logs = cache(gather.gather)
+
+
+def gathered(folder):
+    """gather(folder), for what is published only once: it takes a second or two."""
+    return deepcopy(from_logs(folder)) if folder.is_relative_to(LOGS) else gather.gather(folder)
+
+
 @pytest.fixture
 def make(tmp_path, monkeypatch, capsys):
     """make(*words): the status, the data of the page and what was printed; away from runs/."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "gather", gathered)
+    monkeypatch.setattr(ablate, "source_at", lambda commit, stem: None, raising=False)
 
-    def run(*words):
-        out = tmp_path / "page.html"
+    def run(*words, out=tmp_path / "page.html"):
         status = main(["report", *map(str, words), "--out", str(out)])
-        return status, data_of(out), "".join(capsys.readouterr())
+        return status, data_of(tmp_path / "page.html"), "".join(capsys.readouterr())
 
     return run
 
@@ -95,54 +107,52 @@ def make(tmp_path, monkeypatch, capsys):
 # ------------------------------------------------------------------------------ what goes in
 
 
-def named_in_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
-
-
 def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
     status, data, printed = make()
-    assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named_in_readme()
-    assert all(f"{folder}: " in printed for folder in named_in_readme())
+    assert status == 0 and [climb["folder"] for climb in data["climbs"]] == named
+    assert all(f"{folder}: " in printed for folder in named)
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_the_numbers_are_those_of_the_tables(make):
-    _, data, _ = make(CLIMB, ABLATION)
-    for climb, folder in zip(data["climbs"], (CLIMB, ABLATION), strict=True):
-        _, rows = read_climb(folder)
-        assert [row["cells"] for row in climb["rows"]] == [cells(row, titles()) for row in rows]
-        assert [row["tok"][0] for row in climb["rows"]] == [row.tok_per_s for row in rows]
-        gains = [row["gain"] and row["gain"]["ratio"] for row in climb["rows"]]
-        assert gains == [row.gain and row.gain.ratio for row in rows]
-
-
 def test_the_newest_climb_that_is_not_published_comes_along(make, tmp_path):
-    published = tmp_path / "runs" / "climb-1"
     for number, name in enumerate(("climb-3", "climb-2"), 1):
         folder = fabricate(tmp_path / "runs" / name, {"baseline": 20, "01_weight_tying": 18})
         os.utime(folder / "climb.json", (number, number))
-    shutil.copytree(CLIMB, published)
+    shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")
     fabricate(tmp_path / "runs" / "climb-4", {"baseline": 1}, logged=0)  # nothing in it yet
-    _, data, printed = make()
-    known = len(named_in_readme())
-    assert [climb["id"] for climb in data["climbs"]][known:] == ["climb-2"]
+    _, data, _ = make()
+    assert [c["id"] for c in data["climbs"] if not c["folder"].startswith("logs")] == ["climb-2"]
+    known = len(data["climbs"]) - 1
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
     status, data, printed = make()
     assert status == 0 and len(data["climbs"]) == known
     assert "left out: " in printed and "is not a log of this ladder" in printed
 
 
+@pytest.mark.parametrize("folder", [CLIMB, ABLATION])
+def test_the_numbers_are_those_of_the_tables(folder):
+    climb, (_, rows) = gathered(folder), read_climb(folder)
+    assert [row["cells"] for row in climb["rows"]] == [cells(row, titles()) for row in rows]
+    assert [row["tok"][0] for row in climb["rows"]] == [row.tok_per_s for row in rows]
+    gains = [row["gain"] and row["gain"]["ratio"] for row in climb["rows"]]
+    assert gains == [row.gain and row.gain.ratio for row in rows]
+
+
 def test_an_ablation_stands_beside_the_climb_of_its_settings(make, tmp_path):
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
     other = fabricate(tmp_path / "other", times, kind="ablate", device="Another GPU")
-    again = shutil.copytree(ABLATION, tmp_path / "again")
+    again = shutil.copytree(ABLATION, tmp_path / "again" / ABLATION.name)
     _, data, printed = make(CLIMB, ABLATION, other, again)
     # A second one of the same climb is not hidden behind the first.
     assert [climb["beside"] for climb in data["climbs"]] == [None, CLIMB.name, None, None]
     assert f"(beside {CLIMB.name})" in printed
     assert [row["against"] for row in data["climbs"][2]["rows"]] == [None, "10_fused_adamw"]
+    # Two of one name have addresses of their own.
+    ids = [CLIMB.name, ABLATION.name, "other", f"{ABLATION.name}-2"]
+    assert [climb["id"] for climb in data["climbs"]] == ids
 
 
 def test_peers_stand_alone_without_diffs(make, tmp_path):
@@ -152,31 +162,22 @@ def test_peers_stand_alone_without_diffs(make, tmp_path):
         "10_fused_adamw": 12,
         "12_causal_blocks": 10,
     }
-    peers = fabricate(tmp_path / "peers", times, kind="peers", device="Test GPU")
+    peers = fabricate(tmp_path / "peers", times, kind="peers")
     ablation = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
-    alone = fabricate(tmp_path / "alone", ablation, kind="ablate", device="Test GPU")
-    _, data, _ = make(peers, alone)
+    _, data, _ = make(peers, fabricate(tmp_path / "alone", ablation, kind="ablate"))
     shown, other = data["climbs"]
     assert other["beside"] is None  # they are no climb that it could stand beside
     assert shown["label"].endswith(": beside transformers")
     assert [row["diff"] for row in shown["rows"]] == [None] * 4
-    assert [row["gain"] and round(row["gain"]["ratio"], 2) for row in shown["rows"]] == [
-        None, 0.38, 1.25, 1.5,
-    ]  # fmt: skip
+    gains = [row["gain"] and round(row["gain"]["ratio"], 2) for row in shown["rows"]]
+    assert gains == [None, 0.38, 1.25, 1.5]
     assert not any(row["beyond"] for row in shown["rows"])  # as in the tables
     assert dict(shown["foot"])["Again"].startswith("ladder peers --repeats 3 --steps=9")
 
 
-def test_two_climbs_of_one_name_have_addresses_of_their_own(make, tmp_path):
-    folders = [fabricate(tmp_path / name / "climb", {"baseline": 20}) for name in "ab"]
-    _, data, _ = make(*folders)
-    assert [climb["id"] for climb in data["climbs"]] == ["climb", "climb-2"]
-
-
 @NEEDS_HISTORY
-def test_diffs_are_of_the_scripts_as_measured(make, tmp_path):
-    _, data, _ = make(CLIMB, ABLATION, KEPT_SCRIPT)
-    climb, ablation, kept = (one["rows"] for one in data["climbs"])
+def test_diffs_are_of_the_scripts_as_measured(make, tmp_path, monkeypatch):
+    climb, ablation, kept = (gathered(one)["rows"] for one in (CLIMB, ABLATION, KEPT_SCRIPT))
     (tying, compiled) = climb[1], climb[5]
     assert compiled["source"] == "at commit d2d72edfc0b7" == compiled["base_source"]
     assert [line for line in compiled["diff"] if line[0] in "+-"] == [
@@ -189,46 +190,47 @@ def test_diffs_are_of_the_scripts_as_measured(make, tmp_path):
     assert any(line.startswith("-        model = torch.compile") for line in ablation[5]["diff"])
     assert any(line.startswith("+") and "mallopt" in line for line in kept[1]["diff"])
     lost = fabricate(tmp_path / "lost", {"baseline": 20, "01_weight_tying": 19, "mine": 18})
-    _, data, _ = make(lost)
-    _, tying, mine = data["climbs"][0]["rows"]
+    _, tying, mine = make(lost)[1]["climbs"][0]["rows"]
     assert tying["source"].startswith("as it is in this checkout now: what ran, commit unknown")
     assert tying["diff"]
     assert mine["diff"] is None and mine["source"].startswith("the script is not here")
+    # Of an ablation whose scripts are not kept they are made again.
+    monkeypatch.setattr(ablate, "source_at", lambda *what: f"asked = {what}\n")
+    times = {"10_fused_adamw": 10, "without_05_torch_compile": 11}
+    made = fabricate(tmp_path / "made", times, kind="ablate", commit="d2d72edfc0b7")
+    _, without = make(made)[1]["climbs"][0]["rows"]
+    assert without["source"] == "made again from the scripts at commit d2d72edfc0b7"
+    assert "+asked = ('d2d72edfc0b7', 'without_05_torch_compile')" in without["diff"]
 
 
-def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, tmp_path):
-    _, data, _ = make(CLIMB)
-    found = {row["stem"]: row["profile"] for row in data["climbs"][0]["rows"] if row["profile"]}
-    assert {"09_cosine_lr", "10_fused_adamw"} <= found.keys()
-    assert found["10_fused_adamw"]["folder"].endswith("-profile")  # the newer one of two
+def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = {row["stem"]: row["profile"] for row in gathered(CLIMB)["rows"] if row["profile"]}
+    assert found["10_fused_adamw"]["folder"] == f"logs/{PROFILE.name}"  # the newer one of two
     facts = json.loads((EXAMPLES / "09_cosine_lr.json").read_text())
     profile = found["09_cosine_lr"]
     assert profile["stages"]["backward"] == facts["median_ms"]["backward"]
-    assert profile["folder"].endswith("-examples") and profile["commit"] == "2e93aea66793"
-    assert [one["name"] for one in profile["kernels"]] == [
-        one["name"] for one in facts["kernels"][:10]
-    ]
+    assert profile["folder"] == f"logs/{EXAMPLES.name}" and profile["commit"] == "2e93aea66793"
+    assert profile["kernels"] == facts["kernels"][:10]
     own = tmp_path / "runs" / "profile-20261121-100000"  # as `ladder profile` leaves it
     own.mkdir(parents=True)
-    shutil.copy(EXAMPLES / "10_fused_adamw.json", own)
-    log = (EXAMPLES / "10_fused_adamw.log").read_text().replace("2e93aea66793", "d2d72edfc0b7")
-    (own / "10_fused_adamw-20261121-100000-12.log").write_text(log)
-    _, data, _ = make(CLIMB)
-    assert data["climbs"][0]["rows"][-1]["profile"]["commit"] == "d2d72edfc0b7"
+    text = (EXAMPLES / "10_fused_adamw.json").read_text().replace("2e93aea66793", "d2d72edfc0b7")
+    (own / "10_fused_adamw.json").write_text(text)
+    assert gather.gather(CLIMB)["rows"][-1]["profile"]["commit"] == "d2d72edfc0b7"
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
-    _, data, _ = make(other)
-    assert data["climbs"][0]["rows"][-1]["profile"] is None
+    assert gather.gather(other)["rows"][-1]["profile"] is None
 
 
 def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
-    own = {"baseline": 20, "my_idea": 18}
-    _, data, _ = make(CLIMB, ABLATION, NEGATIVE, fabricate(tmp_path / "own", own, data="my texts"))
+    own = fabricate(tmp_path / "own", {"baseline": 20, "my_idea": 18}, data="my texts")
+    _, data, _ = make(CLIMB, ABLATION, NEGATIVE, own)
     again = [dict(climb["foot"])["Again"] for climb in data["climbs"]]
     names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
     tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
+    ten = "1 2 3 4 5 6 7 8 9 10"
     assert again == [
-        "git checkout d2d72edfc0b7 && ladder climb 0-10 --repeats 3 --steps=9",
-        "git checkout 2e93aea66793 && ladder ablate 1 2 3 4 5 6 7 8 9 10 --repeats 3 --steps=9",
+        f"git checkout d2d72edfc0b7 && ladder climb 0 {ten} --repeats 3 --steps=9",
+        f"git checkout 2e93aea66793 && ladder ablate {ten} --repeats 3 --steps=9",
         f"git checkout 68d2a9a5f60e && ladder climb 12 {tried} --repeats 6 --steps=9",
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
     ]
@@ -241,14 +243,13 @@ def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
 def test_a_climb_under_way_and_one_of_a_single_round(make, tmp_path):
     under_way = fabricate(tmp_path / "a", {"baseline": 20, "01_weight_tying": None}, logged=2)
     single = fabricate(tmp_path / "b", {"baseline": 20, "01_weight_tying": 18}, repeats=1)
-    _, data, _ = make(under_way, single)
-    first, second = data["climbs"]
+    first, second = make(under_way, single)[1]["climbs"]
     assert first["progress"] == "2 of 6 runs are in" and second["progress"] is None
     assert first["rows"][1]["cells"][:2] == ["01 weight tying", "not run yet"]
     assert second["rows"][1]["gain"] is None and second["rows"][1]["gain_text"] == "single run"
 
 
-def test_a_page_stays_under_its_size(make, tmp_path, monkeypatch, capsys):
+def test_a_page_stays_under_its_size(make, tmp_path, monkeypatch):
     folder = fabricate(tmp_path / "big", {"baseline": 20, "01_weight_tying": 18}, repeats=9)
     _, whole, _ = make(folder)
     size = (tmp_path / "page.html").stat().st_size
@@ -279,20 +280,21 @@ def test_nothing_in_the_data_can_end_their_element(make, tmp_path):
 
 
 def test_a_folder_without_a_climb(make, tmp_path):
-    status, data, printed = make(EXAMPLES)
-    assert (status, data) == (2, None) and printed.count("\n") == 1
-    status, data, printed = make(tmp_path / "no_such")
-    assert (status, data) == (2, None) and "no_such holds no logs of a climb" in printed
-    failed = fabricate(tmp_path / "f", {"baseline": None}, failures={"baseline.r1": "no memory"})
-    status, data, printed = make(failed)
-    assert (status, data) == (2, None) and "none of its runs has ended well" in printed
-    (fabricate(tmp_path / "list", {"baseline": 2}) / "climb.json").write_text("[1]")
-    status, data, printed = make(tmp_path / "list")
-    assert (status, data) == (2, None) and "is no climb of this ladder" in printed
+    failures = {"baseline.r1": "no memory"}
+    failed = fabricate(tmp_path / "failed", {"baseline": None}, failures=failures)
+    listed = fabricate(tmp_path / "list", {"baseline": 2})
+    (listed / "climb.json").write_text("[1]")
     log = fabricate(tmp_path / "nan", {"baseline": 2}) / "baseline.r1.log"
     log.write_text(re.sub(r"loss [\d.]+", "loss nan", log.read_text()))
-    status, data, printed = make(tmp_path / "nan")
-    assert (status, data) == (2, None) and "no finite number" in printed
+    for folder, words in (
+        (EXAMPLES, "is not a log of a climb"),
+        (tmp_path / "no_such", "no_such holds no logs of a climb"),
+        (failed, "none of its runs has ended well"),
+        (listed, "is no climb of this ladder"),
+        (log.parent, "no finite number"),
+    ):
+        status, data, printed = make(folder)
+        assert (status, data) == (2, None) and words in printed and printed.count("\n") == 1
 
 
 def test_no_climb_anywhere(make, tmp_path, monkeypatch):
@@ -307,18 +309,15 @@ def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     status, _, printed = make(CLIMB)
     assert status == 2 and "is no page of ladder report: choose another --out" in printed
     assert page.read_text() == "<html>my holidays</html>"
-    page.unlink()
-    assert make(CLIMB)[0] == 0
-    first = page.read_bytes()
-    page.write_bytes(first.replace(b"baseline", b"old news"))
-    assert make(CLIMB)[0] == 0 and b"old news" not in page.read_bytes()
+    page.write_text(f"{report.MARKER} old news")
+    assert make(CLIMB)[0] == 0 and "old news" not in page.read_text()
 
 
 @pytest.mark.parametrize("out", ["no/such/folder/page.html", ".", f"{__file__}/page.html"])
-def test_a_page_that_cannot_be_written(tmp_path, out):
-    done = ladder("report", CLIMB, "--out", out, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
-    assert done.returncode == 2 and "error cannot write " in done.stderr
-    assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
+def test_a_page_that_cannot_be_written(make, tmp_path, out):
+    status, _, printed = make(CLIMB, out=out)
+    assert status == 2 and "error cannot write " in printed and printed.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_open(make, tmp_path, monkeypatch):
@@ -373,8 +372,10 @@ def chromium():
 def pages(tmp_path_factory):
     """The page of the published climb with its ablation; and one of climbs made up."""
     folder = tmp_path_factory.mktemp("pages")
-    for name, climbs in (("own", (CLIMB, ABLATION)), ("made_up", made_up(folder))):
-        assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "gather", gathered)
+        for name, climbs in (("own", (CLIMB, ABLATION)), ("made_up", made_up(folder))):
+            assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
     return folder
 
 
@@ -452,33 +453,32 @@ def bars(page):
     """Stem and length of each bar that is drawn."""
     return page.js(
         "[...document.querySelectorAll('.bar .fill')].map((fill) =>"
-        " [fill.parentNode.dataset.stem, Number(fill.getAttribute('width'))])"
+        " [fill.closest('.bar').dataset.stem, fill.getBoundingClientRect().width])"
     )
 
 
-@pytest.mark.parametrize("metric", ["tok/s", "MFU", "memory"])
+@pytest.mark.parametrize("metric", ["tok", "mfu", "memory"])
 def test_a_bar_for_each_rung_as_long_as_its_number(page, metric):
     page.open("own")
     _, rows = read_climb(CLIMB)
     values = {
-        "tok/s": [row.tok_per_s for row in rows],
-        "MFU": [row.mfu for row in rows],
+        "tok": [row.tok_per_s for row in rows],
+        "mfu": [row.mfu for row in rows],
         "memory": [row.peak_bytes for row in rows],
     }[metric]
-    next(one for one in page.all("#metrics button") if one.text == metric).click()
-    assert page.text("#metrics [aria-pressed=true]") == metric == page.focused().text
+    page.one(f"#metrics label:has([value={metric}])").click()
     drawn = bars(page)
     assert [stem for stem, _ in drawn] == [row.stem for row in rows]
     scale = [length / value for (_, length), value in zip(drawn, values, strict=True)]
-    assert max(scale) == pytest.approx(min(scale), rel=1e-6) and min(scale) > 0
+    assert max(scale) == pytest.approx(min(scale), rel=1e-3) and min(scale) > 0
     assert len(page.all(".bar .whisker")) == (0 if metric == "memory" else 11)
     limit = page.all("#bars .limit")
     assert len(limit) == (0 if metric == "memory" else 1)
     if limit:
-        at, left = (float(page.one(f"#bars {what}").get_attribute(x)) for what, x in
-                    ((".limit", "x1"), (".fill", "x")))  # fmt: skip
-        peak = {"tok/s": data_of(page.folder / "own.html")["climbs"][0]["limit"]["tok"], "MFU": 1}
-        assert (at - left) / peak[metric] == pytest.approx(scale[0], rel=1e-6)
+        peak = gathered(CLIMB)["limit"][metric]
+        lefts = [page.js("arguments[0].getBoundingClientRect().left", one)
+                 for one in (limit[0], page.one("#bars .fill"))]  # fmt: skip
+        assert (lefts[0] - lefts[1]) / peak == pytest.approx(scale[0], rel=1e-3)
         assert "all FLOPs at matmul peak: " in page.text("#bars")
 
 
@@ -495,22 +495,16 @@ def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
     assert "rounding. The same formula, evaluated in another order." in shown
     assert "within noise (−2.1 … +34.4 %)" in shown and "optimizer: fused" in shown
     assert "Both scripts at commit d2d72edfc0b7." in page.text("#rung .source")
-    wide, narrow = page.one(".diff.wide"), page.one(".diff.narrow")
-    assert wide.is_displayed() and not narrow.is_displayed()
-    signs = [
-        cell.text for cell in page.all("#rung > .scroll .diff.wide .sign") if cell.text.strip()
-    ]
-    assert sorted(signs) == ["+", "+", "−"]
-    added = page.all("#rung > .scroll .diff.wide td.text.add")
-    assert "fused=True" in added[1].text
+    removed, added = (page.one(f"#rung > .scroll .{kind}") for kind in ("del", "add"))
+    assert [one.text.split()[:2] for one in (removed, added)] == [["163", "−"], ["163", "+"]]
+    assert "fused=True" in added.text and removed.rect["y"] == added.rect["y"]  # side by side
     colours = {page.js("getComputedStyle(arguments[0]).backgroundColor", cell)
-               for cell in (added[0], page.one(".diff.wide td.text.del"), wide)}  # fmt: skip
+               for cell in (added, removed, page.one(".diff"))}  # fmt: skip
     assert len(colours) == 3
-    profile = "2026-11-21-amd-epyc-2-threads-profile"
-    assert f"logs/{profile}, commit 503d992a5313" in shown
-    facts = json.loads((ROOT / "logs" / profile / "10_fused_adamw.json").read_text())
+    assert f"logs/{PROFILE.name}, commit 503d992a5313" in shown
+    facts = json.loads((PROFILE / "10_fused_adamw.json").read_text())
     kernel = facts["kernels"][0]
-    assert f"backward {facts['median_ms']['backward']:.1f}" in shown
+    assert f"backward\n{facts['median_ms']['backward']:.1f} ms" in shown
     assert f"aten::mm {kernel['ms']:.1f} {kernel['share']:.1%} {kernel['calls']}" in shown
     summaries = page.all("#rung > details summary")
     assert [one.text for one in summaries[:3]] == [f"10_fused_adamw.r{k}.log" for k in (1, 2, 3)]
@@ -518,17 +512,16 @@ def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
     assert page.text("#rung pre") == (CLIMB / "10_fused_adamw.r1.log").read_text().strip()
     left_out = page.one("#rung details.left-out")
     left_out.find_element("css selector", "summary").click()
-    assert (
-        "within noise (−8.2 … +60.0 %)" in left_out.text and "kept beside its logs" in left_out.text
-    )
+    said = left_out.text
+    assert "within noise (−8.2 … +60.0 %)" in said and "kept beside its logs" in said
 
 
 @NEEDS_HISTORY
 def test_the_diff_is_in_one_column_on_a_narrow_screen(page):
-    page.open("own", f"#{CLIMB.name}/05_torch_compile", width=700)
-    assert not page.one(".diff.wide").is_displayed()
-    (added,) = page.all("#rung > .scroll .diff.narrow tr.add")
-    assert added.text.split()[:4] == ["150", "+", "model", "="]
+    page.open("own", f"#{CLIMB.name}/10_fused_adamw", width=700)
+    removed, added = (page.one(f"#rung > .scroll .{kind}") for kind in ("del", "add"))
+    assert removed.rect["y"] + removed.rect["height"] == pytest.approx(added.rect["y"], abs=1)
+    assert removed.rect["x"] == added.rect["x"]
 
 
 def test_the_keyboard_reaches_and_opens_a_rung(page):
@@ -541,9 +534,8 @@ def test_the_keyboard_reaches_and_opens_a_rung(page):
             break
     focused = page.focused()
     label = "03 bf16 autocast: Tokens per second 543"
-    assert (focused.get_attribute("role"), focused.get_attribute("aria-label")) == ("button", label)
-    ring = "getComputedStyle(document.activeElement.querySelector('.hit')).strokeWidth"
-    assert page.js(ring) == "3px"
+    assert (focused.tag_name, focused.get_attribute("aria-label")) == ("button", label)
+    assert page.js("getComputedStyle(document.activeElement).outlineWidth") == "3px"
     page.press(Keys.ENTER)
     page.wait_for("#rung h2", "03 bf16 autocast")
     assert page.focused().text == "03 bf16 autocast"
@@ -560,7 +552,8 @@ def test_the_keyboard_reaches_and_opens_a_rung(page):
 def test_gains_stand_side_by_side_and_hollow_within_the_noise(page):
     page.open("own")
     filled = page.js(
-        "[...document.querySelectorAll('#gains .dot')].map((dot) => dot.style.fill != 'var(--bg)')"
+        "[...document.querySelectorAll('#gains .dot')].map((dot) =>"
+        " getComputedStyle(dot).fill != getComputedStyle(document.body).backgroundColor)"
     )
     expected = []
     for row, without in zip(
@@ -585,29 +578,29 @@ def test_losses_are_read_at_the_pointer_and_with_keys(page):
 
     assert read() == [f"{log.steps[-1]['loss']:.4f}" for log in logs]
     ActionChains(page.driver).move_to_element(page.one("#curves")).perform()
-    assert page.text("#curves .soft") == "step 5"
+    assert page.text("#curves .cursor small") == "step 5"
     assert read() == [f"{log.steps[4]['loss']:.4f}" for log in logs]
-    page.js("document.getElementById('curves').focus()")
+    page.js("document.getElementById('at').focus()")
     page.press(Keys.ARROW_LEFT)
-    said = page.one("#curves").get_attribute("aria-valuetext")
+    said = page.one("#at").get_attribute("aria-valuetext")
     assert said.startswith(f"step 4: 00 baseline {logs[0].steps[3]['loss']:.4f}, 01 weight")
     page.press(Keys.HOME)
     assert read() == [f"{log.steps[0]['loss']:.4f}" for log in logs]
-    page.all("#axes button")[1].click()
+    page.all("#axes label")[1].click()
     ends = [sum(step["dt"] for step in log.steps) for log in logs]
-    assert page.text("#curves .soft") == f"{max(ends):.1f} s"
-    page.js("document.getElementById('curves').focus()")
+    assert page.text("#curves .cursor small") == f"{max(ends):.1f} s"
+    page.js("document.getElementById('at').focus()")
     page.press(Keys.HOME)  # when the fastest first step ended, the others had not
     first = min(log.steps[0]["dt"] for log in logs)
-    assert page.text("#curves .soft") == f"{first:.1f} s"
+    assert page.text("#curves .cursor small") == f"{first:.1f} s"
     assert sum(value != "–" for value in read()) == 1
-    page.all("#axes button")[2].click()
+    page.all("#axes label")[2].click()
     assert (
-        page.text("#curves .soft")
+        page.text("#curves .cursor small")
         == f"{max(e - log.steps[0]['dt'] for e, log in zip(ends, logs, strict=True)):.1f} s"
     )
     page.all("#readout button")[3].click()
-    assert page.js("document.querySelectorAll('.curve.held').length") == 1
+    assert page.js("document.querySelectorAll('#curves .curve[aria-pressed=true]').length") == 1
 
 
 def test_climbs_are_chosen_and_only_their_gains_compared(page):
@@ -643,7 +636,7 @@ def test_climbs_are_chosen_and_only_their_gains_compared(page):
 def test_rungs_above_ten_stand_below_a_line(page):
     page.open("made_up", "#first")
     assert page.text("#bars").count("beyond the ten") == 1
-    marks = ("[data-stem='10_fused_adamw'] .hit", ".zero", "[data-stem='11_more'] .hit")
+    marks = ("[data-stem='10_fused_adamw']", ".beyond", "[data-stem='11_more']")
     top = "document.querySelector('#bars').querySelector(arguments[0]).getBoundingClientRect().top"
     tops = [page.js(top, mark) for mark in marks]
     assert tops == sorted(tops)
@@ -681,7 +674,7 @@ def test_a_phone_scrolls_no_page_sideways(page, address):
     page.open("own", address, width=360, height=740)
     assert page.js("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
     texts = page.js(
-        "[...document.querySelectorAll('svg text')].map((text) => text.getBoundingClientRect())"
+        "[...document.querySelectorAll('.chart *')].map((one) => one.getBoundingClientRect())"
         ".filter((box) => box.width && (box.left < 0 || box.right > 360)).length"
     )
     assert texts == 0
@@ -724,13 +717,10 @@ def test_paper_gets_light_colours_and_all_details(page):
     scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
     media = {"media": "print", "features": scheme}
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    page.js("dispatchEvent(new Event('beforeprint'))")
     assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) == 1
-    assert page.js("document.querySelectorAll('details:not([open])').length") == 0
+    closed = "[...document.querySelectorAll('#rung pre')].filter((log) => !log.checkVisibility())"
+    assert page.js(f"{closed}.length") == 0 and page.all("#rung pre")
     assert not page.one("#climb").is_displayed() and page.one("#tables").is_displayed()
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    page.js("dispatchEvent(new Event('afterprint'))")
-    assert page.js("document.querySelectorAll('details[open]').length") == 0
 
 
 def test_the_chart_follows_the_width_of_the_window(page):
