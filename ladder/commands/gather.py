@@ -39,21 +39,23 @@ def gather(folder: Path) -> dict:
     except (AttributeError, KeyError, TypeError) as error:  # a climb.json or a log made by others
         raise BadInput(f"{folder} is no climb of this ladder: {error!r}") from error
     kind = kind_of(facts)
-    whole = f"{names[rows[0].stem]} to {names[rows[-1].stem]}"
+    what = kind.label or f"{lines[0][0]} to {lines[-1][0]}"
+    wanted = facts.get("repeats", 0) * len(facts.get("scripts", []))
+    done = sum(len(row.logs) for row in rows) + len(facts.get("failures", {}))
+    fastest = max(row.tok_per_s for row in good)
     return {
         "folder": folder_name(folder),
         "label": f"{run['device']}, {facts.get('started', 'undated')}, {run['model']}, "
-        f"B={run['B']}, T={run['T']}: {kind.label or whole}",
+        f"B={run['B']}, T={run['T']}: {what}",
         "compared": kind.compared,
         "against": kind.against,
         "beside": None,
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "commit": run["commit"],
         "caption": head,
-        "progress": progress(facts, rows),
+        "progress": f"{done} of {wanted} runs are in" if done < wanted else None,
         "columns": headings(facts),
-        "limit": limit
-        and {"tok": limit, "mfu": 1, "times": limit / max(row.tok_per_s for row in good)},
+        "limit": limit and {"tok": limit, "mfu": 1, "times": limit / fastest},
         "rows": show_rows(folder, facts, rows, lines, run),
         "foot": foot(folder, facts, first_log(good[0])),
     }
@@ -67,13 +69,6 @@ def folder_name(folder: Path) -> str:
     """From the top of the project where it is inside, else its name alone: no one's home."""
     folder = folder.resolve()
     return folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
-
-
-def progress(facts: dict, rows: list[Row]) -> str | None:
-    """`12 of 33 runs are in` for a climb still under way, or stopped; None for a whole one."""
-    wanted = facts.get("repeats", 0) * len(facts.get("scripts", []))
-    done = sum(len(row.logs) for row in rows) + len(facts.get("failures", {}))
-    return f"{done} of {wanted} runs are in" if done < wanted else None
 
 
 def show_rows(folder: Path, facts: dict, rows: list[Row], lines: list[list], run: dict) -> list:
@@ -144,18 +139,18 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
         return beside, "kept beside its logs"
     named = {Path(name).stem: name for name in facts.get("scripts", [])}
     name = named.get(row.stem) or (first_log(row).run["script"] if row.logs else row.stem)
-    if re.fullmatch("[0-9a-f]{7,40}", commit):
-        text, source = None, f"made again from the scripts at commit {commit}"
-        if row.stem.startswith(WITHOUT):
-            from ladder.commands.ablate import source_at
+    known = re.fullmatch("[0-9a-f]{7,40}", commit)  # a log of others may say anything: no options
+    text, source = None, f"made again from the scripts at commit {commit}"
+    if known and row.stem.startswith(WITHOUT):
+        from ladder.commands.ablate import source_at
 
-            text = source_at(commit, row.stem)
-        if text is None:
-            text, source = from_git(f"{commit}:{name}"), f"at commit {commit}"
-        if text is not None:
-            path = into / f"{row.stem}.py"
-            path.write_text(text, encoding="utf-8")
-            return path, source
+        text = source_at(commit, row.stem)
+    if known and text is None:
+        text, source = from_git(f"{commit}:{name}"), f"at commit {commit}"
+    if text is not None:
+        path = into / f"{row.stem}.py"
+        path.write_text(text, encoding="utf-8")
+        return path, source
     for path in all_scripts():
         if path.stem == row.stem and path.exists():
             return path, f"as it is in this checkout now: what ran, commit {commit}, is not here"
@@ -163,7 +158,7 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
 
 
 def from_git(name: str) -> str | None:
-    """The text of `COMMIT:PATH`; None where there is no git, or no such thing in it."""
+    """The text of COMMIT:PATH; None where there is no git, or no such thing in it."""
     try:
         done = git("show", name)
     except BadInput:
@@ -173,10 +168,8 @@ def from_git(name: str) -> str | None:
 
 def docstring(path: Path | None) -> list[list[str]]:
     """The fields of a script's docstring with their names; all of it under "" if it has none."""
-    if path is None:
-        return []
     try:
-        return [[name, text] for name, text in describe(path).items() if name != "Title"]
+        return list(describe(path).items())[1:] if path else []
     except SyntaxError:
         return []
     except ValueError:
@@ -220,13 +213,13 @@ def find_profiles(own: Path, run: dict) -> dict[str, dict]:
 
 def foot(folder: Path, facts: dict, log: Log) -> list[list[str]]:
     """Where and how it was measured, and the command that does it again, as names and texts."""
-    run, result, clocks = log.run, log.result, facts.get("clocks", {})
+    run, result = log.run, log.result
     versions = facts.get("versions") or {k: run[k] for k in ("python", "torch") if k in run}
     lines = {
         "Machine": run["device"],
         "System": facts.get("system"),
         "Cores": facts.get("cores"),
-        "Clocks": ", ".join(f"{when}: {rates}" for when, rates in clocks.items()),
+        "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts.get("clocks", {}).items()),
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "Commit": run["commit"],
         "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",

@@ -50,7 +50,7 @@ const percent = (ratio) => signed.format(ratio - 1).replace("-", "−").replace(
 // `cell`: where README's table, whose cells these are, has the number.
 const METRICS = {
   tok: { title: "Tokens per second", cell: 3, name: whole.format },
-  mfu: { title: "Model FLOPs utilisation", cell: 6, name: (value) => `${whole.format(value * 100)}%` },
+  mfu: { title: "Model FLOPs utilisation", cell: 6, name: (one) => `${whole.format(one * 100)}%` },
   memory: { title: "Peak memory", cell: 7, name: (value) => `${value} GB` },
 };
 const seconds = { unit: " s", name: (value) => `${value.toFixed(1)} s` };
@@ -91,7 +91,8 @@ function follow() {
     drawBars();
     hold(state.rung && state.rung.stem);
     // What was closed gives the focus back to its bar.
-    if (before.rung) document.querySelector(`[data-stem="${CSS.escape(before.rung.stem)}"]`).focus();
+    const closed = state.climb.rows.indexOf(before.rung);
+    if (closed >= 0) document.querySelectorAll(".bar")[closed].focus();
   }
   drawRung();
 }
@@ -144,10 +145,10 @@ const tick = (at, text, kind = "") =>
 // the element that is a row, and the lanes in it.
 function chart(host, rows, scale, nodes) {
   host.style.setProperty("--name", `${Math.max(...rows.map((row) => row.title.length)) + 2}ch`);
+  const lane = ({ marks, said, style }) => h("span", { class: "lane", style },
+    h("span", { class: "track" }, marks), h("span", { class: "said" }, said));
   const drawn = rows.flatMap((row, i) => {
     const { node, lanes } = nodes[i];
-    const lane = ({ marks, said, style }) => h("span", { class: "lane", style },
-      h("span", { class: "track" }, marks), h("span", { class: "said" }, said));
     node.classList.add("row");
     node.append(h("span", { class: "name" }, row.title), h("span", {}, ...lanes.map(lane)));
     return startsBeyond(rows, i) ? [h("p", { class: "beyond" }, "beyond the ten"), node] : [node];
@@ -166,7 +167,8 @@ function drawBars() {
   if (limit) {
     scale.push(tick(limit / most, `all FLOPs at matmul peak: ${metric.name(limit)}`, "limit"));
   }
-  chart($("bars"), climb.rows, scale, climb.rows.map((row, i) => bar(row, values[i], most, metric)));
+  const nodes = climb.rows.map((row, i) => bar(row, values[i], most, metric));
+  chart($("bars"), climb.rows, scale, nodes);
   $("bars-title").textContent = metric.title;
   $("bars-note").textContent = [
     key === "memory"
@@ -238,7 +240,8 @@ function drawGains(host, rows) {
     if (!gain) return { said };
     const centre = h("span", { class: "centre", style: `left:${share(x(gain.ratio))}` },
       mark(series, gain.noise));
-    return { said, marks: [span("whisker", x(gain.low), x(gain.high)), centre], style: ink(series) };
+    const marks = [span("whisker", x(gain.low), x(gain.high)), centre];
+    return { said, marks, style: ink(series) };
   };
   chart(host, rows, scale, rows.map((row) => ({ node: h("div"), lanes: row.cells.map(dot) })));
 }
@@ -292,14 +295,12 @@ function drawLoss() {
     class: "curve", "data-curve": rows[k].stem, ...stroke(k),
     points: points.map(([at, loss]) => `${x(at) * 1000},${y(loss) * 1000}`).join(" "),
   });
-  const sides = [
-    ticks(x0, x1, 8).filter((value) => axis.unit || Number.isInteger(value))
-      .map((value) => tick(x(value), `${value}${axis.unit}`)),
-    ticks(y0, y1, 6).map((value) => tick(y(value), value)),
-  ];
+  const along = ticks(x0, x1, 8).filter((value) => axis.unit || Number.isInteger(value));
   const cursor = tick(1, "", "cursor");
   $("curves").replaceChildren(
-    h("div", { class: "scale" }, sides[0], cursor), h("div", { class: "scale y" }, sides[1]),
+    h("div", { class: "scale" },
+      along.map((value) => tick(x(value), `${value}${axis.unit}`)), cursor),
+    h("div", { class: "scale y" }, ticks(y0, y1, 6).map((value) => tick(y(value), value))),
     s("svg", { viewBox: "0 0 1000 1000", preserveAspectRatio: "none", "aria-hidden": "true" },
       ...curves.map(polyline)));
   $("readout").replaceChildren(...rows.map((row, k) => h("li", {},
@@ -375,7 +376,7 @@ function drawRung() {
 function inside(climb, row) {
   const base = climb.rows.find((one) => one.stem === row.against);
   const failed = Object.entries(row.failed_runs).map(([name, why]) => `${name} failed: ${why}`);
-  if (row.failure && !failed.length) failed.push(row.cells[1]);
+  if (row.failure && !failed.length) failed.push(row.failure);
   const ran = Object.entries(row.effective || {}).map(([name, value]) => `${name}: ${value}`);
   return [
     failed.map((text) => h("p", { class: "notice" }, text)),
@@ -434,8 +435,8 @@ function diff(lines) {
 function stages(found) {
   const parts = Object.entries(found.stages);
   const sum = parts.reduce((total, [, ms]) => total + ms, 0);
-  const part = ([name, ms]) =>
-    h("span", { class: name, style: `width:${share(ms / sum)}` }, name);
+  const part = ([name, ms], k) =>
+    h("span", { style: `width:${share(ms / sum)};${ink(k)}` }, name);
   const times = [...parts, ["sum", sum], ["step left alone", found.step]];
   const kernels = found.kernels.map((one) => line(one.name,
     [one.ms.toFixed(1), `${(one.share * 100).toFixed(1)}%`, one.calls]));
@@ -450,14 +451,12 @@ function stages(found) {
   ];
 }
 
-const FEWER_LOGS = {
-  1: "To keep the page small, it has the log of the first run only.",
-  0: "To keep the page small, the logs are left out.",
-};
+const FEWER_LOGS = ["the logs are left out.", "it has the log of the first run only."];
 
 const logs = (row) => [
   h("h3", {}, "Raw logs"),
-  h("p", { class: "soft" }, FEWER_LOGS[DATA.logs_kept]),
+  h("p", { class: "soft" },
+    DATA.logs_kept === null ? "" : `To keep the page small, ${FEWER_LOGS[DATA.logs_kept]}`),
   row.logs.map((log) =>
     h("details", {}, h("summary", {}, log.name), h("pre", { tabindex: 0 }, log.text))),
 ].flat();
@@ -466,12 +465,13 @@ const logs = (row) => [
 
 // The numbers of a climb as in README.md. A rung that was left out opens where its climb has it.
 function numbers(climb, home) {
+  const wide = climb.columns.length;
   const rows = climb.rows.flatMap((row, i) => {
     const to = home.rows.find((one) => one.stem === (row.left_out || row.stem));
     const name = to ? h("a", { href: address(home, to) }, row.title) : row.title;
     const made = line(name, row.failure ? [row.cells[1]] : row.cells.slice(1));
-    if (row.failure) make(made.lastChild, { class: "reason", colspan: climb.columns.length - 1 }, []);
-    const beyond = h("th", { colspan: climb.columns.length, scope: "rowgroup" }, "beyond the ten");
+    if (row.failure) make(made.lastChild, { class: "reason", colspan: wide - 1 }, []);
+    const beyond = h("th", { colspan: wide, scope: "rowgroup" }, "beyond the ten");
     return startsBeyond(climb.rows, i) ? [h("tr", { class: "beyond" }, beyond), made] : [made];
   });
   return table(`${climb.label}, commit ${climb.commit}`, climb.columns, rows);
@@ -486,10 +486,10 @@ const letterOf = (k) => String.fromCharCode(65 + k);
 function comparedRows(climbs) {
   const steps = new Map();
   climbs.forEach((climb, series) => climb.rows.forEach((row) => {
-    if (row.against === null) return;
-    const base = climb.rows.find((one) => one.stem === row.against).title;
+    const base = climb.rows.find((one) => one.stem === row.against);
+    if (!base) return;
     const key = `${row.stem}/${row.against}`;
-    if (!steps.has(key)) steps.set(key, { ...row, base, cells: [] });
+    if (!steps.has(key)) steps.set(key, { ...row, base: base.title, cells: [] });
     if (row.gain_text) steps.get(key).cells.push({ ...row, series, letter: letterOf(series) });
   }));
   const rows = [...steps.values()].sort(

@@ -11,7 +11,6 @@ are compared. What `ladder profile` left under logs/ or runs/ is shown with the 
 import json
 import webbrowser
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 
 from ladder.commands.gather import gather
@@ -69,14 +68,15 @@ def gather_default() -> list[dict]:
     named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
     climbs = [gather(ROOT / folder) for folder in dict.fromkeys(named)]
     published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
-    fresh = [p for p in Path("runs").glob("*/climb.json") if p.read_bytes() not in published]
-    fresh = [path for path in fresh if any(path.parent.glob("*.r*.log"))]
-    if fresh:
-        newest = max(fresh, key=lambda path: path.stat().st_mtime).parent
-        try:
-            climbs.append(gather(newest))
-        except BadInput as error:
-            print(f"left out: {error}")
+    fresh = [
+        path
+        for path in sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+        if path.read_bytes() not in published and any(path.parent.glob("*.r*.log"))
+    ]
+    try:
+        climbs += [gather(path.parent) for path in fresh[-1:]]
+    except BadInput as error:
+        print(f"left out: {error}")
     return climbs
 
 
@@ -85,14 +85,13 @@ def name_and_pair(climbs: list[dict]) -> None:
     the same machine, model, B, T and text; of several, of the same commit, or else the longest."""
     taken = set()
     for climb in climbs:
-        name = Path(climb["folder"]).name
-        numbered = (name if n == 1 else f"{name}-{n}" for n in count(1))
-        climb["id"] = next(one for one in numbered if one not in taken)
+        climb["id"] = Path(climb["folder"]).name
+        while climb["id"] in taken:
+            climb["id"] += "-2"
         taken.add(climb["id"])
     for ablation in (climb for climb in climbs if climb["against"] == "first"):
-        same = [c for c in climbs if c["against"] == "above"]
-        same = [c for c in same if c["settings"] == ablation["settings"]]
-        if same:
+        key = ("above", ablation["settings"])
+        if same := [c for c in climbs if (c["against"], c["settings"]) == key]:
             best = max(same, key=lambda c: (c["commit"] == ablation["commit"], len(c["rows"])))
             if all(other["beside"] != best["id"] for other in climbs):
                 ablation["beside"] = best["id"]  # a second one has an option of its own
@@ -118,12 +117,8 @@ def render(data: dict) -> bytes:
         raise BadInput("a log has a loss or a time that is no finite number") from error
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    parts = {
-        "style": TEMPLATE.with_suffix(".css").read_text(encoding="utf-8"),
-        "script": TEMPLATE.with_suffix(".js").read_text(encoding="utf-8"),
-        "data": text,  # last: what stands in it is not replaced
-    }
-    made = TEMPLATE.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        made = made.replace(f"{{{{{name}}}}}", part)
-    return made.encode()
+    made, style, script = (
+        TEMPLATE.with_suffix(kind).read_text(encoding="utf-8") for kind in (".html", ".css", ".js")
+    )
+    made = made.replace("{{style}}", style).replace("{{script}}", script)
+    return made.replace("{{data}}", text).encode()  # last: what stands in it is not replaced
