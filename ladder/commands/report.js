@@ -172,7 +172,7 @@ function drawBars() {
   $("bars-title").textContent = metric.title;
   $("bars-note").textContent = [
     key === "memory"
-      ? "The most that any run held."
+      ? "Median of the most that each run held."
       : "Median of the runs, with the 10th to the 90th percentile of their steps.",
     limit ? `The limit is ${climb.limit.times.toFixed(1)} times the fastest rung.` : "",
     "Choose a rung to see what it changes.",
