@@ -9,17 +9,14 @@ are compared. What `ladder profile` left under logs/ or runs/ is shown with the 
 """
 
 import json
-import os
 import webbrowser
-from contextlib import suppress
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 
 from ladder.commands.gather import gather
 from ladder.commands.publish import BLOCK
-from ladder.commands.scripts import ROOT
 from ladder.errors import BadInput
+from ladder.files import ROOT, write_whole
 
 TEMPLATE = Path(__file__).with_name("report.html")  # report.css and report.js go into it
 MARKER = '<meta name="generator" content="ladder report">'
@@ -40,7 +37,10 @@ def run(args) -> int:
     if not climbs:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
     name_and_pair(climbs)
-    write(args.out, page(climbs))
+    try:
+        write_whole(args.out, page(climbs))
+    except OSError as error:
+        raise BadInput(f"cannot write {args.out}: {error.strerror}") from error
     for climb in climbs:
         beside = f" (beside {climb['beside']})" if climb["beside"] else ""
         print(f"{climb['folder']}: {climb['label']}{beside}")
@@ -53,6 +53,8 @@ def run(args) -> int:
 def check_out(path: Path) -> None:
     """Raise BadInput where the page cannot go, or would replace a file that is no such page."""
     try:
+        if not path.parent.is_dir():
+            raise BadInput(f"cannot write {path}: there is no such folder")
         if path.exists() and MARKER not in path.read_text("utf-8", errors="replace")[:1000]:
             raise BadInput(f"{path} is no page of ladder report: choose another --out")
     except OSError as error:
@@ -66,29 +68,30 @@ def gather_default() -> list[dict]:
     named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
     climbs = [gather(ROOT / folder) for folder in dict.fromkeys(named)]
     published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
-    fresh = [p for p in Path("runs").glob("*/climb.json") if p.read_bytes() not in published]
-    fresh = [path for path in fresh if any(path.parent.glob("*.r*.log"))]
-    if fresh:
-        newest = max(fresh, key=lambda path: path.stat().st_mtime).parent
-        try:
-            climbs.append(gather(newest))
-        except BadInput as error:
-            print(f"left out: {error}")
+    fresh = [
+        path
+        for path in sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+        if path.read_bytes() not in published and any(path.parent.glob("*.r*.log"))
+    ]
+    try:
+        climbs += [gather(path.parent) for path in fresh[-1:]]
+    except BadInput as error:
+        print(f"left out: {error}")
     return climbs
 
 
 def name_and_pair(climbs: list[dict]) -> None:
     """Give each climb an id of its own, and each ablation that of the climb it stands beside: of
     the same machine, model, B, T and text; of several, of the same commit, or else the longest."""
+    taken = set()
     for climb in climbs:
-        name = Path(climb["folder"]).name
-        taken = {other.get("id") for other in climbs}
-        numbered = (name if n == 1 else f"{name}-{n}" for n in count(1))
-        climb["id"] = next(one for one in numbered if one not in taken)
-    for ablation in (climb for climb in climbs if climb["kind"] == "ablate"):
-        same = [c for c in climbs if c["kind"] == "climb"]
-        same = [c for c in same if c["settings"] == ablation["settings"]]
-        if same:
+        climb["id"] = Path(climb["folder"]).name
+        while climb["id"] in taken:
+            climb["id"] += "-2"
+        taken.add(climb["id"])
+    for ablation in (climb for climb in climbs if climb["against"] == "first"):
+        key = ("above", ablation["settings"])
+        if same := [c for c in climbs if (c["against"], c["settings"]) == key]:
             best = max(same, key=lambda c: (c["commit"] == ablation["commit"], len(c["rows"])))
             if all(other["beside"] != best["id"] for other in climbs):
                 ablation["beside"] = best["id"]  # a second one has an option of its own
@@ -114,24 +117,8 @@ def render(data: dict) -> bytes:
         raise BadInput("a log has a loss or a time that is no finite number") from error
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    parts = {
-        "style": TEMPLATE.with_suffix(".css").read_text(encoding="utf-8"),
-        "script": TEMPLATE.with_suffix(".js").read_text(encoding="utf-8"),
-        "data": text,  # last: what stands in it is not replaced
-    }
-    made = TEMPLATE.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        made = made.replace(f"{{{{{name}}}}}", part)
-    return made.encode()
-
-
-def write(path: Path, text: bytes) -> None:
-    """Write the page whole or not at all. Raises BadInput where it cannot be written."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        temporary.write_bytes(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+    made, style, script = (
+        TEMPLATE.with_suffix(kind).read_text(encoding="utf-8") for kind in (".html", ".css", ".js")
+    )
+    made = made.replace("{{style}}", style).replace("{{script}}", script)
+    return made.replace("{{data}}", text).encode()  # last: what stands in it is not replaced
