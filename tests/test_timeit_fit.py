@@ -1,4 +1,4 @@
-"""`ladder timeit` and `ladder fit`, run as a user runs them."""
+"""`ladder timeit` and `ladder fit`; cells and tries are processes of their own here too."""
 
 import csv
 import json
@@ -9,9 +9,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from conftest import hear_ctrl_c
 
-from ladder.__main__ import main as ladder_main
+from ladder.commands import fit, main, timeit
 from ladder.commands.scripts import ROOT
 from ladder.log import read_log
 
@@ -39,28 +40,33 @@ def fake(folder, name: str, fate: str):
     return path
 
 
-def command(*words) -> list[str]:
-    return [sys.executable, "-m", "ladder", *map(str, words)]
+@pytest.fixture
+def ladder(monkeypatch, capsys):
+    """ladder(words…): exit status, stdout and stderr of the command, run in this process."""
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # a script needs as much memory anywhere
+
+    def run(*words) -> tuple[int, str, str]:
+        return (main([str(word) for word in words]), *capsys.readouterr())
+
+    return run
 
 
-def ladder(*words) -> subprocess.CompletedProcess:
-    """Run `ladder WORDS` as a user does; one thread, so that it needs as much memory anywhere."""
-    env = {**os.environ, "COLUMNS": "150", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command(*words), cwd=ROOT, env=env, capture_output=True, text=True, timeout=300
-    )
+@pytest.fixture
+def no_limit(monkeypatch):
+    """The scripts of `ladder fit` run without one."""
+    monkeypatch.setattr(fit, "python_within", lambda gib, device_type: [sys.executable])
 
 
 def fits(shard, out, *words) -> list:
-    common = ("--model", "tiny", "--device", "cpu", "--data", shard, "--out", out)
-    return ["fit", *words, *common]
+    return ["fit", *words, "--model", "tiny", "--device", "cpu", "--data", shard, "--out", out]
 
 
-def test_timeit_writes_what_it_shows(tmp_path):
+def test_timeit_writes_what_it_shows(ladder, tmp_path):
     out = tmp_path / "out"
     words = ("--models", "tiny", "--passes", "forward+backward", "--vocab-size", 500)
-    done = ladder("timeit", *words, "--steps", 3, "--device", "cpu", "--out", out)
-    assert done.returncode == 0, done.stderr
+    status, said, _ = ladder("timeit", *words, "--steps", 3, "--device", "cpu", "--out", out)
+    assert status == 0 and said.startswith("cell 1 of 4 done\ncell 2 of 4 done\n"), said
 
     found = json.loads((out / "timeit.json").read_text())
     assert (found["B"], found["T"], found["vocab_size"], found["steps"]) == (2, 64, 500, 3)
@@ -73,7 +79,7 @@ def test_timeit_writes_what_it_shows(tmp_path):
         expected = [statistics.mean(times), statistics.median(times), statistics.stdev(times)]
         names = ("mean_ms", "median_ms", "std_ms", "min_ms", "max_ms")
         assert [cell[name] for name in names] == [*expected, min(times), max(times)]
-        assert f"{cell['mean_ms']:.2f}" in done.stdout and f"{cell['std_ms']:.2f}" in done.stdout
+        assert f"{cell['mean_ms']:.2f}" in said and f"{cell['std_ms']:.2f}" in said
     assert [c["mean_ms"] for c in cells] == sorted(c["mean_ms"] for c in cells)
 
     with (out / "timeit.csv").open() as file:
@@ -85,27 +91,24 @@ def test_timeit_writes_what_it_shows(tmp_path):
     std = {(cell["precision"], cell["warmup"]): cell["std_ms"] for cell in cells}
     before, after = (statistics.median([std["fp32", w], std["autocast", w]]) for w in (0, 1))
     fell = sum(std[precision, 1] < std[precision, 0] for precision in ("fp32", "autocast"))
-    assert f"from {before:.2f} ms to {after:.2f} ms (medians of 2 pairs" in done.stdout
-    assert f"it fell in {fell} of them" in done.stdout
+    assert f"from {before:.2f} ms to {after:.2f} ms (medians of 2 pairs" in said
+    assert f"it fell in {fell} of them" in said
 
 
-def test_timeit_goes_on_after_a_cell_without_memory(tmp_path):
+def test_timeit_goes_on_after_a_cell_without_memory(ladder, tmp_path, monkeypatch):
+    monkeypatch.setattr(timeit, "PRECISIONS", ["fp32"])
     words = ("--models", "tiny", "--passes", "forward", "--vocab-size", 10**12, "--device", "cpu")
-    done = ladder("timeit", *words, "--out", tmp_path / "out")
-    assert done.returncode == 1, done.stderr  # not one was timed
+    status, said, _ = ladder("timeit", *words, "--out", tmp_path / "out")
+    assert status == 1  # not one was timed
     cells = json.loads((tmp_path / "out" / "timeit.json").read_text())["cells"]
-    assert len(cells) == 4
+    assert len(cells) == 2
     assert all(cell["error"].startswith("out of memory") for cell in cells)
-    assert done.stdout.count("out of memory") == 4
-    assert "No cell was measured both without and with warm-up." in done.stdout
+    assert said.count("out of memory") == said.count(" of 2 failed\n") == 2
+    assert "No cell was measured both without and with warm-up." in said
 
 
 def test_timeit_measures_the_pass_it_names(monkeypatch):
     """Each pass's clock covers its part alone; autocast covers the forward and no backward."""
-    import torch
-
-    from ladder.commands import timeit
-
     seen = []
     now = iter(range(1000))
     monkeypatch.setattr(timeit.time, "perf_counter", lambda: seen.append("clock") or next(now))
@@ -138,13 +141,13 @@ def test_timeit_measures_the_pass_it_names(monkeypatch):
     assert steps("forward+backward", "autocast", 1) == both * 3
 
 
-def test_fit_that_finds_nothing_says_so(shard, tmp_path):
-    words = fits(shard, tmp_path / "out", fake(tmp_path, "none", NO_MEMORY), "--memory", 4)
-    done = ladder(*words)
-    assert done.returncode == 1 and "not even B=1 fits" in done.stdout, done.stderr
+def test_fit_that_finds_nothing_says_so(ladder, no_limit, shard, tmp_path):
+    words = fits(shard, tmp_path / "out", fake(tmp_path, "none", NO_MEMORY))
+    status, said, _ = ladder(*words)
+    assert status == 1 and "not even B=1 fits" in said
 
 
-def test_fit_searches_each_rung_and_goes_on_after_a_crash(shard, tmp_path):
+def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shard, tmp_path):
     scripts = [
         fake(tmp_path, "upto5", f"if B > 5: {NO_MEMORY}"),
         fake(tmp_path, "killed", "if B > 3: os.kill(os.getpid(), signal.SIGKILL)"),
@@ -154,8 +157,8 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(shard, tmp_path):
         fake(tmp_path, "all", ""),
     ]
     out = tmp_path / "out"
-    done = ladder(*fits(shard, out, *scripts, "--memory", 4, "--max-batch", 9, "--seq-len", 16))
-    assert done.returncode == 0, done.stderr
+    status, said, _ = ladder(*fits(shard, out, *scripts, "--max-batch", 9, "--seq-len", 16))
+    assert status == 0
     found = {row["script"]: row for row in json.loads((out / "fit.json").read_text())["rungs"]}
     tries = {name: [int(B) for B in row["tries"]] for name, row in found.items()}
     assert tries == {
@@ -174,26 +177,26 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(shard, tmp_path):
     assert found["aborts"]["tries"]["2"] == "out of memory"
     assert found["none"]["note"] == "not even B=1 fits"
     assert "more may fit" in found["all"]["note"]
-    row = next(line for line in done.stdout.splitlines() if "│ upto5" in line)
+    row = next(line for line in said.splitlines() if "│ upto5" in line)
     assert [cell.strip() for cell in row.split("│")[1:6]] == ["upto5", "5", "500", "5.00 GB", "6"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to a limit")
-def test_fit_finds_where_a_real_rung_runs_out_of_memory(shard, tmp_path):
+def test_fit_finds_where_a_real_rung_runs_out_of_memory(ladder, shard, tmp_path):
     out = tmp_path / "out"
     code = "import torch; print(open('/proc/self/status').read().split('VmData:')[1].split()[0])"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    gib = 1.9 + int(imported.stdout) / 2**20  # PyTorch's CUDA build takes half a GiB for itself
-    words = ("0", "--memory", gib, "--seq-len", 1024, "--steps", 2, "--max-batch", 4)
-    done = ladder(*fits(shard, out, *words))
-    assert done.returncode == 0, done.stderr
+    gib = 1.6 + int(imported.stdout) / 2**20  # PyTorch's CUDA build takes half a GiB for itself
+    words = ("0", "--memory", gib, "--seq-len", 1024, "--steps", 1, "--max-batch", 4)
+    status, said, _ = ladder(*fits(shard, out, *words))
+    assert status == 0, said
     (row,) = json.loads((out / "fit.json").read_text())["rungs"]
     B = row["B"]
     assert 1 <= B < 4
     assert row["tries"][str(B)] == "fits" and row["tries"][str(B + 1)] == "out of memory"
     log = read_log(next((out / f"baseline.B{B}").glob("*.log")))
     assert log.run["B"] == str(B) and log.run["T"] == "1024"
-    assert f" {log.result['tok_per_s']:.0f} │" in done.stdout
+    assert f" {log.result['tok_per_s']:.0f} │" in said
 
 
 def test_fit_stopped_by_ctrl_c_keeps_what_it_found(shard, tmp_path):
@@ -201,7 +204,7 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(shard, tmp_path):
     out = tmp_path / "out"
     words = fits(shard, out, script, "--memory", 4, "--seq-len", 16)
     process = subprocess.Popen(
-        command(*words),
+        [sys.executable, "-m", "ladder", *map(str, words)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -231,18 +234,16 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(shard, tmp_path):
         (["timeit", "--device", "cuda:77"], "error --device cuda:77: this PyTorch sees"),
     ],
 )
-def test_bad_input_is_one_line(words, said, tmp_path, capsys):
+def test_bad_input_is_one_line(words, said, ladder, tmp_path):
     device = [] if "--device" in words else ["--device", "cpu"]
-    assert ladder_main([*words, *device, "--out", str(tmp_path / "out")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(said)
+    status, _, stderr = ladder(*words, *device, "--out", tmp_path / "out")
+    (line,) = stderr.splitlines()
+    assert status == 2 and line.startswith(said)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["fit", "timeit"])
-def test_results_are_never_written_over(name, shard, tmp_path, capsys):
-    words = fits(shard, tmp_path, "0", "--memory", "4", "--max-batch", "1")
-    if name == "timeit":
-        words = ["timeit", "--models", "tiny", "--device", "cpu", "--out", tmp_path]
-    assert ladder_main([str(word) for word in words]) == 2
-    assert capsys.readouterr().err.startswith(f"error cannot make the folder {tmp_path}: File ex")
+def test_results_are_never_written_over(name, ladder, no_limit, shard, tmp_path):
+    words = {"fit": fits(shard, tmp_path, "0"), "timeit": ["timeit", "--out", tmp_path]}[name]
+    status, _, stderr = ladder(*words)
+    assert status == 2 and stderr.startswith(f"error cannot make the folder {tmp_path}: File ex")

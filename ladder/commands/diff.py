@@ -35,11 +35,17 @@ def run(args) -> int:
         if number == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
         before, after = all_scripts()[number - 1 : number + 1]
-        print_fields(after, console)
+        try:
+            fields = describe(after)
+        except (SyntaxError, ValueError) as error:
+            raise BadInput(str(error)) from None
+        console.print(Text(fields.pop("Title"), "bold"), end="\n\n")
+        for name, text in fields.items():
+            console.print(Text.assemble((f"{name}: ", "bold"), text))
+        console.print()
     else:
-        before, after = (one_script(word) for word in args.rungs)
-    lines = diff_lines(before, after) or ["the code of the two is the same"]
-    for line in lines:
+        before, after = map(one_script, args.rungs)
+    for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(line, STYLES.get(line[:1], "")), soft_wrap=True)
     return 0
@@ -50,27 +56,15 @@ def one_script(word: str) -> Path:
     found = select([word])
     if len(found) > 1:
         raise BadInput(f"{word} is several rungs: name one at a time")
-    return found[0]
+    return found[0].resolve()
 
 
 def rung_number(word: str) -> int:
     """The number of the rung that `word` names. Raises BadInput for a script outside the ladder."""
-    path = one_script(word).resolve()
+    path = one_script(word)
     if path not in all_scripts():
         raise BadInput(f"{word} is no rung of this ladder, they are numbered 0 and up")
     return all_scripts().index(path)
-
-
-def print_fields(path: Path, console: Console) -> None:
-    """The title and the fields of a rung's docstring."""
-    try:
-        fields = describe(path)
-    except (SyntaxError, ValueError) as error:
-        raise BadInput(f"{shown(path)}: {error}") from None
-    console.print(Text(fields.pop("Title"), "bold"), end="\n\n")
-    for name, text in fields.items():
-        console.print(Text.assemble((f"{name}: ", "bold"), text))
-    console.print()
 
 
 def shown(path: Path) -> str:

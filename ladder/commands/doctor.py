@@ -1,7 +1,8 @@
 """Tell what this machine is, and for each rung whether it can run and whether it can help here.
 
-What a rung needs is tried, not guessed: a function is compiled, a matmul rounded and timed. Nothing
-is trained, and it takes less than a minute. The exit status is 1 when a rung cannot run.
+What a rung needs is tried, not guessed: a matmul is rounded and timed, a compiled training step
+compared with an eager one. Nothing is trained, and it takes less than a minute. The exit status is
+1 when a rung cannot run.
 
   ladder doctor
   ladder doctor --device cpu       the same for another device than the best there is
@@ -11,6 +12,7 @@ import ctypes
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import sysconfig
@@ -28,10 +30,11 @@ from rich.text import Text
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ladder.cli import pick_device
+from ladder.cli import MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
-from ladder.commands.scripts import all_scripts, code_lines, describe
-from ladder.errors import explain
+from ladder.commands.scripts import all_scripts, title
+from ladder.errors import BadInput, explain
+from ladder.files import ROOT
 from ladder.machine import device_name, require_bf16
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
@@ -46,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+    add_flags(parser, "device")
 
 
 def run(args) -> int:
@@ -57,13 +60,14 @@ def run(args) -> int:
     for name, value in facts(device):
         machine.add_row(name, Text(value))
     console.print(machine)
+    # No spinner: a thread that redraws would disturb what is timed.
+    console.print("trying what the rungs need ...")
     rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
     rungs.title = f"The rungs on {device}"
-    with console.status("trying what the rungs need ..."):
-        verdicts = list(judge(device))
-    for title, (runs, helps, why) in verdicts:
+    verdicts = list(judge(device))
+    for name, (runs, helps, why) in verdicts:
         words = (Text(word, STYLES.get(word, "")) for word in (runs, helps))
-        rungs.add_row(title, *words, Text(why))
+        rungs.add_row(name, *words, Text(why))
     console.print(rungs)
     return int(any(verdict.runs == "no" for _, verdict in verdicts))
 
@@ -128,17 +132,15 @@ def first_line(*command: str) -> str:
 
 
 @cache
-def attempt(trial: Callable[[torch.device], Verdict], device: torch.device) -> Verdict:
+def attempt(trial: Verdict | Callable[[torch.device], Verdict], device: torch.device) -> Verdict:
     """The verdict of one trial; that it does not run, where it raises."""
+    if isinstance(trial, Verdict):
+        return trial
     try:
         return trial(device)
     except Exception as error:  # whatever a library raises where its hardware is missing
         text = (str(error).strip().splitlines() or [""])[0]
         return Verdict("no", "–", explain(error) or f"{type(error).__name__}: {text}")
-
-
-def tied_weights(device: torch.device) -> Verdict:
-    return Verdict("yes", "yes", "fewer weights to update, which needs nothing special")
 
 
 def tf32(device: torch.device) -> Verdict:
@@ -165,12 +167,49 @@ def bf16(device: torch.device) -> Verdict:
     return Verdict("yes", "no", "a bf16 matmul is no faster than one in FP32 (timed)")
 
 
-def compiling(device: torch.device) -> Verdict:
-    """Whether torch.compile works; in an empty cache, where it finds no earlier work."""
+def compiled_step(device: torch.device) -> Verdict:
+    """Whether a compiled training step gives the loss and gradients of an eager one.
+
+    Rung 10's model with one layer: more would run the same kernels again. The compile cache is
+    empty, so that no earlier work is found.
+    Raises BadInput where they differ: some compilers run and compute something else.
+    """
+    script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
+    # On CUDA the shapes of a run: for small ones the compiler writes other kernels there.
+    on_cuda = device.type == "cuda"
+    name, B, T = ("gpt2", default_batch_size(device), 1024) if on_cuda else ("tiny", 2, 64)
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(1337)
+    config = script["GPTConfig"](**{**MODELS[name], "n_layer": 1})
+    model = script["GPT"](config).to(device)
+    x, y = torch.randint(config.vocab_size, (2, B, T), device=device)  # (B, T) token ids each
+
+    def step(forward, autocast=True) -> list[torch.Tensor]:
+        """The loss and the gradient of every parameter."""
+        model.zero_grad()
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=autocast):
+            _, loss = forward(x, y)
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in model.parameters())]
+
+    def difference(found, expected) -> float:
+        """The largest relative error of any of them; NaN if one is NaN."""
+        pairs = zip(found, expected, strict=True)
+        return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
+
+    single, eager = step(model, autocast=False), step(model)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        torch.compile(lambda x: F.gelu(x + 1))(torch.ones(1024, device=device))
-    return Verdict("yes", "yes", "torch.compile works (tried)")
+        compiled = step(torch.compile(model))
+    error = difference(compiled, eager)
+    # Both round to bfloat16, each in its own places. One step's rounding is its error against FP32
+    # (0.007); two that are right differ by twice that at most, wrong ones by far more.
+    if not error <= 4 * difference(eager, single):  # NaN is not either
+        raise BadInput(
+            "a compiled step gives other gradients than an eager one (relative error "
+            f"{error:.1g}): this compiler is broken here, run a rung below 05"
+        )
+    return Verdict("yes", "yes", "a compiled step has the gradients of an eager one (tried)")
 
 
 def fused_attention(device: torch.device) -> Verdict:
@@ -217,37 +256,36 @@ def causal_blocks(device: torch.device) -> Verdict:
     return Verdict("yes", "unknown", "depends on the matmul rate of the CPU: measure it")
 
 
-# By what stands in a script that uses it. A rung needs all that its code has, and brings what the
-# code before it has not.
+NO_SPEED = Verdict("yes", "no", "not meant to be faster: see ladder diff")
+UNKNOWN = Verdict("yes", "unknown", "not known to need anything")
+
+# What each script brings: how to find out whether it runs and helps, or what is known beforehand.
 TRIALS = {
-    "lm_head.weight = self.transformer.wte.weight": tied_weights,
-    "set_float32_matmul_precision(": tf32,
-    "torch.autocast(": bf16,
-    "torch.compile(": compiling,
-    "scaled_dot_product_attention(": fused_attention,
-    "vocab_size: int = 50304": padded_vocab,
-    "fused=True": fused_adamw,
-    "keep_memory(": kept_memory,
-    "causal_blocks(": causal_blocks,
+    "baseline": Verdict("yes", "–", "the reference"),
+    "01_weight_tying": Verdict(
+        "yes", "yes", "fewer weights to update, which needs nothing special"
+    ),
+    "02_tf32": tf32,
+    "03_bf16_autocast": bf16,
+    "04_residual_scaling": NO_SPEED,
+    "05_torch_compile": compiled_step,
+    "06_flash_attention": fused_attention,
+    "07_vocab_50304": padded_vocab,
+    "08_adamw_clipping": NO_SPEED,
+    "09_cosine_lr": NO_SPEED,
+    "10_fused_adamw": fused_adamw,
+    "11_keep_memory": kept_memory,
+    "12_causal_blocks": causal_blocks,
 }
 
 
 def judge(device: torch.device) -> Iterator[tuple[str, Verdict]]:
     """Title and verdict of every script."""
-    before, told = {}, None
-    for number, path in enumerate(all_scripts()):
-        code, fields = "\n".join(code_lines(path)), describe(path)
-        found = {mark: attempt(t, device) for mark, t in TRIALS.items() if mark in code}
-        new = [verdict for mark, verdict in found.items() if mark not in before]
-        missing = next((verdict for verdict in found.values() if verdict.runs == "no"), None)
-        if missing:
-            # What several rungs lack is told once.
-            verdict = missing._replace(why="the same is missing") if missing is told else missing
-        elif number == 0:
-            verdict = Verdict("yes", "–", "the reference")
-        elif "buys no speed" in fields["Why"]:
-            verdict = Verdict("yes", "no", "not meant to be faster: see ladder diff")
+    missing = False
+    for path in all_scripts():
+        if missing:  # a rung keeps what those before it brought
+            verdict = Verdict("no", "–", "the same is missing")
         else:
-            verdict = (new or [Verdict("yes", "unknown", "not known to need anything")])[0]
-        yield fields["Title"].partition(":")[0], verdict
-        before, told = found, missing
+            verdict = attempt(TRIALS.get(path.stem, UNKNOWN), device)
+        missing = verdict.runs == "no"
+        yield title(path), verdict

@@ -25,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ladder.batches import Batches
-from ladder.cli import MODELS, check_seq_len, parse_args, pick_device, positive
+from ladder.cli import add_flags, check_seq_len, given_flags, parse_args, pick_device, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.corpus import load_corpus
@@ -33,12 +33,7 @@ from ladder.errors import BadInput
 from ladder.log import Log, read_log
 
 FITS, NO_MEMORY = "fits", "out of memory"
-# Limits itself and becomes the script. argv: bytes, then the arguments for Python.
-LIMITED = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]),) * 2)
-os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
-"""
+PASSED_ON = ("model", "steps", "seq_len", "device", "data")  # flags that the scripts get
 
 
 @dataclass
@@ -60,35 +55,43 @@ class Row:
     tries: dict[int, str] = field(default_factory=dict)  # B -> fits, out of memory, or an error
     run: dict = field(default_factory=dict)  # from the log at B
     result: dict = field(default_factory=dict)
-    note: str = ""
+    note: str = "stopped"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `ladder fit`."""
     add = parser.add_argument
     add("rungs", nargs="*", help="numbers, ranges or paths, such as 0 3-6 (default: all)")
-    add("--model", choices=MODELS, default="gpt2", help="default: gpt2 (124M)")
-    add("--steps", type=positive, default=6, help="optimizer steps of each try (default: 6)")
-    add("--seq-len", type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)")
-    add("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
-    add("--data", help="text, folder of texts, shard or folder of shards")
+    add_flags(parser, *PASSED_ON)
+    parser.set_defaults(steps=6)
     add("--max-batch", type=positive, default=1024, help="try no larger B (default: 1024)")
     add("--memory", type=float, metavar="GIB", help="the limit on a CPU; needed there, and only")
     add("--out", help="folder for the logs of all tries and fit.json (default: runs/fit-…)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the largest B of each rung. Ctrl-C keeps what was found and prints it."""
+    """Find the largest B of each rung. Ctrl-C keeps what was found and prints it.
+
+    Device, limit, T and corpus are checked before the first try. Raises BadInput.
+    """
     scripts = list(dict.fromkeys(select(args.rungs)))
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
-    settings, console, rows = settings_of(args), Console(), []
+    device = pick_device(args.device)
+    check_seq_len(args.seq_len)
+    python = python_within(args.memory, device.type)
+    flags = given_flags(args, *PASSED_ON)
+    T = parse_args(__doc__, flags).seq_len
+    corpus_end = Batches(load_corpus(args.data, print), 1, T).rows_per_epoch  # its largest batch
+    largest = min(args.max_batch, corpus_end)
+    settings = Settings(new_folder(args.out, "fit"), python, flags, largest)
+    console, rows = Console(), []
     try:
-        for number, path in enumerate(scripts, 1):
+        for path in scripts:
             # Neighbours differ little: what fitted the rung before is a good first guess.
             first = max(rows[-1].B, 1) if rows else 1
-            rows.append(Row(path.stem, note="stopped"))
-            search(settings, path, rows[-1], first, f"rung {number} of {len(scripts)}", console)
+            rows.append(Row(path.stem))
+            search(settings, path, rows[-1], first, console)
     except KeyboardInterrupt:
         pass
     found = {"flags": settings.flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
@@ -98,20 +101,6 @@ def run(args: argparse.Namespace) -> int:
     if rows[-1].note == "stopped":
         return 130
     return 0 if any(row.B for row in rows) else 1
-
-
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Check device, limit, T and corpus before the first try. Raises BadInput."""
-    device = pick_device(args.device)
-    check_seq_len(args.seq_len)
-    python = python_within(args.memory, device.type)
-    flags = [f"--model={args.model}", f"--steps={args.steps}", f"--device={device}"]
-    flags += [f"--seq-len={args.seq_len}"] if args.seq_len else []
-    T = parse_args(__doc__, flags).seq_len
-    corpus_end = Batches(load_corpus(args.data, print), 1, T).per_epoch  # its largest batch
-    flags += [f"--data={args.data}"] if args.data else []
-    folder = new_folder(args.out, "fit")
-    return Settings(folder, python, flags, min(args.max_batch, corpus_end))
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
@@ -126,25 +115,22 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
         raise BadInput("--memory needs Linux: other systems do not hold a process to a limit")
     if not 0 < gib < 2**20:
         raise BadInput(f"--memory {gib:g}: expected a positive number of GiB")
-    python = [sys.executable, "-c", LIMITED, str(int(gib * 2**30))]
+    python = ["sh", "-c", f'ulimit -d {int(gib * 2**20)} && exec "$0" "$@"', sys.executable]
     if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
     return python
 
 
-def search(
-    settings: Settings, path: Path, row: Row, first: int, where: str, console: Console
-) -> None:
+def search(settings: Settings, path: Path, row: Row, first: int, console: Console) -> None:
     """Fill `row`: double B from `first` while it fits, then halve the gap to what does not."""
     high = settings.largest + 1  # the smallest B that cannot be
     B = min(first, settings.largest)
     while row.B < B < high:
-        with console.status(f"{path.stem} B={B} ({where})"):
-            outcome, log = try_batch(settings, path, B)
+        outcome, log = try_batch(settings, path, B)
         row.tries[B] = outcome
         if log:
             row.B, row.run, row.result = B, log.run, log.result
-        # Told only now that it is kept, should Ctrl-C come.
+        # A line for each finished try: a spinner is a thread that redraws while a try is timed.
         console.print(f"{path.stem} B={B}: {outcome}", markup=False, soft_wrap=True)
         if outcome == NO_MEMORY:
             high = B

@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from ladder.cli import pick_device
+from ladder.cli import add_flags, pick_device
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -36,7 +36,7 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
 def main():
     """Print device, peak_flops, peak_dtype and peak_shape as JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--device")
+    add_flags(parser, "device")
     try:
         device = pick_device(parser.parse_args().device)
     except BadInput as error:

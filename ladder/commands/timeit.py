@@ -14,8 +14,8 @@ needs; before a backward that is timed alone its forward runs untimed.
 
 import argparse
 import csv
-import importlib.util
 import json
+import runpy
 import statistics
 import sys
 import time
@@ -25,11 +25,10 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
 
 from ladder import machine
-from ladder.cli import MODELS, pick_device, positive
+from ladder.cli import MODELS, add_flags, pick_device, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-size", type=positive, help="sequences, B (CUDA: 16, else 2)")
     add("--seq-len", type=positive, help="tokens a sequence, T (CUDA: 128, else 64)")
     add("--vocab-size", type=positive, default=10_000, help="default: 10000")
-    add("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
+    add_flags(parser, "device")
     add("--out", help="folder for timeit.csv and timeit.json (default: runs/timeit-…)")
 
 
@@ -77,9 +76,12 @@ def run(args: argparse.Namespace) -> int:
     console, rows = Console(), []
     cells = list(product(*map(dict.fromkeys, (args.models, args.passes)), PRECISIONS, (0, 1)))
     try:
-        for values in track(cells, "timing cells", console=console):
+        for number, values in enumerate(cells, 1):
             cell = dict(zip(CELL, values, strict=True))
             rows.append({**cell, **run_cell({**cell, **settings})})
+            # A line for each finished cell: a bar is a thread that redraws while a cell is timed.
+            outcome = "failed" if "error" in rows[-1] else "done"
+            console.print(f"cell {number} of {len(cells)} {outcome}", highlight=False)
     except KeyboardInterrupt:
         console.print(f"stopped after {len(rows)} of {len(cells)} cells")
     # Fastest first; a cell that failed has no mean and comes last.
@@ -108,16 +110,15 @@ def run_cell(spec: dict) -> dict:
 
 def measure(spec: dict) -> list[float]:
     """Milliseconds of each timed step of the cell `spec`, in this process."""
-    found = importlib.util.spec_from_file_location("baseline", ROOT / "baseline.py")
-    baseline = importlib.util.module_from_spec(found)
-    found.loader.exec_module(baseline)
+    baseline = runpy.run_path(str(ROOT / "baseline.py"))
     device, passes = torch.device(spec["device"]), spec["pass"]
     autocast = spec["precision"] == "autocast"
     if autocast:
         machine.require_bf16(device)
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
-    model = baseline.GPT(baseline.GPTConfig(**sizes)).to(device)
+    synchronize = baseline["synchronize"]
+    model = baseline["GPT"](baseline["GPTConfig"](**sizes)).to(device)
     x, y = torch.randint(spec["vocab_size"], (2, spec["B"], spec["T"]), device=device)  # (B, T)
 
     def forward() -> torch.Tensor:
@@ -128,13 +129,13 @@ def measure(spec: dict) -> list[float]:
     def step() -> float:
         model.zero_grad()
         loss = forward() if passes == "backward" else None
-        baseline.synchronize(device)
+        synchronize(device)
         start = time.perf_counter()
         if passes != "backward":
             loss = forward()
         if passes != "forward":
             loss.backward()
-        baseline.synchronize(device)
+        synchronize(device)
         return round((time.perf_counter() - start) * 1e3, 4)
 
     return [step() for _ in range(spec["warmup"] + spec["steps"])][spec["warmup"] :]
@@ -188,9 +189,5 @@ def warmup_effect(rows: list[dict]) -> str:
 if __name__ == "__main__":  # one cell, started by run_cell
     try:
         print(json.dumps(measure(json.loads(sys.argv[1]))))
-    except Exception as error:
-        line = explain(error)
-        if line is None:
-            raise
-        print(f"error {line}", file=sys.stderr)
-        raise SystemExit(2) from None
+    except Exception as error:  # whatever it is, the table tells it
+        raise SystemExit(f"error {explain(error) or repr(error)}") from None
