@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,15 +29,16 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
     This package is found, installed or not. Ctrl-C kills the process and goes on upwards.
     """
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [*python, *map(str, words)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **env},
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
-    why = failure(done.returncode, done.stderr) if done.returncode else None
-    return Finished(done.stdout, done.stderr, done.returncode, why)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
+    # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        done = subprocess.run([*python, *map(str, words)], env=env, stdout=stdout, stderr=stderr)
+        said = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            said.append(file.read().decode(errors="replace"))
+    why = failure(done.returncode, said[1]) if done.returncode else None
+    return Finished(*said, done.returncode, why)
 
 
 def failure(returncode: int, stderr: str) -> str:

@@ -51,8 +51,6 @@ class Row:
     total: Gain | None = None  # over the first row
     mfu: float | None = None
     peak_bytes: int | None = None
-    first_step_ms: float | None = None
-    final_loss: float | None = None
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -131,8 +129,6 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
-    row.first_step_ms = log.result["first_step_ms"]
-    row.final_loss = log.result["final_loss"]
     return row
 
 
