@@ -71,7 +71,9 @@ def without(before, rung, top) -> str | None:
         compile(code, rung[0], "exec")
     except SyntaxError:
         return None
-    return None if conflicts else f'"""{top[0]} without {rung[0]}, made by ladder ablate."""\n{code}'
+    return (
+        None if conflicts else f'"""{top[0]} without {rung[0]}, made by ladder ablate."""\n{code}'
+    )
 
 
 def source_at(commit: str, stem: str) -> str | None:
