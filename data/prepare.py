@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ladder.data import DATA_DIR, load_corpus
+from ladder.corpus import DATA_DIR, load_corpus
 from ladder.errors import BadInput
 from ladder.shards import write_shard
 

@@ -1,6 +1,5 @@
 """Checkpoints of ddp_run.py: files that are whole or not there, of which the last two are kept."""
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,9 @@ from pathlib import Path
 import torch
 
 from ladder.errors import BadInput
+from ladder.files import write_whole
+
+KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
 
 
 def checkpoints(folder: str) -> list[Path]:
@@ -19,17 +21,11 @@ def checkpoints(folder: str) -> list[Path]:
 def save(folder: str, **state) -> Path:
     """Write step_NNNNNN.pt, whole or not at all, and keep the last two. Returns its path.
 
-    `state` has `step`, `identity` and whatever else. Raises BadInput where it cannot be written.
+    `state` has KEYS. Raises BadInput if it cannot be written.
     """
     path = Path(folder) / f"step_{state['step']:06d}.pt"
-    unfinished = path.with_suffix(".tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())  # on the disk before its name is
-        os.replace(unfinished, path)
+        write_whole(path, lambda file: torch.save(state, file))
     except (OSError, RuntimeError) as error:  # torch has its own for a full disk
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
     for old in checkpoints(folder)[:-2]:
@@ -41,9 +37,9 @@ def load(path: Path, identity: dict) -> dict:
     """What `save` wrote, on the CPU. Raises BadInput if it is damaged, foreign, of another run."""
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        found = saved["identity"]
+        found = {key: saved[key] for key in KEYS}["identity"]
     except Exception as error:  # torn and foreign files make torch raise many kinds
-        reason = (str(error) or type(error).__name__).splitlines()[0][:80]
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(
             f"{path} is damaged or no checkpoint of ddp_run.py ({reason}): delete it, and "
             "--resume takes the one before it"
@@ -54,17 +50,20 @@ def load(path: Path, identity: dict) -> dict:
     return saved
 
 
-def choose(folder: str, resume: bool, identity: dict, say: Callable[[str], None]) -> Path | None:
+def choose(
+    folder: str, resume: bool, identity: dict, flags: dict, say: Callable[[str], None]
+) -> Path | None:
     """The path to go on from, looked into, or None for a fresh start.
 
-    Raises BadInput, also where nothing could be saved: hours later is too late to find out.
+    It says where `flags` are not those it was saved with. Raises BadInput, also where nothing could
+    be saved: hours later is too late to find out.
     """
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
-    for unfinished in Path(folder).glob("step_*.tmp"):
+    for unfinished in Path(folder).glob("step_*.pt.*.tmp"):
         say(f"note  {unfinished} was never finished: deleted, the one before it counts")
         unfinished.unlink()
     found = checkpoints(folder)
@@ -78,5 +77,9 @@ def choose(folder: str, resume: bool, identity: dict, say: Callable[[str], None]
     if not found:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
         return None
-    load(found[-1], identity)
+    saved = load(found[-1], identity)
+    say(f"note  going on after step {saved['step']}, from {found[-1]}")
+    for flag, value in flags.items():
+        if saved["flags"][flag] != value:
+            say(f"note  {flag} was {saved['flags'][flag]}, now it is {value}")
     return found[-1]

@@ -5,7 +5,9 @@ No torch is needed here.
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from ladder.errors import BadInput
 
@@ -13,17 +15,18 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA_DIR = ROOT / "data"
 
 
-def write_whole(path: Path, *parts: bytes) -> None:
+def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
     """Write `parts` to a temporary name beside `path`, then rename: never half a file.
 
-    The bytes are on the disk before the name is. Raises OSError.
+    A part is bytes, or a function that writes to the file it gets. All of it is on the disk before
+    the name is. Raises OSError, and what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             for part in parts:
-                file.write(part)
+                part(file) if callable(part) else file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

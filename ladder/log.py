@@ -4,7 +4,7 @@
     note  text               a download or a fallback
     step   20/50 | loss 6.123456 | dt   98.31 ms | tok/s  166657
     val   key=value …        the loss on held-out text after some step
-    effective  key=value …   what the steps really ran
+    effective  key=value …   what the steps really ran, or `unknown` after one step
     mfu   key=value …        the formula and the peak behind RESULT's mfu
     sample "text"            what the trained model writes, as a JSON string
     error text               why a run stopped
@@ -78,6 +78,8 @@ def read_log(path: Path) -> Log:
 
 def _read_line(log: Log, line: str) -> None:
     kind, _, rest = line.partition(" ")
+    if line == "effective unknown":
+        return
     if kind in ("run", "effective", "mfu"):
         getattr(log, kind).update(word.split("=", 1) for word in shlex.split(rest))
     elif kind in ("note", "error"):

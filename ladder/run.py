@@ -8,7 +8,6 @@ import signal
 import statistics
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +19,6 @@ from ladder import machine, probe
 from ladder.errors import explain
 from ladder.files import ROOT, commit
 from ladder.log import pairs_line, step_line
-
-WARMUP_STEPS = 10
 
 
 @contextmanager
@@ -52,7 +49,7 @@ class Run:
 
     Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
     exit status 2, a loss that is not finite status 1, Ctrl-C status 130; the RESULT then covers
-    the steps done and says so in its `status`, as it does of a run that ended before its probe.
+    the steps done and says so in its `status`, as it does of a run that ended before its last step.
 
     Of several processes that train together only rank 0 speaks and writes a log; the others say
     nothing but their own errors.
@@ -62,14 +59,12 @@ class Run:
         self.args = args
         self.rank, self.ranks = rank, ranks
         path = Path(script).resolve()
-        inside = path.is_relative_to(ROOT)
-        self.script = path.relative_to(ROOT).as_posix() if inside else path.name
+        self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.probing = self.probed = self.ending = False
+        self.ending = False
         self.model = None
-        self.first = 0  # step of this run, not 0 where it goes on from a checkpoint
-        self.peak_bytes = None
+        self.recording = None  # the profile of the second step, while that runs
         self.result = None
 
     def __enter__(self):
@@ -91,9 +86,11 @@ class Run:
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
+        if self.recording:  # stopped in the second step
+            probe.effective(self.recording)
         with self.file:
             if error is None:
-                self._finish("ok" if self.probed else "stopped")
+                self._finish("stopped" if self._steps_left() else "ok")
             elif isinstance(error, KeyboardInterrupt):
                 self._finish("interrupted")
                 raise SystemExit(130) from None
@@ -132,16 +129,14 @@ class Run:
                 if not self.ending:
                     raise KeyboardInterrupt from None
 
-    def header(self, model, batches, tokens_per_step: int | None = None, **more) -> None:
-        """The run line: what is about to run, where, on what. Checks the token ids.
+    def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
+        """The run line: what is about to run, where, on what.
 
-        A step is one of `batches` unless it takes `tokens_per_step`; `more` goes into the line.
+        A step is one of `batches` unless it takes `tokens_per_step`; a run that goes on from a
+        checkpoint has a `first_step`; `more` goes into the line.
         """
-        size = batches.B * batches.T
-        self.tokens_per_step = tokens_per_step or size
-        # The probe is one step more.
-        batches.check_vocabulary(-(-(self.args.steps + 1) * self.tokens_per_step // size))
-        self.model = model
+        self.model, self.first_step = model, first_step
+        self.tokens_per_step = tokens_per_step or batches.B * batches.T
         pairs = {
             "script": self.script,
             "commit": commit(),
@@ -158,39 +153,18 @@ class Run:
             "data": batches.corpus.name,
             "data_sha256": batches.corpus.sha256[:12],
             "tokens": len(batches.corpus),
-            "epoch_batches": batches.per_epoch,
+            "epoch_batches": f"{batches.per_epoch:.1f}".removesuffix(".0"),
             "dropped": batches.dropped,
         }
-        self.say(pairs_line("run", pairs))
-
-    def steps(self, model, first: int = 0) -> Iterator[int]:
-        """first, …, steps - 1, then the last number once more under a profiler, not logged.
-
-        That extra step finds out what the steps really ran. It is a whole step, update included;
-        the weights are put back afterwards. A run that was resumed at its end has no steps left.
-        """
-        self.first = first
-        yield from range(first, self.args.steps)
-        if first >= self.args.steps:
-            self.probed = True
-            return
-        self.peak_bytes = machine.peak_bytes(self.args.device)
-        self.probing = True
-        weights = [p.detach().to("cpu", copy=True) for p in model.parameters()]
-        recording = probe.start()
-        yield self.args.steps - 1
-        found = probe.effective(recording)
-        with torch.no_grad():
-            for p, saved in zip(model.parameters(), weights, strict=True):
-                p.copy_(saved)
-        setting = f"{torch.get_float32_matmul_precision()}(setting)"
-        self.say(pairs_line("effective", {"matmul": setting, **found}))
-        self.probed = True
+        self.facts = {key: str(value) for key, value in pairs.items()}
+        self.say(pairs_line("run", self.facts))
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
-        """One step line. `dt` in seconds; `more` are a rung's own values."""
-        if self.probing:
-            return
+        """One step line. `dt` in seconds; `more` are a rung's own values.
+
+        Begins and ends the profile of the second step, which is warm-up: what the run's steps
+        really ran is said there.
+        """
         with uninterrupted():
             self.step_times.append(dt)
             self.losses.append(loss)
@@ -198,12 +172,27 @@ class Run:
             self.say(step_line(step, self.args.steps, **values))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
+        if self.recording:
+            found = probe.effective(self.recording)
+            self.recording = None
+            setting = f"{torch.get_float32_matmul_precision()}(setting)"
+            self.say(pairs_line("effective", {"matmul": setting, **found}))
+        elif len(self.step_times) == 1 and self._steps_left() and not self.rank:
+            self.recording = probe.start()
+
+    def _steps_left(self) -> int:
+        return self.model and self.args.steps - self.first_step - len(self.step_times)
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
         if self.model is None:  # it failed before there was a run
             return
-        warmup = min(WARMUP_STEPS, (self.args.steps - self.first) // 3)
+        planned = self.args.steps - self.first_step
+        if len(self.step_times) == 1:
+            self.say("effective unknown")
+        if 0 < planned < 3:
+            self.say("note  no measurement: the first two steps of a run are warm-up")
+        warmup = warmup_steps(planned)
         times = self.step_times[warmup:]
         median = statistics.median(times) if times else None
         tok_per_s = self.tokens_per_step / median if median else None
@@ -231,12 +220,20 @@ class Run:
             "warmup_steps": min(warmup, len(self.step_times)),
             "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
             "mfu": round(mfu, 4) if mfu else None,
-            "peak_bytes": self.peak_bytes or machine.peak_bytes(self.args.device),
+            "peak_bytes": machine.peak_bytes(self.args.device),
             "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
             "first_loss": _finite(self.losses[0] if self.losses else None),
             "final_loss": _finite(self.losses[-1] if self.losses else None),
         }
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
+
+
+def warmup_steps(steps: int) -> int:
+    """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
+
+    The second step is the one that is profiled. Of one or two steps the last counts.
+    """
+    return min(10, max(2, steps // 3), max(steps - 1, 0))
 
 
 def flops_per_token(model, T: int) -> int:

@@ -17,8 +17,9 @@ import torch
 import torch.nn as nn
 from torch.nn import functional as F
 
+from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
-from ladder.data import Batches, load_corpus
+from ladder.corpus import load_corpus
 from ladder.machine import require_bf16
 from ladder.run import Run
 
@@ -45,8 +46,8 @@ class CausalSelfAttention(nn.Module):
         self.n_head = config.n_head
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
         self.c_proj = nn.Linear(config.n_embd, config.n_embd)
-        mask = torch.ones(config.block_size, config.block_size, dtype=torch.bool).tril()
-        self.register_buffer("mask", mask, persistent=False)
+        future = torch.ones(config.block_size, config.block_size, dtype=torch.bool).triu(1)
+        self.register_buffer("future", future, persistent=False)  # what no query may look at
 
     def forward(self, x):
         B, T, C = x.shape
@@ -55,7 +56,7 @@ class CausalSelfAttention(nn.Module):
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         att = q @ k.transpose(-2, -1) / math.sqrt(C // self.n_head)  # (B, nh, T, T)
-        att = att.masked_fill(~self.mask[:T, :T], float("-inf"))
+        att = att.masked_fill(self.future[:T, :T], float("-inf"))
         y = F.softmax(att, dim=-1) @ v  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)
@@ -149,7 +150,7 @@ def main(argv=None):
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
-        for step in run.steps(model):  # then one more under a profiler: not logged, undone
+        for step in range(args.steps):
             synchronize(device)
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU

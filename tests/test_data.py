@@ -13,16 +13,15 @@ import pytest
 import torch
 from conftest import ROOT
 
-from ladder import data
-from ladder.data import (
-    Batches,
+from ladder import corpus as data
+from ladder.batches import Batches
+from ladder.corpus import (
     Corpus,
     download,
     encode_documents,
     load_corpus,
     load_splits,
     pieces,
-    read_rows,
 )
 from ladder.errors import BadInput
 from ladder.files import write_whole
@@ -36,19 +35,20 @@ def corpus_of(*sizes):
     return Corpus("count", "0" * 64, np.split(stream, ends[:-1]))
 
 
+def read(batches, count):
+    """The first token of each row of the next batches, and whether every target is the next one."""
+    found = [next(batches) for _ in range(count)]
+    assert all(torch.equal(y, x + 1) for x, y in found)
+    return torch.cat([x[:, 0] for x, _ in found]).tolist()
+
+
 def test_an_epoch_holds_every_token_once_in_order_across_shards():
-    batches = Batches(corpus_of(10, 1, 30, 5, 40), B=2, T=4)  # 86 tokens: 10 batches and 5 left
-    assert batches.per_epoch == 10 and batches.dropped == 5
-    xs, ys = zip(*(next(batches) for _ in range(10)), strict=True)
-    assert [t for x in xs for t in x.flatten().tolist()] == list(range(80))
-    assert [t for y in ys for t in y.flatten().tolist()] == list(range(1, 81))
-    assert xs[0].shape == (2, 4) and str(xs[0].dtype) == "torch.int64"
-
-
-def test_after_the_last_whole_batch_comes_the_first():
-    batches = Batches(corpus_of(17), B=2, T=4)
-    seen = [next(batches)[0][0, 0].item() for _ in range(5)]
-    assert seen == [0, 8, 0, 8, 0]
+    batches = Batches(corpus_of(10, 1, 30, 5, 40), B=2, T=4)  # 86 tokens: 21 rows and 1 left
+    assert (batches.rows_per_epoch, batches.per_epoch, batches.dropped) == (21, 10.5, 1)
+    x, y = next(batches)
+    assert x.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]] and x.dtype == torch.int64
+    assert y.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert read(batches, 10) == [*range(8, 84, 4), 0]  # after the last row comes the first
 
 
 def test_smallest_corpus_is_one_batch_and_its_last_target():
@@ -57,13 +57,35 @@ def test_smallest_corpus_is_one_batch_and_its_last_target():
         Batches(corpus_of(8), B=2, T=4)
 
 
-def test_vocabulary_is_checked_as_far_as_the_run_reads():
+@pytest.mark.parametrize("shuffle", [None, 7])
+def test_any_number_of_ranks_reads_what_one_process_would(shuffle):
+    corpus = corpus_of(33, 7, 61)  # 25 rows of 4 tokens
+    one = Batches(corpus, 1, 4, shuffle=shuffle)
+    whole = read(one, 48)
+    ranks = [Batches(corpus, 2, 4, rank, 3, shuffle) for rank in range(3)]
+    together = [first for _ in range(8) for rank in ranks for first in read(rank, 1)]
+    assert together == whole
+    assert {rank.position for rank in ranks} == {one.position} == {48}
+    resumed = Batches(corpus, 2, 4, shuffle=shuffle)
+    resumed.position = 20  # as a checkpoint of any layout has it; the second epoch begins at 25
+    assert read(resumed, 14) == whole[20:]
+
+
+def test_a_shuffled_epoch_has_every_row_once_in_an_order_of_its_own():
+    batches = Batches(corpus_of(101), B=5, T=4, shuffle=1)  # 25 rows
+    first, second = read(batches, 5), read(batches, 5)
+    assert sorted(first) == sorted(second) == list(range(0, 100, 4))
+    assert first != second and first != sorted(first)
+    assert first != read(Batches(corpus_of(101), B=5, T=4, shuffle=2), 5)
+
+
+def test_an_id_that_gpt_2_does_not_have_is_refused_where_it_is_read():
     corpus = corpus_of(20, 20)
     corpus.shards[1][5] = 50257
     batches = Batches(corpus, B=1, T=10)
-    batches.check_vocabulary(2)
+    read(batches, 2)
     with pytest.raises(BadInput, match="token id 50257, but the GPT-2 vocabulary ends at 50256"):
-        batches.check_vocabulary(50)
+        next(batches)
 
 
 def test_shard_round_trip_and_layout(tmp_path):
@@ -206,13 +228,13 @@ def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
 
 
 def offline(tmp_path, *lines):
-    """Run Python lines after `import ladder.data`, with no network and empty caches."""
+    """Run Python lines after `import ladder.corpus`, with no network and empty caches."""
     env = {k: v for k, v in os.environ.items() if k not in ("LADDER_DATA", "no_proxy", "NO_PROXY")}
     nowhere = "http://127.0.0.1:9"
     env |= {"http_proxy": nowhere, "https_proxy": nowhere, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
     code = [
-        "import pathlib, sys, ladder.data",
-        f"ladder.data.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
+        "import pathlib, sys, ladder.corpus",
+        f"ladder.corpus.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
         *lines,
     ]
     return subprocess.run(
@@ -299,15 +321,6 @@ def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):
         prepare(tmp_path / "play.txt", "--out", tmp_path / "shards")
     assert caught.value.code == 2 and "shards hold GPT-2 tokens" in capsys.readouterr().err
     assert not (tmp_path / "shards").exists()
-
-
-def test_rows_are_read_in_order_across_shard_ends_and_from_the_start_again():
-    whole = np.arange(100, dtype=np.uint16)
-    corpus = Corpus("numbers", "0" * 64, [whole[:33], whole[33:40], whole[40:]])
-    x, y = read_rows(corpus, T=10, rows=range(0, 9))
-    assert x.flatten().tolist() == list(range(90)) and torch.equal(y, x + 1)
-    parts = [read_rows(corpus, T=10, rows=range(first, first + 2))[0] for first in range(0, 18, 2)]
-    assert torch.equal(torch.cat(parts), torch.cat([x, x]))  # 99 tokens hold nine rows
 
 
 def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):

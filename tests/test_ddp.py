@@ -15,7 +15,7 @@ import torch
 from conftest import ROOT, SMALL, hear_ctrl_c, load
 
 from ladder import checkpoint
-from ladder.data import Corpus
+from ladder.corpus import Corpus
 from ladder.errors import BadInput
 from ladder.log import read_log
 
@@ -94,7 +94,7 @@ def pid_of_rank(rank, launcher):
 def wrapper(folder, code):
     """A script that changes something in ddp_run and then runs it."""
     path = folder / "wrapper.py"
-    imports = "import os, pathlib, signal, time\nimport ladder.data\nimport ddp_run\n"
+    imports = "import os, pathlib, signal, time\nimport ladder.corpus\nimport ddp_run\n"
     path.write_text(f"{imports}{code}\nddp_run.main()\n")
     return path
 
@@ -278,11 +278,11 @@ def test_one_rank_prepares_the_text_and_the_slowest_sets_the_time(job, tmp_path)
     text.write_text("To be, or not to be, that is the question. " * 200)
     code = (
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "ladder.data.DATA_DIR = folder\n"
+        "ladder.corpus.DATA_DIR = folder\n"
         "def encoder(timeout_s):\n"
         "    (folder / f'tokenized-by-{ddp_run.RANK}').touch()\n"
         "    return lambda text: list(text.encode())\n"
-        "ladder.data.gpt2_encoder = encoder\n"
+        "ladder.corpus.gpt2_encoder = encoder\n"
         "real = ddp_run.get_lr\n"
         "def get_lr(step, steps):\n"
         "    if ddp_run.RANK == 1 and step == 2:\n"

@@ -31,7 +31,7 @@ from ladder.commands import process
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts, peer_scripts, select
 from ladder.commands.tables import caption, screen
-from ladder.data import load_corpus
+from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, write_whole
 from ladder.log import read_log

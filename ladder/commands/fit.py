@@ -24,10 +24,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ladder.batches import Batches
 from ladder.cli import MODELS, check_seq_len, parse_args, pick_device, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
-from ladder.data import Batches, load_corpus
+from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 

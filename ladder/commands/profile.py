@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -30,16 +30,17 @@ from rich.table import Table
 from torch.autograd import DeviceType
 from torch.profiler import profile
 
-from ladder.cli import MODELS, given_flags, positive, seed
+from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.errors import BadInput
-from ladder.machine import device_name
+from ladder.files import write_whole
 from ladder.run import Run
 
 WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
 TOP = 10
+PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
 # CPU events that compute: operators and generated kernels, not what autograd and torch.compile
 # put around them, and not operators that only describe or allocate memory or read one number.
 _COMPUTES = re.compile(
@@ -51,50 +52,60 @@ _COMPUTES = re.compile(
 
 
 class ProfiledRun(Run):
-    """A run that times its steps in stages, profiles the last ones and saves what it found."""
+    """A run that times some of its steps in stages, profiles the last ones and saves the results.
 
-    def steps(self, model, first=0):
-        """0, 1, …, steps - 1, as Run.steps does; some of them timed, some profiled.
+    A script calls log() after each step: there one step's watch ends and the next one's begins.
+    """
 
-        `first` is 0: a run under the profiler is never a resumed one.
-        """
-        times, profiles = defaultdict(list), []
-        yield from range(WARMUP_STEPS)
-        for step in range(WARMUP_STEPS, self.args.steps - PROFILED_STEPS, 2):
-            yield step
-            times["step"].append(self.step_times[-1] * 1e3)
-            with timed_stages(self.args.device) as spent:
-                yield step + 1
-            if "backward" not in spent:
-                raise BadInput(f"{self.script} has no loss.backward() that could be timed")
-            spent["optimizer"] = self.step_times[-1] * 1e3 - sum(spent.values())
-            for stage in STAGES:
-                times[stage].append(spent[stage])
-        self.probing = True  # steps under the profiler are not logged
-        for step in range(self.args.steps - PROFILED_STEPS, self.args.steps):
-            with profile() as recording:
-                yield step
-            profiles.append((kernels(recording.events(), self.args.device), recording))
-        # A busy machine can make any one of them several times slower.
-        profiles.sort(key=lambda found: found[0]["self_ms"])
-        self._save(times, *profiles[PROFILED_STEPS // 2])
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.watch = ExitStack()  # closed when the step under way is done
+        self.spent = self.profiler = None  # at most one of them: what that step is watched by
+        self.times, self.profiles = defaultdict(list), []
 
-    def _save(self, times_ms: dict[str, list[float]], found: dict, recording) -> None:
+    def log(self, step, loss, dt, tok_per_s, **more):
+        """One step line, as Run.log writes it."""
+        self.watch.close()
+        super().log(step, loss, dt, tok_per_s, **more)
+        if self.spent is not None:
+            self._add_stages(dt * 1e3)
+        elif self.profiler:
+            found = kernels(self.profiler.events(), self.args.device)
+            self.profiles.append((found, self.profiler))
+        elif step >= WARMUP_STEPS:
+            self.times["step"].append(dt * 1e3)
+        self.spent = self.profiler = None
+        left = self.args.steps - step - 1
+        if not left:
+            self._save()
+        elif left <= PROFILED_STEPS:
+            self.profiler = self.watch.enter_context(profile())
+        elif step >= WARMUP_STEPS and (step - WARMUP_STEPS) % 2 == 0:
+            self.spent = self.watch.enter_context(timed_stages(self.args.device))
+
+    def _add_stages(self, ms: float) -> None:
+        if "backward" not in self.spent:
+            raise BadInput(f"{self.script} has no loss.backward() that could be timed")
+        self.spent["optimizer"] = ms - sum(self.spent.values())
+        for stage in STAGES:
+            self.times[stage].append(self.spent[stage])
+
+    def _save(self) -> None:
         """Write STEM.json and STEM.trace.json beside the log."""
+        # A busy machine can make any one of them several times slower.
+        self.profiles.sort(key=lambda found: found[0]["self_ms"])
+        found, profiler = self.profiles[PROFILED_STEPS // 2]
         folder, stem = Path(self.args.log_dir), Path(self.script).stem
-        recording.export_chrome_trace(str(folder / f"{stem}.trace.json"))
+        profiler.export_chrome_trace(str(folder / f"{stem}.trace.json"))
         facts = {
-            "script": self.script,
-            "device": device_name(self.args.device),
-            "model": self.args.model,
-            "B": self.args.batch_size,
-            "T": self.args.seq_len,
+            "run": self.facts,
             "warmup_steps": WARMUP_STEPS,
-            "median_ms": {name: statistics.median(values) for name, values in times_ms.items()},
-            "times_ms": times_ms,
+            "median_ms": {name: statistics.median(values) for name, values in self.times.items()},
+            "times_ms": self.times,
             **found,
         }
-        (folder / f"{stem}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(facts, indent=1) + "\n"
+        write_whole(folder / f"{stem}.json", text.encode())
 
 
 @contextmanager
@@ -164,15 +175,9 @@ def profile_here(script: str, flags: list[str]) -> None:
 def add_arguments(parser) -> None:
     """One or two rungs, the scripts' own flags, and where the results go."""
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
-    parser.add_argument("--model", choices=MODELS, help="default: gpt2 (124M)")
-    parser.add_argument(
-        "--steps", type=positive, default=5, help="steps left alone, and as many in stages (5)"
-    )
-    parser.add_argument("--batch-size", type=positive, help="sequences per step, B (by device)")
-    parser.add_argument("--seq-len", type=positive, help="tokens a sequence, T (by device)")
-    parser.add_argument("--seed", type=seed, help="default: 1337")
-    parser.add_argument("--device", help="cpu, cuda, cuda:N or mps (default: the best there is)")
-    parser.add_argument("--data", help="text, folder of texts, shard or folder of shards")
+    add_flags(parser, *PASSED_ON)
+    steps = "steps left alone, and as many in stages (default: 5)"
+    parser.add_argument("--steps", type=positive, default=5, help=steps)
     parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
 
 
@@ -205,7 +210,7 @@ def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
 
     Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
     """
-    flags = given_flags(args, "model", "batch_size", "seq_len", "seed", "device", "data")
+    flags = given_flags(args, *PASSED_ON)
     flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
     # Kernels generated for the CPU are invisible to the profiler unless they announce themselves.
     announce = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
@@ -216,7 +221,9 @@ def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
 
 def report(profiles: list[dict], console: Console) -> None:
     """Print stages and kernels of one profile, or of two side by side."""
-    console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**profiles[0]))
+    console.print(
+        "Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**profiles[0]["run"])
+    )
     console.print(stage_table(profiles))
     console.print(
         f"Medians of {len(profiles[0]['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
@@ -238,7 +245,7 @@ def stage_table(profiles: list[dict]) -> Table:
     rows["step left alone"] = [m["step"] for m in medians]
     rows["self time"] = [p["self_ms"] for p in profiles]
     rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
-    table = Table("", *(Path(p["script"]).stem for p in profiles))
+    table = Table("", *(Path(p["run"]["script"]).stem for p in profiles))
     if len(profiles) == 2:
         table.add_column("difference")
     for column in table.columns[1:]:
@@ -259,7 +266,7 @@ def kernel_table(profiles: list[dict], name_width: int) -> Table:
             longest[kernel["name"]] = max(longest[kernel["name"]], kernel["ms"])
     table = Table("kernel")
     for p in profiles:
-        table.add_column(f"{Path(p['script']).stem}\nms  share  calls", justify="right")
+        table.add_column(f"{Path(p['run']['script']).stem}\nms  share  calls", justify="right")
     for name in sorted(longest, key=longest.get, reverse=True):
         found = [kernels.get(name) for kernels in by_name]
         cells = ["{ms:.2f}  {share:5.1%}  {calls:5d}".format(**k) if k else "–" for k in found]

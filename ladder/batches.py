@@ -1,0 +1,84 @@
+"""Batches of a corpus: (B, T) token ids and their targets, the same for any number of ranks."""
+
+import numpy as np
+import torch
+
+from ladder.corpus import GPT2_VOCAB_SIZE, Corpus
+from ladder.errors import BadInput
+
+
+class Batches:
+    """Iterator over batches of B rows of T tokens; after the last row the first comes again.
+
+    Row r has the tokens r·T … r·T+T-1, and its targets are the same shifted by one. Each of `ranks`
+    processes takes its own B of the next ranks·B rows: together they read what one would. With a
+    `shuffle` seed the rows come in another order in each epoch, every row once.
+
+    `position` counts the rows that all ranks have read. A checkpoint keeps it, and who sets it goes
+    on from there. Raises BadInput where the corpus does not hold one batch.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        B: int,
+        T: int,
+        rank: int = 0,
+        ranks: int = 1,
+        shuffle: int | None = None,
+    ):
+        if len(corpus) < B * T + 1:
+            raise BadInput(
+                f"corpus {corpus.name} has {len(corpus)} tokens, but one batch needs {B * T + 1} "
+                f"(B={B} x T={T} + 1): use more text or a smaller --batch-size or --seq-len"
+            )
+        self.corpus, self.B, self.T = corpus, B, T
+        self.rank, self.ranks, self.shuffle = rank, ranks, shuffle
+        self.rows_per_epoch = (len(corpus) - 1) // T
+        self.position = 0
+        self.epoch, self.order = 0, self._order_of(0)
+
+    @property
+    def per_epoch(self) -> float:
+        """Batches of all ranks together in one pass over the corpus; the last may be a part."""
+        return self.rows_per_epoch / (self.B * self.ranks)
+
+    @property
+    def dropped(self) -> int:
+        """Tokens at the end of the corpus that are in no whole row, neither in x nor in y."""
+        return len(self.corpus) - 1 - self.rows_per_epoch * self.T
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
+        first = self.position + self.rank * self.B
+        self.position += self.ranks * self.B
+        return self.rows(range(first, first + self.B))
+
+    def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
+        """x and y of these rows, each (len(numbers), T) int64 on the CPU.
+
+        Row rows_per_epoch is the first one of the second epoch, and so on. Raises BadInput if a row
+        has a token id that GPT-2 does not have.
+        """
+        found = [self.corpus.read(self._start(number), self.T + 1) for number in numbers]
+        tokens = np.stack(found)  # (rows, T + 1) uint16
+        if (top := tokens.max()) >= GPT2_VOCAB_SIZE:
+            raise BadInput(
+                f"corpus {self.corpus.name} has token id {top}, but the GPT-2 vocabulary ends "
+                f"at {GPT2_VOCAB_SIZE - 1}: was it made with another tokenizer?"
+            )
+        stream = torch.from_numpy(tokens.astype(np.int64))
+        return stream[:, :-1].contiguous(), stream[:, 1:].contiguous()
+
+    def _start(self, number: int) -> int:
+        """Where in the corpus a row begins."""
+        epoch, row = divmod(number, self.rows_per_epoch)
+        if epoch != self.epoch:
+            self.epoch, self.order = epoch, self._order_of(epoch)
+        return int(row if self.order is None else self.order[row]) * self.T
+
+    def _order_of(self, epoch: int) -> np.ndarray | None:
+        """The order in which an epoch reads the rows, None for that of the text."""
+        if self.shuffle is None:
+            return None
+        return np.random.default_rng((self.shuffle, epoch)).permutation(self.rows_per_epoch)
