@@ -118,13 +118,10 @@ def versions() -> dict[str, str]:
 
 def clocks() -> str:
     """Clock rates right now: of each GPU where nvidia-smi answers, else of the CPU cores."""
-    command = [
-        "nvidia-smi",
-        "--query-gpu=clocks.sm,clocks.mem,power.limit",
-        "--format=csv,noheader",
-    ]
+    query = ["--query-gpu=clocks.sm,clocks.mem,power.limit", "--format=csv,noheader"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        answer = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, check=True)
+        return answer.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         cpuinfo = Path("/proc/cpuinfo")
         found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []

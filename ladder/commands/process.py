@@ -31,14 +31,13 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
-    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        done = subprocess.run([*python, *map(str, words)], env=env, stdout=stdout, stderr=stderr)
-        said = []
-        for file in (stdout, stderr):
-            file.seek(0)
-            said.append(file.read().decode(errors="replace"))
-    why = failure(done.returncode, said[1]) if done.returncode else None
-    return Finished(*said, done.returncode, why)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("stdout", "stderr")]
+        with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
+            command = [*python, *map(str, words)]
+            status = subprocess.run(command, env=env, stdout=stdout, stderr=stderr).returncode
+        out, err = (file.read_text(encoding="utf-8", errors="replace") for file in files)
+    return Finished(out, err, status, failure(status, err) if status else None)
 
 
 def failure(returncode: int, stderr: str) -> str:
