@@ -83,7 +83,7 @@ def climbed(shard, tmp_path_factory):
         path.write_text(sources[path.stem])
     tracked = ("status", "--porcelain", "--untracked-files=no")
     before = files.git(*tracked).stdout
-    words = ["climb", "0-1", *own, *SMALL, "--steps", 3, "--repeats", 2, "--data", shard]
+    words = ["climb", "0-1", *own, *SMALL, "--steps", 4, "--repeats", 2, "--data", shard]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main([*map(str, words), "--out", str(folder / "run")]) == 0
     assert files.git(*tracked).stdout == before, "a climb must change nothing that git tracks"
@@ -100,7 +100,7 @@ def test_climb_leaves_logs_facts_and_picture(climbed):
     assert "--batch-size=2" in facts["flags"] and "--seed" not in str(facts["flags"])
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert not (folder / "cache").exists()
-    assert "00 baseline" in out and "01 weight tying" in out and "1 warm-up steps left out" in out
+    assert "00 baseline" in out and "01 weight tying" in out and "2 warm-up steps left out" in out
 
 
 def test_each_run_is_one_plain_line_where_there_is_no_terminal(climbed):

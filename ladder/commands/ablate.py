@@ -91,7 +91,7 @@ def source_at(commit: str, stem: str) -> str | None:
         at = stems.index(rung)
         shown = [git("show", f"{commit}:./{names[i]}").stdout for i in (at - 1, at, -1)]
         return without(*zip((stems[at - 1], rung, stems[-1]), shown, strict=True))
-    except BadInput:  # no git
+    except (BadInput, SyntaxError):  # no git; a script that Python cannot read
         return None
 
 

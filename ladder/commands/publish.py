@@ -71,16 +71,16 @@ def new_target(folder: Path, facts: dict) -> Path:
 
 def check(folder: Path, facts: dict, rows: list[Row]) -> None:
     """Raise BadInput unless this climb may stand in the repository."""
-    runs = [log.run for row in rows for log in row.logs.values()]
-    if not facts or not runs:
+    run = next((log.run for row in rows for log in row.logs.values()), None)
+    if not facts or not run:
         raise BadInput(f"{folder} is no finished climb: it has no climb.json or no logs")
     if "after" not in facts["clocks"] or not (folder / "climb.png").exists():
         raise BadInput(f"{folder} was stopped: finish it with ladder climb --resume {folder}")
-    if runs[0]["model"] != "gpt2":
-        raise BadInput(f"{folder} climbed with {runs[0]['model']}: only gpt2 (124M) is published")
-    if not re.fullmatch("[0-9a-f]{12}", runs[0]["commit"]):
-        raise BadInput(f"{folder} was climbed at {runs[0]['commit']}: commit first, climb again")
-    if facts["data"] or runs[0]["data"] != "tinyshakespeare":
+    if run["model"] != "gpt2":
+        raise BadInput(f"{folder} climbed with {run['model']}: only gpt2 (124M) is published")
+    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
+        raise BadInput(f"{folder} was climbed at {run['commit']}: commit first, climb again")
+    if facts["data"] or run["data"] != "tinyshakespeare":
         raise BadInput(f"{folder} was climbed on other text than tinyshakespeare")
 
 
@@ -124,16 +124,14 @@ def render(text: str) -> str:
 
 def block(kind: str, folder: str) -> str:
     """One block: caption and picture in README.md, and the table everywhere."""
-    lines = [f"<!-- {kind} {folder} -->"]
+    head = f"<!-- {kind} {folder} -->\n"
     if folder == "none":
         device, _, what = kind.partition("-")
         device = {"gpu": "CUDA", "cpu": "CPU"}[device]
-        lines.append(f"**{device}: {WHAT[what]} is not measured yet.**\n")
-    else:
-        facts, rows = read_climb(ROOT / folder)
-        if kind != "table":
-            lines.append(f"{caption(facts, rows)}.\n")
-            if (ROOT / folder / "climb.png").exists():
-                lines.append(f"![Tokens per second of each rung]({folder}/climb.png)\n")
-        lines.append(markdown(facts, rows))
-    return "\n".join(lines) + "<!-- end -->"
+        return f"{head}**{device}: {WHAT[what]} is not measured yet.**\n<!-- end -->"
+    facts, rows = read_climb(ROOT / folder)
+    if kind != "table":
+        head += f"{caption(facts, rows)}.\n\n"
+        if (ROOT / folder / "climb.png").exists():
+            head += f"![Tokens per second of each rung]({folder}/climb.png)\n\n"
+    return f"{head}{markdown(facts, rows)}<!-- end -->"

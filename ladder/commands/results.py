@@ -101,11 +101,11 @@ def check_comparable(folder: Path, logs: list[Log]) -> None:
 def compare(rows: list[Row], kind: Kind) -> None:
     """Fill in the gains: `total` over the first row, `gain` as this kind of climb has it."""
     for above, row in pairwise(rows):
-        row.total = gain(rows[0], row)
+        row.total = row.gain = gain(rows[0], row)
         if kind.gain_of_first:
             row.gain = gain(row, rows[0])
-        else:
-            row.gain = gain(above, row) if kind.against == "above" else row.total
+        elif kind.against == "above":
+            row.gain = gain(above, row)
 
 
 def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:
