@@ -53,6 +53,7 @@ def test_two_identical_scripts_are_rarely_told_apart():
     random = np.random.default_rng(1)
     pairs = [(synthetic(random, 1, 3), synthetic(random, 1, 3)) for _ in range(100)]
     assert sum(not gain(*pair).is_noise for pair in pairs) <= 5
+    assert gain(*(synthetic(random, x, 1) for x in (2, 1))) is None, "one round tells nothing"
 
 
 def test_a_difference_well_above_the_noise_is_named():
@@ -62,11 +63,6 @@ def test_a_difference_well_above_the_noise_is_named():
     assert sum(not one.is_noise for one in found) >= 29
     assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
     assert all(one.low <= one.ratio <= one.high for one in found)
-
-
-def test_one_repeat_tells_nothing():
-    random = np.random.default_rng(3)
-    assert gain(synthetic(random, 2, 1), synthetic(random, 1, 1)) is None
 
 
 @pytest.fixture(scope="module")
@@ -162,22 +158,25 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
         read_climb(mixed)
 
 
-def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path, capfd):
-    """Of scripts that leave a log of the archive, and something in the compile cache."""
-    folder = tmp_path / "run"
-    source = f"""import os, shutil, sys, time
+@pytest.fixture
+def begun(tmp_path):
+    """The folder of a climb of which nothing has run: two rounds of two scripts that copy a log."""
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(f"""import os, shutil, sys, time
 os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
 time.sleep(1)
 shutil.copy({str(FIRST_LOGS / "baseline.r1.log")!r}, sys.argv[-1])
-"""
-    scripts = [tmp_path / "a.py", tmp_path / "b.py"]
-    for script in scripts:
-        script.write_text(source)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "ladder", "climb", *scripts, "--repeats", "2", "--out", folder],
-        cwd=ROOT,
-        preexec_fn=hear_ctrl_c,
-    )
+""")
+    facts = {"scripts": ["a.py", "b.py"], "repeats": 2, "flags": [], "data": None, "failures": {}}
+    now = {"commit": files.commit(), "versions": climb.versions()}
+    climb.save(tmp_path, {**facts, **now, "clocks": {}})
+    return tmp_path
+
+
+def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(begun, capfd):
+    folder, words = begun, ["climb", "--resume", str(begun)]
+    command = [sys.executable, "-m", "ladder", *words]
+    running = subprocess.Popen(command, cwd=ROOT, preexec_fn=hear_ctrl_c)
     while not list(folder.glob("*.r1.log")):
         assert running.poll() is None
         time.sleep(0.05)
@@ -186,7 +185,7 @@ shutil.copy({str(FIRST_LOGS / "baseline.r1.log")!r}, sys.argv[-1])
     assert f"ladder climb --resume {folder}" in capfd.readouterr().out
     kept = {path: path.read_bytes() for path in folder.glob("*.log")}
     assert 1 <= len(kept) < 4 and not list(folder.glob("tmp*")) and (folder / "cache").exists()
-    assert main(["climb", "--resume", str(folder)]) == 0
+    assert main(words) == 0
     assert len(list(folder.glob("*.log"))) == 4 and not (folder / "cache").exists()
     assert all(path.read_bytes() == content for path, content in kept.items())
     assert f"({len(kept) + 1} of 4 runs, " in capfd.readouterr().out.splitlines()[0]
@@ -204,23 +203,21 @@ def no_peak(monkeypatch):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_but_a_redraw_a_second_works_beside_a_run(tmp_path, monkeypatch, terminal):
-    facts = {"scripts": ["a.py"], "repeats": 1, "flags": [], "data": None, "failures": {}}
-    climb.save(tmp_path, {**facts, "clocks": {}})
+def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal)
-    threads, drawn = threading.active_count(), []
+    threads, redraws = threading.active_count(), []
 
     def run(*words, **env):
         assert threading.active_count() == threads + terminal
-        drawn.append(console.file.getvalue())
+        before = len(console.file.getvalue())
         time.sleep(2)
-        drawn.append(console.file.getvalue()[len(drawn[0]) :])
-        shutil.copy(FIRST_LOGS / "baseline.r1.log", words[-1])
-        return process.Finished("", "", 0, None)
+        redraws.append(console.file.getvalue()[before:].count("a.r1"))
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(process, "run_python", run)
-    climb.run_rounds(tmp_path, console)
-    assert drawn[1].count("a.r1") <= 2 * terminal
+    with pytest.raises(KeyboardInterrupt):
+        climb.run_rounds(begun, console)
+    assert redraws[0] <= 2 * terminal
 
 
 @pytest.mark.parametrize(
