@@ -32,7 +32,7 @@ class Gain:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the data do not tell it from no difference at all."""
+        """Whether the interval contains no difference at all."""
         return self.low <= 1 <= self.high
 
 
@@ -51,15 +51,10 @@ class Row:
     total: Gain | None = None  # over the first row
     mfu: float | None = None
     peak_bytes: int | None = None
-    first_step_ms: float | None = None
-    final_loss: float | None = None
 
     @property
     def spread(self) -> tuple[float, float]:
-        """How many times the rate at the median the slow and the fast end of the steps have.
-
-        A tenth of the steps was slower than p90 and a tenth faster than p10.
-        """
+        """The rates at p90 (a tenth of the steps is slower) and at p10, over that at the median."""
         return self.median_ms / self.p90_ms, self.median_ms / self.p10_ms
 
 
@@ -97,22 +92,20 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
 def check_comparable(folder: Path, logs: list[Log]) -> None:
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
-        values = {log.run.get(key) for log in logs}
+        values = sorted({str(log.run.get(key)) for log in logs})
         if len(values) > 1:
-            raise BadInput(
-                f"{folder}: its logs differ in {key} ({', '.join(sorted(map(str, values)))}): "
-                "they cannot stand in one table"
-            )
+            found = f"{key} ({', '.join(values)})"
+            raise BadInput(f"{folder}: its logs differ in {found}: they cannot stand in one table")
 
 
 def compare(rows: list[Row], kind: Kind) -> None:
     """Fill in the gains: `total` over the first row, `gain` as this kind of climb has it."""
     for above, row in pairwise(rows):
-        row.total = gain(rows[0], row)
+        row.total = row.gain = gain(rows[0], row)
         if kind.gain_of_first:
             row.gain = gain(row, rows[0])
-        else:
-            row.gain = gain(above, row) if kind.against == "above" else row.total
+        elif kind.against == "above":
+            row.gain = gain(above, row)
 
 
 def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:
@@ -121,26 +114,22 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     if not logs:
         row.failure = failure or "not run yet"
         return row
-    pooled = np.concatenate([step_times(log) for log in logs.values()])
-    log = logs[min(logs)]
-    row.median_ms = float(np.median([np.median(step_times(log)) for log in logs.values()]))
-    row.p10_ms, row.p90_ms = (float(np.percentile(pooled, p)) for p in (10, 90))
-    row.tok_per_s = step_tokens(log) / row.median_ms * 1e3
+    times = [step_times(log) for log in logs.values()]
+    row.median_ms = float(np.median([np.median(run) for run in times]))
+    row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
+    row.tok_per_s = step_tokens(logs[min(logs)]) / row.median_ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
-    row.first_step_ms = log.result["first_step_ms"]
-    row.final_loss = log.result["final_loss"]
     return row
 
 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
     """Tokens per second if every FLOP of the formula ran at the peak; None if that is unknown.
 
-    A GPU's peak from its data sheet is in its logs; elsewhere it is the matmul rate measured at
-    the start of the climb.
+    The peak is that of the GPU's data sheet, or else the rate of a matmul as the climb began.
     """
     mfu = rows[-1].logs[min(rows[-1].logs)].mfu
     listed = mfu["peak_flops"]
