@@ -64,7 +64,7 @@ class Run:
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.ending = False
-        self.model = None
+        self.model, self.first_step = None, 0
         self.recording = None  # the profile of the second step, while that runs
         self.result = None
 
@@ -184,7 +184,7 @@ class Run:
             self.recording = probe.start()
 
     def _steps_left(self) -> int:
-        return self.model and self.args.steps - self.first_step - len(self.step_times)
+        return self.args.steps - self.first_step - len(self.step_times)
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
