@@ -183,6 +183,15 @@ class Run:
         elif len(self.step_times) == 1 and self._steps_left() and not self.rank:
             self.recording = probe.start()
 
+    @contextmanager
+    def between_steps(self):
+        """What runs inside is no part of a step: the profile of the next one begins after it."""
+        if self.recording:
+            probe.effective(self.recording)
+        yield
+        if self.recording:
+            self.recording = probe.start()
+
     def _steps_left(self) -> int:
         return self.args.steps - self.first_step - len(self.step_times)
 
