@@ -49,10 +49,11 @@ def synthetic(random, scale, repeats, drift=0.05, noise=0.03):
     return Row("synthetic", logs)
 
 
-def test_two_identical_scripts_are_rarely_told_apart():
-    random = np.random.default_rng(1)
-    pairs = [(synthetic(random, 1, 3), synthetic(random, 1, 3)) for _ in range(100)]
-    assert sum(not gain(*pair).is_noise for pair in pairs) <= 5
+@pytest.mark.parametrize("rounds", [3, 6])
+def test_two_identical_scripts_are_told_apart_once_in_twenty(rounds):
+    random = np.random.default_rng(rounds)
+    pairs = [(synthetic(random, 1, rounds), synthetic(random, 1, rounds)) for _ in range(400)]
+    assert 10 <= sum(not gain(*pair).is_noise for pair in pairs) <= 32  # 20: by 2.8 deviations
     assert gain(*(synthetic(random, x, 1) for x in (2, 1))) is None, "one round tells nothing"
 
 
@@ -62,7 +63,7 @@ def test_a_difference_well_above_the_noise_is_named():
     found = [gain(*pair) for pair in pairs]
     assert sum(not one.is_noise for one in found) >= 29
     assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
-    assert all(one.low <= one.ratio <= one.high for one in found)
+    assert all(one.low < one.ratio < one.high for one in found)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_climb_numbers_come_from_the_logs(climbed):
     medians, others = (
         np.array([row.logs[k].result["median_ms"] for k in (1, 2)]) for row in (baseline, tying)
     )
-    assert tying.gain.ratio == pytest.approx(np.median(medians / others), rel=1e-3)
+    assert tying.gain.ratio == pytest.approx(np.exp(np.log(medians / others).mean()), rel=1e-3)
     assert baseline.median_ms == pytest.approx(np.median(medians), abs=0.02)
     assert baseline.tok_per_s == pytest.approx(2 * 64 / baseline.median_ms * 1e3)
     flops = int(baseline.logs[1].mfu["flops_per_token"])

@@ -58,7 +58,7 @@ def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
         [rows[stem].logs[k].result["median_ms"] for k in range(1, 6)]
         for stem in ("transformers_compiled", "12_causal_blocks")
     ]
-    ratio = statistics.median(a / b for a, b in zip(*medians, strict=True))
+    ratio = statistics.geometric_mean(a / b for a, b in zip(*medians, strict=True))
     monkeypatch.setattr(peers, "new_folder", lambda *_: folder)
     monkeypatch.setattr(peers, "run_and_report", lambda _: 0)
     assert peers.run(parsed()) == 0

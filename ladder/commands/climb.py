@@ -6,8 +6,8 @@
     ladder climb --resume                     go on with the last climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
-down slows all rungs alike; a gain is the median of the ratios between neighbours in the same round,
-with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
+down slows all rungs alike; a gain is the mean of the log ratios between neighbours in the same
+round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
 import json

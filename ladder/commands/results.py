@@ -19,7 +19,6 @@ COMPARABLE += ("data", "data_sha256")
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; later ones are below 2.1.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
-DRAWS = 2000
 
 
 @dataclass
@@ -148,35 +147,20 @@ def step_tokens(log: Log) -> int:
 
 
 def gain(before: Row, after: Row) -> Gain | None:
-    """Median of the paired ratios of time per token, and its 95 % interval; None for one repeat.
+    """How many times faster per token `after` is, with its 95 % interval; None for one round.
 
-    Repeat k of one script is paired with repeat k of the other, which ran next to it. The
-    interval is a bootstrap over repeats and over the steps in them. Few repeats make it too
-    narrow: three of three agree by chance one time in four. So its half-widths are stretched by
-    sqrt(n / (n - 1)) and by Student's t over the normal quantile, as for a mean of n values.
-
-    It errs to the side of `within noise`: what steps vary by stands in the spread of the rounds
-    already, and counts once more. In simulations two identical scripts are told apart in 0 to 1 %
-    of climbs where steps vary as much as runs, and in 1 to 7 % where runs vary six times as much.
+    Round k of one script is paired with round k of the other, which ran next to it: one log ratio
+    of their medians. The gain is the mean of these, its interval Student's with n - 1 degrees of
+    freedom. What steps vary by inside a run is in the spread of the rounds already.
     """
-    pairs = sorted(before.logs.keys() & after.logs.keys())
-    n = len(pairs)
-    if n < 2:
+    rounds = sorted(before.logs.keys() & after.logs.keys())
+    if (n := len(rounds)) < 2:
         return None
-    random = np.random.default_rng(0)
-
-    def medians(log):
-        """Of the steps themselves, then of DRAWS resamplings of them: (1 + DRAWS,)."""
-        times = step_times(log) / step_tokens(log)
-        drawn = times[random.integers(0, len(times), (DRAWS, len(times)))]
-        return np.concatenate([[np.median(times)], np.median(drawn, axis=1)])
-
-    ratios = np.array([medians(before.logs[k]) / medians(after.logs[k]) for k in pairs])
-    centre = np.log(np.median(ratios[:, 0]))
-    chosen = random.integers(0, n, (DRAWS, n))
-    resampled = np.median(ratios[chosen, 1 + np.arange(DRAWS)[:, None]], axis=1)
-    low, high = np.percentile(np.log(resampled), [2.5, 97.5])
+    medians = [
+        [np.median(step_times(r.logs[k])) / step_tokens(r.logs[k]) for k in rounds]
+        for r in (before, after)
+    ]
+    ratios = np.log(medians[0]) - np.log(medians[1])
     t = T_975[n - 2] if n - 2 < len(T_975) else 2.1
-    stretch = np.sqrt(n / (n - 1)) * t / 1.96
-    low, high = centre - stretch * (centre - low), centre + stretch * (high - centre)
-    return Gain(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)))
+    centre, half = ratios.mean(), t * ratios.std(ddof=1) / np.sqrt(n)
+    return Gain(*(float(np.exp(x)) for x in (centre, centre - half, centre + half)))

@@ -32,6 +32,6 @@ C, layers, tokens, T = 768, 12, 4 * 256, 256
 flops = 6 * tokens * (12 * layers * C**2 + 50304 * C) + 12 * layers * C * T * tokens * 3 / 4
 said = " ".join(text.split())
 assert f"they run at {flops / matmuls / 1e9:.2f} TFLOP/s" in said
-over, rest = facts["self_ms"] * (1 - 1.28 / 1.5), facts["self_ms"] - matmuls
-assert f"lose {over:.0f} of the other {rest:.0f} ms (1 − 1.28 / 1.5 of it" in said
+over, rest = facts["self_ms"] * (1 - 1.29 / 1.5), facts["self_ms"] - matmuls
+assert f"lose {over:.0f} of the other {rest:.0f} ms (1 − 1.29 / 1.5 of it" in said
 assert f"take {gelu:.0f} of them, the update 48, the loss {loss:.0f}" in said
