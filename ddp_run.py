@@ -1,11 +1,13 @@
 """DDP
 
-Change: rung 10 on several GPUs; batch, validation and checkpoints of a real run.
+Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and checkpoints of a
+  real run.
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
   them in buckets while the rest of the backward pass still computes. The batch is fixed in tokens
   (--total-batch), so that more ranks mean fewer micro-steps each and not another training run.
-Numerics: rounding. The same tokens in the same order, the gradient summed in another one.
+Numerics: rounding, between any two numbers of ranks: the same tokens in the same order, the
+  gradient summed in another one. Beside rung 10 the batch is another, and so is the training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
@@ -136,7 +138,7 @@ class GPT(nn.Module):
 def evaluate(model, held_out, rows, args):
     """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share."""
     B, device, loss_sum = args.batch_size, args.device, 0.0
-    batches = Batches(held_out, 1, args.seq_len)
+    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for first in range(RANK * B, rows, WORLD * B):
         x, y = batches.rows(range(first, min(first + B, rows)))
         with torch.autocast(device.type, torch.bfloat16, args.dtype == "bfloat16"):
@@ -177,7 +179,7 @@ def due(every, done, steps):
 
 
 def synchronize(device):
-    """Wait until the device has done all work queued on it; a CPU queues none."""
+    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -197,7 +199,8 @@ def train(args):
             require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
-        # ddp: positions for a longer --seq-len; raw_model: without the wrappers below
+        # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
+        # checkpoints, and for held-out rows, of which ranks may have different numbers.
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
         raw_model = model = GPT(config).to(device)
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
@@ -213,7 +216,7 @@ def train(args):
         )
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
-        if job.checkpoint:  # ddp: go on where a run was cut
+        if job.checkpoint:  # ddp: go on where a run was cut (before the model is wrapped)
             saved = checkpoint.load(job.checkpoint, job.identity)
             first_step, batches.position = saved["step"], saved["position"]
             raw_model.load_state_dict(saved["model"])
@@ -236,13 +239,14 @@ def train(args):
             for micro in range(job.micro_steps):  # ddp: as many batches as make --total-batch
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
                 x, y = x.to(device), y.to(device)
-                # ddp: only the last backward averages the gradients, and forward has to know
+                # ddp: gradients add up; only the last backward averages them over the ranks.
+                # no_sync has to be around the forward pass too: there DDP decides.
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
                 with model.no_sync() if waits else nullcontext():
                     # speedup 03: bf16 matmuls
                     with torch.autocast(device.type, torch.bfloat16, args.dtype == "bfloat16"):
                         _, loss = model(x, y)
-                    (loss / job.micro_steps).backward()
+                    (loss / job.micro_steps).backward()  # each brings its share of the mean
                 loss_sum += loss.detach()
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             # speedup 09: warm-up, then cosine
@@ -252,7 +256,7 @@ def train(args):
             optimizer.step()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
-            # ddp: the mean over the whole batch; the slowest rank's time; SIGTERM to any rank
+            # ddp: the mean over the whole batch, the slowest rank's time; all stop at one step
             (loss,) = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
             dt, stopping = reduced(dt, len(stop), op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
@@ -263,17 +267,17 @@ def train(args):
                 with run.between_steps():
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                 run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-            if RANK == 0 and (stopping or due(args.ckpt_every, done, args.steps)):
+            if stopping or due(args.ckpt_every, done, args.steps):
                 state = dict(step=done, position=batches.position, identity=job.identity)
                 state |= dict(model=raw_model.state_dict(), optimizer=optimizer.state_dict())
-                path = checkpoint.save(
-                    args.ckpt_dir, flags=ranks.named(args, ranks.MAY_CHANGE), **state
-                )
+                state["flags"] = ranks.named(args, ranks.MAY_CHANGE)
+                # The others wait for rank 0: else their next step would take as long as its write.
+                path = ranks.on_rank_0(checkpoint.save, args.ckpt_dir, **state)
                 run.say(f"note  saved {path}")
             if stopping:
                 run.say("note  SIGTERM: stopped after a whole step, --resume goes on")
                 break
-        else:
+        else:  # no break: all steps are done
             if RANK == 0:  # ddp: a few words from the model
                 ids = sample(raw_model, 32, job.text.known_tokens, device)
                 run.say(f"sample {json.dumps(job.text.decode(ids))}")

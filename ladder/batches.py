@@ -10,12 +10,12 @@ from ladder.errors import BadInput
 class Batches:
     """Iterator over batches of B rows of T tokens; after the last row the first comes again.
 
-    Row r has the tokens r·T … r·T+T-1, and its targets are the same shifted by one. Each of `ranks`
-    processes takes its own B of the next ranks·B rows: together they read what one would. With a
-    `shuffle` seed the rows come in another order in each epoch, every row once.
+    Row r has the tokens r·T … r·T+T-1, and its targets are r·T+1 … r·T+T. Each of `ranks` processes
+    takes its own B of the next ranks·B rows: together they read what one would. With a `shuffle`
+    seed the rows come in another order in each epoch, every row once.
 
-    `position` counts the rows that all ranks have read. A checkpoint keeps it, and who sets it goes
-    on from there. Raises BadInput where the corpus does not hold one batch.
+    `position` counts the rows that all ranks have read. Checkpoints save it; set it to resume
+    there. Raises BadInput where the corpus does not hold one batch.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Batches:
     def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of these rows, each (len(numbers), T) int64 on the CPU.
 
-        Row rows_per_epoch is the first one of the second epoch, and so on. Raises BadInput if a row
+        Row numbers run on from one epoch to the next. Raises BadInput if a row
         has a token id that GPT-2 does not have.
         """
         found = [self.corpus.read(self._start(number), self.T + 1) for number in numbers]

@@ -27,7 +27,7 @@ RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
         ("TORCHELASTIC_RESTART_COUNT", 0),
     )
 )
-# Flags that a run cannot go on with other values of, and those it can, which is said then.
+# Flags that have to be the same where a run is resumed, and those that may differ, with a note.
 MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
 MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
 
@@ -40,8 +40,8 @@ class Job:
     held_out: Corpus
     micro_steps: int  # of each rank, for one optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
-    identity: dict  # what a checkpoint has to agree with to be gone on from
-    checkpoint: Path | None  # the one to go on from
+    identity: dict  # what must match for a checkpoint to be resumed
+    checkpoint: Path | None  # the one to resume
 
 
 def together(train: Callable, doc: str, argv: list[str] | None):
@@ -54,13 +54,13 @@ def together(train: Callable, doc: str, argv: list[str] | None):
         return train(parse(doc, argv))
     meet()
     try:
-        args = on_rank_0(lambda: parse(doc, argv))
+        args = on_rank_0(parse, doc, argv)
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
             torch.cuda.set_device(args.device)
         result = train(args)
     except SystemExit as end:
-        # Past Python's own exit, in which gloo's threads would abort and hide the status.
+        # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
         sys.stdout.flush()
         os._exit(end.code or 0)
     dist.destroy_process_group()
@@ -78,14 +78,17 @@ def meet() -> None:
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
 
 
-def on_rank_0(function: Callable):
-    """function() on rank 0 alone, its result on all. Where it fails, rank 0 says why, all exit."""
+def on_rank_0(function: Callable, *args, **options):
+    """Call function(*args, **options) on rank 0 alone; the others wait for its result.
+
+    If it fails, rank 0 prints the reason and all ranks exit.
+    """
     if not DISTRIBUTED:
-        return function()
+        return function(*args, **options)
     result = [None]
     if RANK == 0:
         try:
-            result = [function()]
+            result = [function(*args, **options)]
         except SystemExit as end:
             if end.code:
                 raise
@@ -184,7 +187,7 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job but for the texts. Raises BadInput."""
     T = args.seq_len
     micro_steps = count_micro_steps(args.total_batch, args.batch_size, T)
-    Batches(text, args.batch_size, T)  # which says so if the text is too short
+    Batches(text, args.batch_size, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
         val_rows = min(args.total_batch // T, Batches(held_out, 1, T).rows_per_epoch)

@@ -24,7 +24,7 @@ from ladder.log import pairs_line, step_line
 
 @contextmanager
 def uninterrupted():
-    """Ctrl-C inside waits until the end: a step is on screen, in the log and in RESULT, or nowhere.
+    """Ctrl-C waits until what is inside is done: a step is recorded everywhere or nowhere.
 
     Only the main thread gets Ctrl-C, and only it may hold it back.
     """
@@ -49,8 +49,8 @@ class Run:
     """Context of one run: everything said goes to the screen and, flushed, to a file.
 
     Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
-    exit status 2, a loss that is not finite status 1, Ctrl-C status 130; the RESULT then covers
-    the steps done and says so in its `status`, as it does of a run that ended before its last step.
+    exit status 2, a loss that is not finite status 1, Ctrl-C status 130. The RESULT then covers the
+    steps done, and its `status` says so; `stopped` is a run that ended before its last step.
 
     Of several processes that train together only rank 0 speaks and writes a log; the others say
     nothing but their own errors.
@@ -135,8 +135,8 @@ class Run:
     def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
         """The run line: what is about to run, where, on what.
 
-        A step is one of `batches` unless it takes `tokens_per_step`; a run that goes on from a
-        checkpoint has a `first_step`; `more` goes into the line.
+        `tokens_per_step` is B·T by default. A run that was resumed has a `first_step`. `more` goes
+        into the line.
         """
         self.model, self.first_step = model, first_step
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
@@ -165,8 +165,7 @@ class Run:
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """One step line. `dt` in seconds; `more` are a rung's own values.
 
-        Begins and ends the profile of the second step, which is warm-up: what the run's steps
-        really ran is said there.
+        It also profiles the second step, a warm-up step, and prints the `effective` line from it.
         """
         with uninterrupted():
             self.step_times.append(dt)
@@ -243,7 +242,8 @@ class Run:
 def warmup_steps(steps: int) -> int:
     """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
 
-    The second step is the one that is profiled. Of one or two steps the last counts.
+    The second step is the one that is profiled. Of one or two steps the last is shown, with a note
+    that it is no measurement.
     """
     return min(10, max(2, steps // 3), max(steps - 1, 0))
 

@@ -20,7 +20,7 @@ NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
 def synchronize(device):
-    """Wait until the device has done all work queued on it; a CPU queues none."""
+    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -29,7 +29,7 @@ def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
-    with Run(__file__, args) as run:
+    with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")
         # block_size is no name of theirs: Run counts FLOPs by it.

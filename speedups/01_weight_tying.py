@@ -130,7 +130,7 @@ class GPT(nn.Module):
 
 
 def synchronize(device):
-    """Wait until the device has done all work queued on it; a CPU queues none."""
+    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -139,7 +139,7 @@ def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
-    with Run(__file__, args) as run:
+    with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)

@@ -132,7 +132,7 @@ class GPT(nn.Module):
 
 
 def synchronize(device):
-    """Wait until the device has done all work queued on it; a CPU queues none."""
+    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -141,7 +141,7 @@ def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
-    with Run(__file__, args) as run:
+    with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
