@@ -203,10 +203,9 @@ const letterOf = (k) => String.fromCharCode(65 + k);
 // name the row of a climb, or nothing. `letters`: where the marks alone could be mixed up.
 function drawGains(host, names, rows, note, letters) {
   const gains = rows.flatMap((row) => row.series).map((one) => one?.gain).filter(Boolean);
-  const furthest = Math.max(...gains.map((gain) => gain.ratio), 1);
   const low = Math.max(0.25, Math.min(0.9, ...gains.map((gain) => gain.low))) * 0.97;
-  const widest = Math.max(1.1, ...gains.map((gain) => gain.high));
-  const high = Math.min(widest, Math.max(6, furthest * 1.5)) * 1.03;
+  const furthest = Math.max(4, ...gains.map((gain) => gain.ratio)) * 1.5;
+  const high = Math.min(furthest, Math.max(1.1, ...gains.map((gain) => gain.high))) * 1.03;
   const x = (ratio) =>
     Math.log(Math.min(Math.max(ratio, low), high) / low) / Math.log(high / low);
   const shown = [];
@@ -262,7 +261,7 @@ function drawLoss() {
     const values = curves.flat().map((point) => point[k]);
     return [Math.min(...values), Math.max(...values)];
   };
-  const [[x0, x1], [y0, y1]] = [bounds(0), bounds(1)];
+  const [x0, x1, y0, y1] = [...bounds(0), ...bounds(1)];
   const x = (value) => (value - x0) / (x1 - x0 || 1);
   const y = (value) => (y1 - value) / (y1 - y0 || 1);
   const curve = (tag, k, attributes) => s(tag, {
@@ -409,8 +408,6 @@ function diff(lines) {
 function stages(found) {
   const { step, ...parts } = found.median_ms;
   const sum = Object.values(parts).reduce((total, ms) => total + ms);
-  const part = ([name, ms], k) =>
-    h("span", { style: `width:${share(ms / sum)};${ink(k)}` }, name);
   const times = Object.entries({ ...parts, sum, "step left alone": step });
   const kernels = found.kernels.map((one) => line(one.name,
     [one.ms.toFixed(1), `${(one.share * 100).toFixed(1)}%`, one.calls]));
@@ -419,7 +416,8 @@ function stages(found) {
     h("h3", {}, "Where the time goes"),
     h("p", { class: "soft" },
       `From ladder profile, a run of its own: ${found.folder}, commit ${found.commit}.`),
-    h("div", { class: "stack", "aria-hidden": "true" }, Object.entries(parts).map(part)),
+    h("div", { class: "stack", "aria-hidden": "true" }, Object.entries(parts).map(([name, ms], k) =>
+      h("span", { style: `width:${share(ms / sum)};${ink(k)}` }, name))),
     terms("figures", times.map(([name, ms]) => [name, `${ms.toFixed(1)} ms`])),
     h("div", { class: "kernels" }, table(most, ["kernel", "ms", "share", "calls"], kernels)),
   ];
@@ -465,8 +463,8 @@ function drawCompare() {
     drawGains(chart, climbs.map((climb, k) => `${letterOf(k)}: ${climb.label}`), rows, [], true);
     const lines = rows.map((row) =>
       line(row.title, climbs.map((_, k) => row.series[k]?.cells[GAIN] || "–")));
-    const columns = ["rung", ...climbs.map((_, k) => letterOf(k))];
-    return [h("h2", {}, heading), chart, table(heading, columns, lines)];
+    return [h("h2", {}, heading), chart,
+      table(heading, ["rung", ...climbs.map((_, k) => letterOf(k))], lines)];
   }));
 }
 
