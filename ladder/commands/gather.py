@@ -16,53 +16,64 @@ from ladder.commands.scripts import all_scripts, beyond_ten, describe
 from ladder.commands.tables import caption, cells, headings, titles
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
-from ladder.log import Log
 
-POINTS = 500  # of one loss curve
+POINTS = 500  # of one loss curve, as report.html says
 TOP = 10  # kernels
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and the ablation beside it
-WITHOUT = "without_"  # how the script of an ablation is named: this, and the rung left out
 
 
 def gather(folder: Path) -> dict:
     """All that the page shows of one climb, ready for JSON. Raises BadInput if it is none."""
     try:
         facts, rows = read_climb(folder)
-        good = [row for row in rows if row.logs]
-        if not good:
+        if all(row.failure for row in rows):
             raise BadInput(f"{folder}: none of its runs has ended well yet")
-        head, run = caption(facts, good), first_log(good[0]).run
-        limit = limit_tok_per_s(facts, good)
-        known = titles() if all_scripts()[0].exists() else {}
-        names = {row.stem: known.get(row.stem, row.stem.replace("_", " ")) for row in rows}
-        lines = [cells(row, names) for row in rows]
-    except (AttributeError, KeyError, TypeError) as error:  # a climb.json or a log made by others
+        return shown(folder, facts, rows)
+    except (AttributeError, KeyError, TypeError) as error:  # made by others, or without climb.json
         raise BadInput(f"{folder} is no climb of this ladder: {error!r}") from error
+
+
+def shown(folder: Path, facts: dict, rows: list[Row]) -> dict:
+    """A climb of which at least one run ended well."""
     kind = kind_of(facts)
-    what = kind.label or f"{lines[0][0]} to {lines[-1][0]}"
-    wanted = facts.get("repeats", 0) * len(facts.get("scripts", []))
-    done = sum(len(row.logs) for row in rows) + len(facts.get("failures", {}))
-    fastest = max(row.tok_per_s for row in good)
+    good = [row for row in rows if row.logs]
+    log = good[0].logs[min(good[0].logs)]
+    run, limit = log.run, limit_tok_per_s(facts, good)
+    lines = show_rows(folder, facts, rows, run)
+    what = kind.label or f"{lines[0]['title']} to {lines[-1]['title']}"
+    settings = "{device}, {started}, {model}, B={B}, T={T}".format(**run, started=facts["started"])
+    done = sum(len(row.logs) for row in rows) + len(facts["failures"])
+    wanted = facts["repeats"] * len(facts["scripts"])
+    fastest, result = max(row.tok_per_s for row in good), log.result
     return {
         "folder": folder_name(folder),
-        "label": f"{run['device']}, {facts.get('started', 'undated')}, {run['model']}, "
-        f"B={run['B']}, T={run['T']}: {what}",
+        "label": f"{settings}: {what}",
         "compared": kind.compared,
         "against": kind.against,
         "beside": None,
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "commit": run["commit"],
-        "caption": head,
-        "progress": f"{done} of {wanted} runs are in" if done < wanted else None,
+        "caption": f"{caption(facts, good)}.",
+        "progress": f"Not finished: {done} of {wanted} runs are in." if done < wanted else None,
         "columns": headings(facts),
         "limit": limit and {"tok": limit, "mfu": 1, "times": limit / fastest},
-        "rows": show_rows(folder, facts, rows, lines, run),
-        "foot": foot(folder, facts, first_log(good[0])),
+        "rows": lines,
+        "foot": {
+            "Machine": run["device"],
+            "System": facts["system"],
+            "Cores": facts["cores"],
+            "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts["clocks"].items()),
+            "Versions": ", ".join(f"{name} {new}" for name, new in facts["versions"].items()),
+            "Commit": run["commit"],
+            "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",
+            "Rounds": f"{facts['repeats']}, interleaved",
+            "Steps": f"{result['warmup_steps']} for warm-up, left out; {result['measured_steps']} "
+            "measured in each run",
+            "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
+            "Raw logs": folder_name(folder),
+            "Again": command(folder, facts, run),
+        },
     }
-
-
-def first_log(row: Row) -> Log:
-    return row.logs[min(row.logs)]
 
 
 def folder_name(folder: Path) -> str:
@@ -71,60 +82,60 @@ def folder_name(folder: Path) -> str:
     return folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
 
 
-def show_rows(folder: Path, facts: dict, rows: list[Row], lines: list[list], run: dict) -> list:
+def command(folder: Path, facts: dict, run: dict) -> str:
+    """The command line that measures it again, in POSIX shell."""
+    words, first = [], kind_of(facts).named_from
+    for name in [] if first is None else facts["scripts"][first:]:
+        number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
+        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
+    words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
+    words += ["--data", run["data"]] if facts["data"] else []
+    commit = run["commit"].removesuffix("-dirty")
+    checkout = "" if commit == "unknown" else f"git checkout {commit} && "
+    changed = "  # with changes that were not committed" if run["commit"] != commit else ""
+    return f"{checkout}ladder {facts['kind']} {shlex.join(words)}{changed}"
+
+
+def show_rows(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[dict]:
     """Each row: its numbers as drawn and as text, what it changes, its losses and its logs."""
-    against = kind_of(facts).against
-    profiles = find_profiles(folder, run)
-    shown = []
+    against, profiles, names = kind_of(facts).against, find_profiles(run), titles()
+    lines = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = [as_measured(folder, facts, row, run["commit"], Path(scratch)) for row in rows]
-        for i, (row, line, (path, source)) in enumerate(zip(rows, lines, scripts, strict=True)):
-            failed = {
-                name: why
-                for name, why in facts.get("failures", {}).items()
-                if name.rpartition(".")[0] == row.stem
-            }
-            if row.failure and not failed:  # it has not run yet
-                line = [line[0], row.failure, *line[2:]]
+        for i, (row, (path, source)) in enumerate(zip(rows, scripts, strict=True)):
             base = {"above": i - 1, "first": 0}.get(against) if i else None
-            found = {
+            texts = cells(row, names)
+            if row.failure == "not run yet":
+                texts[1] = row.failure  # not "failed: "
+            logs = [f"{row.stem}.r{repeat}.log" for repeat in sorted(row.logs)]
+            line = {
                 "stem": row.stem,
-                "title": line[0],
+                "title": texts[0],
+                "cells": texts,
                 "beyond": against == "above" and beyond_ten(row.stem),
-                "left_out": row.stem[len(WITHOUT) :] if row.stem.startswith(WITHOUT) else None,
-                "failure": row.failure,
-                "cells": line,
                 "against": None if base is None else rows[base].stem,
                 "gain": row.gain and {**vars(row.gain), "noise": row.gain.is_noise},
-                "gain_text": line[4],
                 "doc": docstring(path),
                 "source": source,
                 "diff": None if base is None else diff(scripts[base][0], path),
-                "base_source": None if base is None else scripts[base][1],
-                "failed_runs": failed,
                 "profile": profiles.get(row.stem),
-                "logs": [
-                    {"name": name, "text": (folder / name).read_text(encoding="utf-8")}
-                    for name in (f"{row.stem}.r{k}.log" for k in sorted(row.logs))
-                ],
+                "logs": [[name, (folder / name).read_text(encoding="utf-8")] for name in logs],
             }
-            shown.append(found | (measured(row) if row.logs else {}))
-    return shown
+            lines.append(line | (measured(row) if logs else {}))
+    return lines
 
 
 def measured(row: Row) -> dict:
     """What a bar, a curve and the line of what really ran are drawn from."""
-    rate, log = row.tok_per_s, first_log(row)
-    spread = (1, *row.spread)
+    log, spread = row.logs[min(row.logs)], (1, *row.spread)
     stride = math.ceil(len(log.steps) / POINTS)
     ends = list(accumulate(step["dt"] for step in log.steps))
     kept = [i for i in range(len(ends)) if i % stride == 0 or i == len(ends) - 1]
     return {
-        "tok": [rate * part for part in spread],
+        "tok": [row.tok_per_s * part for part in spread],
         "mfu": row.mfu and [row.mfu * part for part in spread],
         "memory": row.peak_bytes and [row.peak_bytes / 1e9],
         "effective": log.effective,
-        "stride": stride,
         "loss": [[log.steps[i]["step"], round(ends[i], 4), log.steps[i]["loss"]] for i in kept],
     }
 
@@ -135,45 +146,38 @@ def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
     It is beside the logs, or in the commit that they name (that of an ablation is made again from
     the scripts of that commit), or, said so, in this checkout.
     """
-    if (beside := folder / f"{row.stem}.py").exists():
-        return beside, "kept beside its logs"
-    named = {Path(name).stem: name for name in facts.get("scripts", [])}
-    name = named.get(row.stem) or (first_log(row).run["script"] if row.logs else row.stem)
-    known = re.fullmatch("[0-9a-f]{7,40}", commit)  # a log of others may say anything: no options
-    text, source = None, f"made again from the scripts at commit {commit}"
-    if known and row.stem.startswith(WITHOUT):
-        from ladder.commands.ablate import source_at
+    path = folder / f"{row.stem}.py"
+    if path.exists():
+        return path, "kept beside its logs"
+    name = {Path(name).stem: name for name in facts["scripts"]}.get(row.stem, row.stem)
+    text, known = None, re.fullmatch("[0-9a-f]{7,40}", commit)  # others may write anything
+    try:
+        if known and row.stem.startswith("without_"):
+            from ladder.commands.ablate import source_at
 
-        text = source_at(commit, row.stem)
-    if known and text is None:
-        text, source = from_git(f"{commit}:{name}"), f"at commit {commit}"
-    if text is not None:
-        path = into / f"{row.stem}.py"
+            text, source = source_at(commit, row.stem), "made again from the scripts at"
+        elif known:
+            text, source = git("show", f"{commit}:{name}").stdout, "at"
+    except BadInput:
+        pass  # there is no git
+    if text:
+        path = into / path.name
         path.write_text(text, encoding="utf-8")
-        return path, source
+        return path, f"{source} commit {commit}"
     for path in all_scripts():
-        if path.stem == row.stem and path.exists():
+        if path.stem == row.stem:
             return path, f"as it is in this checkout now: what ran, commit {commit}, is not here"
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-def from_git(name: str) -> str | None:
-    """The text of COMMIT:PATH; None where there is no git, or no such thing in it."""
-    try:
-        done = git("show", name)
-    except BadInput:
-        return None
-    return None if done.returncode else done.stdout
-
-
 def docstring(path: Path | None) -> list[list[str]]:
-    """The fields of a script's docstring with their names; all of it under "" if it has none."""
+    """The fields of a script's docstring with their names; all of it as one if it has none."""
     try:
         return list(describe(path).items())[1:] if path else []
     except SyntaxError:
         return []
     except ValueError:
-        return [["", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""]]
+        return [["Docstring", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""]]
 
 
 def diff(before: Path | None, after: Path | None) -> list[str] | None:
@@ -184,65 +188,25 @@ def diff(before: Path | None, after: Path | None) -> list[str] | None:
         return None
 
 
-def find_profiles(own: Path, run: dict) -> dict[str, dict]:
+def find_profiles(run: dict) -> dict[str, dict]:
     """Results of `ladder profile` on the same device, torch, model, B and T, by stem of the script.
 
-    Of several for one script: the climb's own, else one of the same commit, else the last by name.
+    Of several for one script: one of the same commit, else the last by the name of its folder.
     """
-    found = []
-    folders = [own, *(ROOT / "logs").glob("*"), *Path("runs").glob("*")]
-    for path in (path for folder in folders for path in folder.glob("*.json")):
+    others, own = {}, {}
+    paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
+    for path in sorted(paths, key=lambda path: path.parent.name):
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            header, medians = facts["run"], facts["median_ms"]
-            same = all(header[key] == run[key] for key in ("device", "torch", "model", "B", "T"))
-            shown = {
-                "step": medians["step"],
-                "stages": {name: medians[name] for name in ("forward", "backward", "optimizer")},
-                "kernels": facts["kernels"][:TOP],
+            header, stem = facts["run"], Path(facts["run"]["script"]).stem
+            one = {
                 "folder": folder_name(path.parent),
                 "commit": header["commit"],
+                "median_ms": facts["median_ms"],
+                "kernels": facts["kernels"][:TOP],
             }
+            if all(header[key] == run[key] for key in ("device", "torch", "model", "B", "T")):
+                (own if header["commit"] == run["commit"] else others)[stem] = one
         except (KeyError, OSError, TypeError, ValueError):
-            continue  # not a profile
-        if same:
-            rank = (path.parent == own, header["commit"] == run["commit"], path.parent.name)
-            found.append((rank, Path(header["script"]).stem, shown))
-    return {stem: shown for _, stem, shown in sorted(found, key=lambda one: one[0])}
-
-
-def foot(folder: Path, facts: dict, log: Log) -> list[list[str]]:
-    """Where and how it was measured, and the command that does it again, as names and texts."""
-    run, result = log.run, log.result
-    versions = facts.get("versions") or {k: run[k] for k in ("python", "torch") if k in run}
-    lines = {
-        "Machine": run["device"],
-        "System": facts.get("system"),
-        "Cores": facts.get("cores"),
-        "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts.get("clocks", {}).items()),
-        "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "Commit": run["commit"],
-        "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",
-        "Rounds": f"{facts['repeats']}, interleaved" if "repeats" in facts else None,
-        "Steps": f"{result['warmup_steps']} for warm-up, left out; {result['measured_steps']} "
-        "measured in each run",
-        "Raw logs": folder_name(folder),
-        "Again": command(folder, facts, run),
-    }
-    return [[name, str(text)] for name, text in lines.items() if text]
-
-
-def command(folder: Path, facts: dict, run: dict) -> str | None:
-    """The command line that measures it again, in POSIX shell; None without a climb.json."""
-    if "scripts" not in facts:
-        return None
-    words, first = [], kind_of(facts).named_from
-    for name in [] if first is None else facts["scripts"][first:]:
-        number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
-        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
-    words += ["--repeats", str(facts.get("repeats", 1)), *facts.get("flags", [])]
-    words += ["--data", run["data"]] if facts.get("data") else []
-    commit = run["commit"].removesuffix("-dirty")
-    checkout = "" if commit == "unknown" else f"git checkout {commit} && "
-    changed = "  # with changes that were not committed" if run["commit"] != commit else ""
-    return f"{checkout}ladder {facts.get('kind', 'climb')} {shlex.join(words)}{changed}"
+            pass  # not a profile
+    return others | own

@@ -32,15 +32,11 @@ def add_arguments(parser):
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
     cannot be made."""
-    check_out(args.out)
     climbs = [gather(folder) for folder in args.folders] or gather_default()
     if not climbs:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
     name_and_pair(climbs)
-    try:
-        write_whole(args.out, page(climbs))
-    except OSError as error:
-        raise BadInput(f"cannot write {args.out}: {error.strerror}") from error
+    write(args.out, page(climbs))
     for climb in climbs:
         beside = f" (beside {climb['beside']})" if climb["beside"] else ""
         print(f"{climb['folder']}: {climb['label']}{beside}")
@@ -50,31 +46,29 @@ def run(args) -> int:
     return 0
 
 
-def check_out(path: Path) -> None:
-    """Raise BadInput where the page cannot go, or would replace a file that is no such page."""
+def write(path: Path, page: bytes) -> None:
+    """Raises BadInput where the page cannot go, or would replace a file that is no such page."""
     try:
         if not path.parent.is_dir():
             raise BadInput(f"cannot write {path}: there is no such folder")
         if path.exists() and MARKER not in path.read_text("utf-8", errors="replace")[:1000]:
             raise BadInput(f"{path} is no page of ladder report: choose another --out")
+        write_whole(path, page)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}") from error
 
 
 def gather_default() -> list[dict]:
     """The climbs that README.md names and the newest under runs/ that is not published yet."""
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
-    climbs = [gather(ROOT / folder) for folder in dict.fromkeys(named)]
+    blocks = BLOCK.finditer((ROOT / "README.md").read_text(encoding="utf-8"))
+    named = dict.fromkeys(block["folder"] for block in blocks if block["folder"] != "none")
+    climbs = [gather(ROOT / folder) for folder in named]
     published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
-    fresh = [
-        path
-        for path in sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        if path.read_bytes() not in published and any(path.parent.glob("*.r*.log"))
-    ]
+    found = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+    folders = [path.parent for path in found if path.read_bytes() not in published]
+    fresh = [folder for folder in folders if any(folder.glob("*.r*.log"))]
     try:
-        climbs += [gather(path.parent) for path in fresh[-1:]]
+        climbs += [gather(folder) for folder in fresh[-1:]]
     except BadInput as error:
         print(f"left out: {error}")
     return climbs
@@ -99,11 +93,13 @@ def name_and_pair(climbs: list[dict]) -> None:
 
 def page(climbs: list[dict]) -> bytes:
     """The whole page. Raises BadInput if it is too large even with one log a rung."""
-    for kept in (None, 1, 0):
+    made = f"{datetime.now():%Y-%m-%d %H:%M}"
+    less = "To keep the page small, "
+    notes = {None: "", 1: f"{less}only the first run's.", 0: f"{less}the logs are left out."}
+    for kept, note in notes.items():
         for row in (row for climb in climbs for row in climb["rows"]):
             row["logs"] = row["logs"][:kept]
-        made = f"{datetime.now():%Y-%m-%d %H:%M}"
-        text = render({"made": made, "climbs": climbs, "logs_kept": kept})
+        text = render({"made": made, "climbs": climbs, "logs_note": note})
         if len(text) < LARGEST:
             return text
     raise BadInput(f"a page of {len(climbs)} climbs is over {LARGEST:,} bytes: name fewer folders")
@@ -117,8 +113,6 @@ def render(data: dict) -> bytes:
         raise BadInput("a log has a loss or a time that is no finite number") from error
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    made, style, script = (
-        TEMPLATE.with_suffix(kind).read_text(encoding="utf-8") for kind in (".html", ".css", ".js")
-    )
-    made = made.replace("{{style}}", style).replace("{{script}}", script)
+    style, script = (TEMPLATE.with_suffix(kind).read_text("utf-8") for kind in (".css", ".js"))
+    made = TEMPLATE.read_text("utf-8").replace("{{style}}", style).replace("{{script}}", script)
     return made.replace("{{data}}", text).encode()  # last: what stands in it is not replaced
