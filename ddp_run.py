@@ -256,24 +256,25 @@ def train(args):
             optimizer.step()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
-            # ddp: the mean over the whole batch, the slowest rank's time; all stop at one step
+            # ddp: the mean over the whole batch, and the slowest rank's time
             (loss,) = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
-            dt, stopping = reduced(dt, len(stop), op=ReduceOp.MAX)
+            (dt,) = reduced(dt, op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
-            # ddp: held-out loss and checkpoints, outside the clock
+            # ddp: SIGTERM to any rank stops all. They wait here for rank 0, which writes the log,
+            # and below for its checkpoint: else their next step would take as long as that.
+            (stopping,) = reduced(len(stop), op=ReduceOp.MAX)
             done = step + 1
-            if due(args.eval_every, done, args.steps):
-                with run.between_steps():
+            with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
+                if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
-                run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-            if stopping or due(args.ckpt_every, done, args.steps):
-                state = dict(step=done, position=batches.position, identity=job.identity)
-                state |= dict(model=raw_model.state_dict(), optimizer=optimizer.state_dict())
-                state["flags"] = ranks.named(args, ranks.MAY_CHANGE)
-                # The others wait for rank 0: else their next step would take as long as its write.
-                path = ranks.on_rank_0(checkpoint.save, args.ckpt_dir, **state)
-                run.say(f"note  saved {path}")
+                    run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
+                if stopping or due(args.ckpt_every, done, args.steps):
+                    state = dict(step=done, position=batches.position, identity=job.identity)
+                    state |= dict(model=raw_model.state_dict(), optimizer=optimizer.state_dict())
+                    state["flags"] = ranks.named(args, ranks.MAY_CHANGE)
+                    path = ranks.on_rank_0(checkpoint.save, args.ckpt_dir, **state)
+                    run.say(f"note  saved {path}")
             if stopping:
                 run.say("note  SIGTERM: stopped after a whole step, --resume goes on")
                 break

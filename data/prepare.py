@@ -12,8 +12,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ladder.corpus import DATA_DIR, load_corpus
+from ladder.corpus import load_corpus
 from ladder.errors import BadInput
+from ladder.files import DATA_DIR
 from ladder.shards import write_shard
 
 

@@ -8,14 +8,14 @@ from ladder.errors import BadInput
 
 
 class Batches:
-    """Iterator over batches of B rows of T tokens; after the last row the first comes again.
+    """next() gives a batch of B rows of T tokens; after the last row the first comes again.
 
     Row r has the tokens r·T … r·T+T-1, and its targets are r·T+1 … r·T+T. Each of `ranks` processes
     takes its own B of the next ranks·B rows: together they read what one would. With a `shuffle`
     seed the rows come in another order in each epoch, every row once.
 
     `position` counts the rows that all ranks have read. Checkpoints save it; set it to resume
-    there. Raises BadInput where the corpus does not hold one batch.
+    there. Raises BadInput if the corpus is shorter than one batch.
     """
 
     def __init__(
@@ -39,11 +39,6 @@ class Batches:
         self.epoch, self.order = 0, self._order_of(0)
 
     @property
-    def per_epoch(self) -> float:
-        """Batches of all ranks together in one pass over the corpus; the last may be a part."""
-        return self.rows_per_epoch / (self.B * self.ranks)
-
-    @property
     def dropped(self) -> int:
         """Tokens at the end of the corpus that are in no whole row, neither in x nor in y."""
         return len(self.corpus) - 1 - self.rows_per_epoch * self.T
@@ -57,8 +52,8 @@ class Batches:
     def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of these rows, each (len(numbers), T) int64 on the CPU.
 
-        Row numbers run on from one epoch to the next. Raises BadInput if a row
-        has a token id that GPT-2 does not have.
+        Row numbers run on from one epoch to the next. Raises BadInput if a row has a token id that
+        GPT-2 does not have.
         """
         found = [self.corpus.read(self._start(number), self.T + 1) for number in numbers]
         tokens = np.stack(found)  # (rows, T + 1) uint16

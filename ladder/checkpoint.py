@@ -37,13 +37,20 @@ def load(path: Path, identity: dict) -> dict:
     """What `save` wrote, on the CPU. Raises BadInput if it is damaged, foreign, of another run."""
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        found = {key: saved[key] for key in KEYS}["identity"]
+        missing = [key for key in KEYS if key not in saved]
+    except OSError as error:
+        raise BadInput(
+            f"cannot read {path} ({error.strerror}): every machine has to see --ckpt-dir"
+        ) from None
     except Exception as error:  # torn and foreign files make torch raise many kinds
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(
             f"{path} is damaged or no checkpoint of ddp_run.py ({reason}): delete it, and "
             "--resume takes the one before it"
         ) from None
+    if missing:
+        raise BadInput(f"{path} is of another version of ddp_run.py: it has no {missing[0]}")
+    found = saved["identity"]
     for key, value in identity.items():
         if found.get(key) != value:
             raise BadInput(f"{path} was saved with {key} {found.get(key)}, this run has {value}")
@@ -53,7 +60,7 @@ def load(path: Path, identity: dict) -> dict:
 def choose(
     folder: str, resume: bool, identity: dict, flags: dict, say: Callable[[str], None]
 ) -> Path | None:
-    """The path to go on from, looked into, or None for a fresh start.
+    """The checkpoint to resume, already checked, or None for a fresh start.
 
     It says where `flags` are not those it was saved with. Raises BadInput, also where nothing could
     be saved: hours later is too late to find out.

@@ -177,7 +177,7 @@ def download(url: str, sha256: str) -> bytes:
 
 
 def within(seconds: float, function: Callable, *args, **kwargs):
-    """function(*args, **kwargs), or TimeoutError if it takes longer; it then goes on unheard."""
+    """function(*args, **kwargs), or TimeoutError if it takes longer; its result is then dropped."""
     results = queue.SimpleQueue()
 
     def call():

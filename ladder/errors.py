@@ -12,6 +12,8 @@ _NO_MEMORY = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
+# How gloo words it when a process that it waits for has ended.
+_NO_PEER = ("Connection closed by peer", "Connection reset by peer")
 # How torch.compile words it when there is no compiler, or no headers for it.
 _NO_COMPILER = ("InvalidCxxCompiler", "Python.h")
 
@@ -27,6 +29,8 @@ def explain(error: BaseException) -> str | None:
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
             return "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
+        if any(words in text for words in _NO_PEER):
+            return "another rank is gone: if it failed, its own line says why"
         if any(words in text for words in _NO_COMPILER):
             return (
                 "torch.compile found no working C++ compiler: install g++ or clang++ and the "

@@ -45,9 +45,9 @@ def git(*words: str) -> subprocess.CompletedProcess:
 
 
 def commit() -> str:
-    """Short hash of the checkout, `-dirty` where its scripts are not those of it.
+    """Short hash of the checkout, `-dirty` if a tracked file was changed or a script is untracked.
 
-    That is where a tracked file differs, or a script is not tracked. `unknown` without git.
+    `unknown` without git.
     """
     questions = (
         ("rev-parse", "--short=12", "HEAD"),

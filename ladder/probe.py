@@ -30,22 +30,25 @@ def _quiet_stderr():
 
 
 def start() -> profile:
-    """Start recording the operators of a training step; `effective` ends it."""
+    """Start recording the operators of a training step; `stop` ends it."""
     recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
     with _quiet_stderr():
         recording.start()
     return recording
 
 
-def effective(recording) -> dict[str, str]:
-    """End the recording of one training step and tell what it ran.
+def stop(recording: profile) -> None:
+    with _quiet_stderr():
+        recording.stop()
+
+
+def effective(recording: profile) -> dict[str, str]:
+    """What one training step ran, from its recording.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, where
     something was compiled compile_cache, attention (`math` is scores, softmax and values as
     separate operators) and optimizer.
     """
-    with _quiet_stderr():
-        recording.stop()
     events = recording.profiler.kineto_results.events()
     names = {event.name() for event in events}
     # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.

@@ -66,6 +66,7 @@ class Run:
         self.ending = False
         self.model, self.first_step = None, 0
         self.recording = None  # the profile of the second step, while that runs
+        self.effective = self.peak_bytes = None
         self.result = None
 
     def __enter__(self):
@@ -89,8 +90,7 @@ class Run:
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
-        if self.recording:  # stopped in the second step
-            probe.effective(self.recording)
+        self._stop_recording()  # where the second step did not come to its end
         with self.file:
             if error is None:
                 self._finish("stopped" if self._steps_left() else "ok")
@@ -140,6 +140,9 @@ class Run:
         """
         self.model, self.first_step = model, first_step
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
+        if self.rank:
+            return
+        epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
         pairs = {
             "script": self.script,
             "commit": commit(),
@@ -156,7 +159,7 @@ class Run:
             "data": batches.corpus.name,
             "data_sha256": batches.corpus.sha256[:12],
             "tokens": len(batches.corpus),
-            "epoch_batches": f"{batches.per_epoch:.1f}".removesuffix(".0"),
+            "epoch_batches": f"{epoch:.1f}".removesuffix(".0"),
             "dropped": batches.dropped,
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
@@ -172,34 +175,39 @@ class Run:
             self.losses.append(loss)
             values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
             self.say(step_line(step, self.args.steps, **values))
+            self.peak_bytes = machine.peak_bytes(self.args.device)
+            if recording := self._stop_recording():
+                setting = f"{torch.get_float32_matmul_precision()}(setting)"
+                self.effective = {"matmul": setting, **probe.effective(recording)}
+                self.say(pairs_line("effective", self.effective))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
-        if self.recording:
-            found = probe.effective(self.recording)
-            self.recording = None
-            setting = f"{torch.get_float32_matmul_precision()}(setting)"
-            self.say(pairs_line("effective", {"matmul": setting, **found}))
-        elif len(self.step_times) == 1 and self._steps_left() and not self.rank:
+        if len(self.step_times) == 1 and self._steps_left() and not self.rank:
             self.recording = probe.start()
 
     @contextmanager
     def between_steps(self):
         """What runs inside is no part of a step: the profile of the next one begins after it."""
-        if self.recording:
-            probe.effective(self.recording)
+        recording = self._stop_recording()
         yield
-        if self.recording:
+        if recording:
             self.recording = probe.start()
 
+    def _stop_recording(self):
+        recording, self.recording = self.recording, None
+        if recording:
+            probe.stop(recording)
+        return recording
+
     def _steps_left(self) -> int:
-        return self.args.steps - self.first_step - len(self.step_times)
+        return max(0, self.args.steps - self.first_step - len(self.step_times))
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
         if self.model is None:  # it failed before there was a run
             return
-        planned = self.args.steps - self.first_step
-        if len(self.step_times) == 1:
+        planned = len(self.step_times) + self._steps_left()
+        if self.step_times and not self.effective:
             self.say("effective unknown")
         if 0 < planned < 3:
             self.say("note  no measurement: the first two steps of a run are warm-up")
@@ -231,7 +239,7 @@ class Run:
             "warmup_steps": min(warmup, len(self.step_times)),
             "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
             "mfu": round(mfu, 4) if mfu else None,
-            "peak_bytes": machine.peak_bytes(self.args.device),
+            "peak_bytes": self.peak_bytes,
             "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
             "first_loss": _finite(self.losses[0] if self.losses else None),
             "final_loss": _finite(self.losses[-1] if self.losses else None),
