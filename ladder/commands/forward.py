@@ -41,16 +41,18 @@ def run(args) -> int:
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
     # All are read and merged before one is written: bad input must not stop half-way.
-    parts = [(path, *parts_of(path)) for path in later]
-    merged = [(path, doc, *carry(base, ours, theirs)) for path, doc, ours in parts]
+    merged = []
+    for path in later:
+        docstring, ours = parts_of(path)
+        code, conflicts = carry(base, ours, theirs)
+        merged.append((path, docstring + code, conflicts))
     troubled = 0
-    for path, docstring, code, conflicts in merged:
-        source = docstring + code
-        troubles = list(trouble(path, source, conflicts))
-        news = "has it already"
-        if source != path.read_text(encoding="utf-8"):
+    for path, source, conflicts in merged:
+        changed = source != path.read_text(encoding="utf-8")
+        if changed:
             path.write_text(source, encoding="utf-8")
-            news = "changed"
+        troubles = list(trouble(path, source, conflicts))
+        news = "changed" if changed else "has it already"
         print(*(troubles or [f"{shown(path)} {news}"]), sep="\n")
         troubled += bool(troubles)
     if troubled:
@@ -61,11 +63,8 @@ def run(args) -> int:
 def carry(base: str, ours: str, theirs: str) -> tuple[str, int]:
     """merge_code, but what `ours` has already of the same edit does not collide with it."""
     code, conflicts = merge_code(base, ours, theirs)
-    if conflicts:
-        without, collisions = merge_code(theirs, ours, base)
-        if not collisions:
-            return merge_code(base, without, theirs)
-    return code, conflicts
+    without, collisions = merge_code(theirs, ours, base) if conflicts else (ours, 1)
+    return (code, conflicts) if collisions else merge_code(base, without, theirs)
 
 
 def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, int]:
@@ -111,7 +110,7 @@ def committed_code(path: Path) -> str:
     """The code of a script, without its docstring, in the last commit."""
     done = git("show", f"HEAD:./{shown(path)}")
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        why = done.stderr.strip()
         raise BadInput(f"git knows no committed {shown(path)} to compare with: {why}")
     with tempfile.TemporaryDirectory() as folder:
         committed = Path(folder, path.name)
