@@ -193,10 +193,11 @@ def train(args):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
-        if args.dtype == "bfloat16":
+        if args.dtype == "bfloat16":  # ddp: a flag here
             require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
+        # ddp: positions for a longer --seq-len; raw_model: without the wrappers below
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
         raw_model = model = GPT(config).to(device)
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
@@ -219,7 +220,7 @@ def train(args):
             optimizer.load_state_dict(saved["optimizer"])
         if DISTRIBUTED:  # ddp: the same weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
-        if not args.no_compile:
+        if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
         # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
@@ -259,7 +260,8 @@ def train(args):
             # ddp: held-out loss and checkpoints, outside the clock
             done = step + 1
             if due(args.eval_every, done, args.steps):
-                val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
+                with run.between_steps():
+                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                 run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
             if RANK == 0 and (stopping or due(args.ckpt_every, done, args.steps)):
                 state = dict(step=done, position=batches.position, identity=job.identity)

@@ -64,7 +64,7 @@ class Run:
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.ending = False
-        self.model = None
+        self.model, self.first_step = None, 0
         self.recording = None  # the profile of the second step, while that runs
         self.result = None
 
@@ -183,8 +183,17 @@ class Run:
         elif len(self.step_times) == 1 and self._steps_left() and not self.rank:
             self.recording = probe.start()
 
+    @contextmanager
+    def between_steps(self):
+        """What runs inside is no part of a step: the profile of the next one begins after it."""
+        if self.recording:
+            probe.effective(self.recording)
+        yield
+        if self.recording:
+            self.recording = probe.start()
+
     def _steps_left(self) -> int:
-        return self.model and self.args.steps - self.first_step - len(self.step_times)
+        return self.args.steps - self.first_step - len(self.step_times)
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""

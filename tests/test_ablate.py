@@ -2,11 +2,16 @@
 
 import pytest
 from conftest import SMALL, load, rung
-from test_climb import ladder
 
-from ladder.commands.ablate import write_without
+from ladder import files
+from ladder.commands import ablate, main
 from ladder.commands.results import read_climb
 from ladder.commands.scripts import all_scripts
+
+
+def taken_back(number):
+    scripts = (rung(number - 1), rung(number), rung(-1))
+    return ablate.without(*((path.stem, path.read_text()) for path in scripts))
 
 
 @pytest.mark.parametrize(
@@ -25,69 +30,59 @@ from ladder.commands.scripts import all_scripts
     ],
 )
 def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_path):
-    path = write_without(number, tmp_path)
+    path = tmp_path / "without.py"
+    path.write_text(taken_back(number))
     source = path.read_text().partition("\n")[2]
     assert gone not in source and kept in source
-    others = {n for n in range(1, len(all_scripts())) if n != number}
-    for n in others:
-        assert f"# speedup {n:02d}: " in source, f"rung {n} went along"
-    assert f"# speedup {number:02d}: " not in source
+    for n in range(1, len(all_scripts())):
+        assert (f"# speedup {n:02d}: " in source) == (n != number), n
     load(path)
 
 
-def test_a_change_that_a_later_rung_replaced_is_named(tmp_path, capsys):
-    """Rung 12 stands around flash attention."""
-    assert write_without(6, tmp_path) is None
-    assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
-    ("top", "expected"),
+    ("before", "rung", "top", "expected"),
     [
-        ("x = f(2, c=3)\n", "x = f(1, c=3)\n"),  # another word of the same line
-        ("x = f(2 * 9)\n", "x = f(1 * 9)\n"),
-        ("x = f(3)\n", None),  # the same word
+        ("x = f(1)\n", "x = f(2)\n", "x = f(2, c=3)\n", "x = f(1, c=3)\n"),  # another word of it
+        ("x = f(1)\n", "x = f(2)\n", "x = f(2 * 9)\n", "x = f(1 * 9)\n"),
+        ("x = f(1)\n", "x = f(2)\n", "x = f(3)\n", None),  # the same word
+        ("y = 1\n", "if a:\n    y = 1\n", "if a:\n    y = 1\n    z = 2\n", None),  # no Python then
     ],
 )
-def test_a_word_that_a_later_rung_changed_is_named_and_left_out(
-    top, expected, tmp_path, capsys, monkeypatch
-):
-    scripts = []
-    for stem, code in (("before", "x = f(1)\n"), ("rung", "x = f(2)\n"), ("top", top)):
-        scripts.append(tmp_path / f"{stem}.py")
-        scripts[-1].write_text(f'"""{stem}"""\n{code}')
-    monkeypatch.setattr("ladder.commands.ablate.all_scripts", lambda: scripts)
-    path = write_without(1, tmp_path)
-    said = capsys.readouterr().out
-    if expected is None:
-        assert path is None and "rung cannot be taken back" in said
-    else:
-        assert path.read_text().endswith('"""\n' + expected) and not said
+def test_words_that_a_later_rung_changed(before, rung, top, expected):
+    found = ablate.without(("before", before), ("rung", rung), ("top", top))
+    assert found == (expected and f'"""top without rung, made by ladder ablate."""\n{expected}')
 
 
-def test_a_merge_that_is_no_python_is_left_out(tmp_path, capsys, monkeypatch):
-    scripts = []
-    codes = {
-        "before": "y = 1\n",
-        "rung": "if a:\n    y = 1\n",
-        "top": "if a:\n    y = 1\n    z = 2\n",
-    }
-    for stem, code in codes.items():
-        scripts.append(tmp_path / f"{stem}.py")
-        scripts[-1].write_text(f'"""{stem}"""\n{code}')
-    monkeypatch.setattr("ladder.commands.ablate.all_scripts", lambda: scripts)
-    assert write_without(1, tmp_path) is None
-    assert "cannot be taken back" in capsys.readouterr().out
+def test_a_script_is_made_again_from_the_commit_that_its_logs_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    (tmp_path / "speedups").mkdir()
+    for name, code in (
+        ("baseline", "x = 1"),
+        ("speedups/01_a", "x = 2"),
+        ("speedups/02_b", "x = 3"),
+    ):
+        (tmp_path / f"{name}.py").write_text(f'"""{name}"""\n{code}\n')
+    files.git("init", "-q")
+    files.git("add", "-A")
+    files.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "all")
+    commit = files.commit()
+    (tmp_path / "speedups" / "01_a.py").write_text("what came later\n")
+    made = ablate.source_at(commit, "without_02_b")
+    assert made == '"""02_b without 02_b, made by ladder ablate."""\nx = 2\n'
+    assert ablate.source_at(commit, "without_03_c") is None
+    for unknown in ("unknown", f"{commit}-dirty", "0" * 12):
+        assert ablate.source_at(unknown, "without_02_b") is None
+    monkeypatch.setenv("PATH", "")  # no git
+    assert ablate.source_at(commit, "without_02_b") is None
 
 
-def test_ablate_as_a_user_runs_it(shard, tmp_path):
-    folder = tmp_path / "run"
-    words = [*SMALL, "--steps", 4, "--repeats", 2, "--data", shard, "--out", folder]
-    done = ladder("ablate", 5, *words)
-    assert done.returncode == 0, done.stderr
-    _, (top, without) = read_climb(folder)
+def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
+    """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
+    words = ["ablate", 5, 6, *SMALL, "--steps", 3, "--repeats", 1, "--data", shard]
+    assert main([*map(str, words), "--out", str(tmp_path / "run")]) == 0
+    assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
+    _, (top, without) = read_climb(tmp_path / "run")
     assert top.stem == rung(-1).stem and without.stem == "without_05_torch_compile"
     compiled = [row.logs[1].effective["compiled"] for row in (top, without)]
     assert compiled == ["yes", "no"]
-    assert top.gain is None and without.gain is not None
-    assert (folder / "without_05_torch_compile.py").exists()
+    assert (tmp_path / "run" / "without_05_torch_compile.py").exists()

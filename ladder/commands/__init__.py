@@ -25,21 +25,15 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; returns the exit status, 2 for what a user can put right."""
     commands = "\n".join(f"  {name:9s}{summary}" for name, summary in COMMANDS.items())
-    parser = argparse.ArgumentParser(
-        prog="ladder",
-        usage="ladder COMMAND [-h] ...",
-        description=f"{__doc__}\n\ncommands:\n{commands}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = f"{__doc__}\n\ncommands:\n{commands}"
+    raw = dict(formatter_class=argparse.RawDescriptionHelpFormatter)
+    usage = "ladder COMMAND [-h] ..."
+    parser = argparse.ArgumentParser(prog="ladder", usage=usage, description=text, **raw)
     parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
     argv = sys.argv[1:] if argv is None else argv
     name = parser.parse_args(argv[:1]).command
     module = importlib.import_module(f"ladder.commands.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"ladder {name}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(prog=f"ladder {name}", description=module.__doc__, **raw)
     module.add_arguments(parser)
     try:
         return module.run(parser.parse_args(argv[1:]))

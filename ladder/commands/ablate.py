@@ -5,18 +5,18 @@
 
 What a rung gains in the climb depends on the order: here each is the last one to be missing. The
 scripts are made by reverse-applying a rung's own change to the top script, and run interleaved with
-the untouched top; they are kept beside their logs. Where a later rung edited the same line, the
-change is taken back word by word; where that cannot be done either, it is named and left out.
+the untouched top. Where a later rung edited the same line, the change is taken back word by word;
+where that cannot be done either, it is named and left out.
 """
 
 import re
 import tempfile
 from pathlib import Path
 
-from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
-from ladder.commands.forward import merge_code, trouble
-from ladder.commands.scripts import all_scripts, split_docstring
+from ladder.commands.forward import merge_code
+from ladder.commands.scripts import all_scripts, split_source
 from ladder.errors import BadInput
+from ladder.files import git
 
 CONFLICT = re.compile(
     r"<<<<<<< this script\n(?P<ours>.*?)\|{7} base\n(?P<base>.*?)=======\n(?P<theirs>.*?)"
@@ -27,40 +27,72 @@ NEWLINE = "\x1e"  # stands in no script; each word is a line to git
 
 
 def add_arguments(parser):
+    from ladder.commands.climb import add_run_arguments
+
     parser.add_argument("rungs", nargs="*", type=int, help="rungs to take back (default: all)")
     add_run_arguments(parser)
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
+    from ladder.commands.climb import new_folder, run_and_report  # torch: `report` needs none
+
     scripts = all_scripts()
     top = len(scripts) - 1
     rungs = args.rungs or list(range(1, top + 1))
     if wrong := [number for number in rungs if not 1 <= number <= top]:
         raise BadInput(f"there is no rung {wrong[0]} to take back: they go from 1 to {top}")
+    texts = [(path.stem, path.read_text(encoding="utf-8")) for path in scripts]
     with tempfile.TemporaryDirectory() as scratch:
-        made = [write_without(number, Path(scratch)) for number in rungs]
-        without = [path for path in made if path]
-        if not without:
+        made = []
+        for number in rungs:
+            path = Path(scratch, f"without_{scripts[number].stem}.py")
+            if source := without(texts[number - 1], texts[number], texts[-1]):
+                path.write_text(source, encoding="utf-8")
+                made.append(path)
+            else:
+                print(f"{scripts[number].stem} cannot be taken back: a later rung changed it too")
+        if not made:
             raise BadInput("none of these changes can be taken back from the top script")
-        folder = new_folder(args, "ablate", [scripts[top], *without])
+        folder = new_folder(args, "ablate", [scripts[top], *made])
     return run_and_report(folder)
 
 
-def write_without(number: int, folder: Path) -> Path | None:
-    """The top script without the change of one rung, or None, saying why, if that cannot be."""
-    scripts = all_scripts()
-    before, rung, top = scripts[number - 1], scripts[number], scripts[-1]
-    codes = [split_docstring(path)[1] for path in (rung, top, before)]
+def without(before, rung, top) -> str | None:
+    """The top script without the change of a rung; None if that cannot be taken back.
+
+    `before` is the script that the rung follows. Each is a stem and a source text.
+    """
+    codes = [split_source(text)[1] for _, text in (rung, top, before)]
     code, conflicts = merge_code(*codes)
     if conflicts:
         code, conflicts = merge_words(*codes)
-    path = folder / f"without_{rung.stem}.py"
-    if conflicts or list(trouble(rung, code, conflicts)):
-        print(f"{rung.stem} cannot be taken back: later rungs built on the same words", flush=True)
+    try:
+        compile(code, rung[0], "exec")
+    except SyntaxError:
         return None
-    path.write_text(f'"""{top.stem} without {rung.stem}, made by ladder ablate."""\n{code}')
-    return path
+    return (
+        None if conflicts else f'"""{top[0]} without {rung[0]}, made by ladder ablate."""\n{code}'
+    )
+
+
+def source_at(commit: str, stem: str) -> str | None:
+    """The script `without_NN_name` as an ablation at that commit made it.
+
+    None where git does not have the commit or the rung, or the change cannot be taken back.
+    """
+    if not re.fullmatch("[0-9a-f]{7,40}", commit):
+        return None
+    try:
+        names = git("ls-tree", "--name-only", commit, "baseline.py", "speedups/").stdout.split()
+        stems = [Path(name).stem for name in names]
+        if (rung := stem.removeprefix("without_")) not in stems[1:]:
+            return None
+        at = stems.index(rung)
+        shown = [git("show", f"{commit}:./{names[i]}").stdout for i in (at - 1, at, -1)]
+        return without(*zip((stems[at - 1], rung, stems[-1]), shown, strict=True))
+    except (BadInput, SyntaxError):  # no git; a script that Python cannot read
+        return None
 
 
 def merge_words(base: str, ours: str, theirs: str) -> tuple[str, int]:

@@ -6,8 +6,8 @@
     ladder climb --resume                     go on with the last climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
-down slows all rungs alike; a gain is the median of the ratios between neighbours in the same round,
-with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
+down slows all rungs alike; a gain is the mean of the log ratios between neighbours in the same
+round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
 import json
@@ -17,26 +17,26 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
-from ladder.cli import MODELS, check_seq_len, positive, seed
-from ladder.commands.process import new_folder as results_folder
-from ladder.commands.process import run_python
+from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, positive
+from ladder.commands import process
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts, peer_scripts, select
 from ladder.commands.tables import caption, screen
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, commit
+from ladder.files import ROOT, commit, write_whole
+from ladder.log import read_log
 
-FLAGS = ("model", "steps", "batch_size", "seq_len", "seed", "device")  # go to every script
-ASKED = ("rungs", "repeats", "out", *FLAGS, "data")
+PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
 def add_arguments(parser):
@@ -50,22 +50,17 @@ def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     parser.add_argument("--repeats", type=positive, help="rounds (default: 3)")
     parser.add_argument("--out", help="folder for logs and results (default: runs/…)")
-    parser.add_argument("--model", choices=MODELS, help="these flags go to every script:")
-    for flag in ("--steps", "--batch-size", "--seq-len"):
-        parser.add_argument(flag, type=positive)
-    parser.add_argument("--seed", type=seed)
-    parser.add_argument("--device")
-    parser.add_argument("--data")
+    add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume is not None:
-        if given := [name for name in ASKED if getattr(args, name) not in (None, [])]:
+        asked = {**vars(args), "resume": None, "publish": None}
+        if given := [name for name, value in asked.items() if value not in (None, [])]:
             names = ", ".join(given).replace("_", "-")
             raise BadInput(f"--resume does what the climb was asked for: give no {names} with it")
-        folder = Path(args.resume) if args.resume else latest()
-        check_resume(folder)
+        folder = find_stopped(args.resume)
     else:
         folder = new_folder(args, "climb", select(args.rungs))
     status = run_and_report(folder)
@@ -79,44 +74,41 @@ def run(args) -> int:
 def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     """Make the folder of a climb with its climb.json, after measuring a large matmul's rate.
 
-    Scripts from elsewhere are copied into it, so that they stay beside their logs.
+    Scripts from elsewhere are copied into it, so that they stay beside their logs. Raises BadInput
+    and leaves no folder where something is wrong with what was asked for.
     """
-    stems = [path.stem for path in scripts]
-    if len(set(stems)) < len(stems):
+    if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
-    folder = results_folder(args.out, kind, exist_ok=True)
-    if (folder / "climb.json").exists():
-        raise BadInput(f"{folder} has a climb already: choose another --out, or --resume {folder}")
+    if args.out and Path(args.out, "climb.json").exists():
+        other = f"choose another --out, or --resume {args.out}"
+        raise BadInput(f"{args.out} has a climb already: {other}")
     check_seq_len(args.seq_len)
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
-    peak = measure_peak(args.device)
-    names, own = [], [*all_scripts(), *peer_scripts()]
-    for path in scripts:
-        if path in own:
-            names.append(path.relative_to(ROOT).as_posix())
-        else:
-            names.append(path.name)
-            shutil.copy(path, folder / path.name)
-    save(folder, {"kind": kind, **describe_climb(args), "scripts": names, **peak})
-    return folder
-
-
-def describe_climb(args) -> dict:
-    """The conditions of a climb, as climb.json keeps them."""
-    given = [(name, getattr(args, name)) for name in FLAGS]
-    return {
+    peak = process.run_python("-m", "ladder.commands.gemm", *given_flags(args, "device"))
+    if peak.failure:
+        raise BadInput(peak.failure)
+    folder = process.new_folder(args.out, kind, exist_ok=True)
+    own = [*all_scripts(), *peer_scripts()]
+    for path in set(scripts) - set(own):
+        shutil.copy(path, folder / path.name)
+    facts = {
+        "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
         "commit": commit(),
         "repeats": args.repeats or 3,
-        "flags": [f"--{n.replace('_', '-')}={v}" for n, v in given if v is not None],
+        "flags": given_flags(args, *(name for name in PASSED_ON if name != "data")),
         "data": args.data and str(Path(args.data).resolve()),
         "versions": versions(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "clocks": {"before": clocks()},
         "failures": {},
+        "scripts": [p.relative_to(ROOT).as_posix() if p in own else p.name for p in scripts],
+        **json.loads(peak.stdout),
     }
+    save(folder, facts)
+    return folder
 
 
 def versions() -> dict[str, str]:
@@ -124,24 +116,11 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
-def measure_peak(device: str | None) -> dict:
-    """The device and its bfloat16 matmul rate, taken in a process of its own."""
-    done = run_python("-m", "ladder.commands.gemm", *(["--device", device] if device else []))
-    if done.failure:
-        raise BadInput(done.failure)
-    return json.loads(done.stdout)
-
-
 def clocks() -> str:
     """Clock rates right now: of each GPU where nvidia-smi answers, else of the CPU cores."""
-    query = "--query-gpu=clocks.sm,clocks.mem,power.limit"
+    query = ["--query-gpu=clocks.sm,clocks.mem,power.limit", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(
-            ["nvidia-smi", query, "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        answer = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, check=True)
         return answer.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         cpuinfo = Path("/proc/cpuinfo")
@@ -149,82 +128,95 @@ def clocks() -> str:
         return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
 
 
-def save(folder: Path, facts: dict) -> None:
-    """Write climb.json whole or not at all."""
-    temporary = folder / "climb.json.tmp"
-    temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "climb.json")
+def save(folder: Path, facts: dict):
+    write_whole(folder / "climb.json", json.dumps(facts, indent=1).encode() + b"\n")
 
 
-def latest() -> Path:
-    """The newest climb under runs/."""
-    folders = sorted(path.parent for path in Path("runs").glob("climb-*/climb.json"))
+def find_stopped(name: str) -> Path:
+    """The climb of this name, or the newest under runs/ if it is empty.
+
+    Raises BadInput if there is none, or it began under other conditions than those of now.
+    """
+    folders = [Path(name)] if name else [p.parent for p in Path("runs").glob("climb-*/climb.json")]
     if not folders:
         raise BadInput("there is no climb under runs/: start one without --resume")
-    return folders[-1]
-
-
-def check_resume(folder: Path) -> None:
-    """Raise BadInput if the conditions of a climb are not those of now."""
-    if not (folder / "climb.json").exists():
+    folder = max(folders)
+    if not (facts := read_facts(folder)):
         raise BadInput(f"{folder} is no climb: it has no climb.json")
-    facts = read_facts(folder)
     for key, now in (("commit", commit()), ("versions", versions())):
         if facts[key] != now:
             raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
+    return folder
 
 
 def run_and_report(folder: Path) -> int:
     """Do what is left of a climb and print its table; 130 if Ctrl-C stopped it."""
-    console = Console()
+    console = Console(highlight=False)
     if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console = Console(width=120)
+        console.width = 120
     try:
         run_rounds(folder, console)
     except KeyboardInterrupt:
         done = len(list(folder.glob("*.r*.log")))
-        console.print(f"stopped; {done} runs are kept. Go on: ladder climb --resume {folder}")
+        news = f"stopped; {done} runs are kept. Go on: ladder climb --resume {folder}"
+        console.print(news, markup=False, soft_wrap=True)
         return 130
     return report(folder, console)
 
 
 def run_rounds(folder: Path, console: Console) -> None:
-    """Run, round by round, what climb.json asks for and is not done yet."""
+    """Run, round by round, what climb.json asks for and is not done yet.
+
+    Each run gets a line as it ends. While it is under way this process sleeps; on a terminal it
+    redraws a bar once a second.
+    """
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
     flags = facts["flags"] + (["--data", facts["data"]] if facts["data"] else [])
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    columns += [TextColumn("runs, time left"), TimeRemainingColumn()]
-    with Progress(*columns, console=console, speed_estimate_period=3600) as progress:
-        task = progress.add_task("", total=facts["repeats"] * len(scripts))
-        for repeat in range(1, facts["repeats"] + 1):
-            for path in scripts:
-                name = f"{path.stem}.r{repeat}"
-                progress.update(task, description=name)
-                if not (folder / f"{name}.log").exists() and name not in facts["failures"]:
-                    if failure := run_once(folder, path, name, flags, fresh_cache=repeat == 1):
-                        facts["failures"][name] = failure
-                        console.print(f"{name} failed: {failure}", markup=False)
-                    save(folder, facts)
-                progress.advance(task)
+    runs = [(path, f"{path.stem}.r{k + 1}") for k in range(facts["repeats"]) for path in scripts]
+    ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
+    left = [(path, name) for path, name in runs if name not in ended]
+    before, started = len(runs) - len(left), time.monotonic()
+    options = dict(refresh_per_second=1, speed_estimate_period=3600)
+    # A Progress that is disabled has no thread.
+    with Progress(console=console, disable=not console.is_terminal, **options) as bar:
+        task = bar.add_task("", total=len(runs), completed=before)
+        for done, (path, name) in enumerate(left, 1):
+            bar.update(task, description=name)
+            try:
+                news = f"{run_once(folder, path, name, flags):.0f} tok/s"
+            except BadInput as error:
+                facts["failures"][name] = str(error)
+                news = f"failed: {error}"
+            save(folder, facts)
+            bar.advance(task)
+            minutes = (time.monotonic() - started) / done * (len(left) - done) / 60
+            news += f" ({before + done} of {len(runs)} runs, about {minutes:.0f} min left)"
+            console.print(f"{name}: {news}", markup=False, soft_wrap=True)
     facts["clocks"]["after"] = clocks()
     save(folder, facts)
+    shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 
 
-def run_once(folder: Path, path: Path, name: str, flags: list[str], fresh_cache: bool):
-    """One run in a process of its own; its log becomes NAME.log. Returns why it failed, or None."""
+def run_once(folder: Path, path: Path, name: str, flags: list[str]) -> float:
+    """One run in a process of its own, whose log becomes NAME.log. Returns its tokens per second.
+
+    Raises BadInput, saying why, if it failed.
+    """
     cache = folder.resolve() / "cache" / path.stem
-    if fresh_cache:
+    if name.endswith(".r1"):  # whose first step is the whole compilation
         shutil.rmtree(cache, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         words = (path, *flags, "--log-dir", scratch)
-        done = run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
+        done = process.run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))
-        if not done.failure and len(logs) == 1:
-            os.replace(logs[0], folder / f"{name}.log")
-            return None
-    (folder / f"{name}.failed").write_text(done.stderr, encoding="utf-8")
-    return done.failure or f"it left {len(logs)} logs in --log-dir instead of one"
+        why = None if len(logs) == 1 else f"it left {len(logs)} logs in --log-dir instead of one"
+        if why := done.failure or why:
+            (folder / f"{name}.failed").write_text(done.stderr, encoding="utf-8")
+            raise BadInput(why)
+        rate = read_log(logs[0]).result["tok_per_s"]
+        os.replace(logs[0], folder / f"{name}.log")
+    return rate
 
 
 def report(folder: Path, console: Console) -> int:

@@ -15,9 +15,7 @@ from ladder.commands.results import read_climb
 from ladder.commands.scripts import all_scripts, peer_scripts
 from ladder.errors import BadInput
 
-
-def add_arguments(parser):
-    add_run_arguments(parser)
+add_arguments = add_run_arguments
 
 
 def run(args) -> int:

@@ -23,17 +23,15 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
-    limit = limit_tok_per_s(facts, good)
-    if limit:
+    if limit := limit_tok_per_s(facts, good):
         axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
         axes.legend(loc="upper right", framealpha=1, edgecolor="white")
     right = max([*rates, limit or 0]) * 1.12
     if (line := first_beyond(facts, good)) is not None:
         axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-        axes.annotate(
-            "beyond the ten ", (right, line - 0.4), ha="right", va="top", fontsize=8, bbox=box
-        )
+        place = {"xy": (right, line - 0.4), "ha": "right", "va": "top"}
+        axes.annotate("beyond the ten ", **place, fontsize=8, bbox=box)
     axes.set_xlim(0, right)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")

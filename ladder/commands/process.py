@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,15 +29,15 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
     This package is found, installed or not. Ctrl-C kills the process and goes on upwards.
     """
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [*python, *map(str, words)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **env},
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
-    why = failure(done.returncode, done.stderr) if done.returncode else None
-    return Finished(done.stdout, done.stderr, done.returncode, why)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
+    # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("stdout", "stderr")]
+        with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
+            command = [*python, *map(str, words)]
+            status = subprocess.run(command, env=env, stdout=stdout, stderr=stderr).returncode
+        out, err = (file.read_text(encoding="utf-8", errors="replace") for file in files)
+    return Finished(out, err, status, failure(status, err) if status else None)
 
 
 def failure(returncode: int, stderr: str) -> str:

@@ -22,7 +22,6 @@ from ladder.errors import BadInput
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 # By what stands behind the device in a block's kind.
 WHAT = {"": KINDS["climb"].what, "beyond": BEYOND, **{name: k.what for name, k in KINDS.items()}}
-PUBLISHED = ("climb.json", "climb.png")
 
 
 def add_arguments(parser):
@@ -44,22 +43,24 @@ def publish(folder: Path, finding: str) -> None:
     runlog, readme = ROOT / "RUNLOG.md", ROOT / "README.md"
     title, first, entries = runlog.read_text(encoding="utf-8").partition("\n## ")
     target.mkdir(parents=True)
-    for path in [*folder.glob("*.r*.log"), *folder.glob("*.py"), *map(folder.joinpath, PUBLISHED)]:
+    # What an ablation made can be made again: ablate.source_at.
+    scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
+    for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json", folder / "climb.png"]:
         shutil.copy(path, target)
-    shown = target.relative_to(ROOT).as_posix()
+    shown, what = target.relative_to(ROOT).as_posix(), kind(facts, rows)
     runlog.write_text(f"{title}{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
     text = readme.read_text(encoding="utf-8")
-    marker = rf"<!-- {re.escape(kind(facts, rows))} \S+ -->"
-    text, found = re.subn(marker, f"<!-- {kind(facts, rows)} {shown} -->", text)
+    text, found = re.subn(rf"<!-- {what} \S+ -->", f"<!-- {what} {shown} -->", text)
     readme.write_text(render(text), encoding="utf-8")
     print(f"published in {shown}, RUNLOG.md{' and README.md' if found else ''}: read, then commit")
     if not found:
-        print(f"README.md has no block <!-- {kind(facts, rows)} … -->: put one in to show it there")
+        print(f"README.md has no block <!-- {what} … -->: put one in to show it there")
 
 
 def new_target(folder: Path, facts: dict) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
-    name = f"{facts['started'][:10]}-{slug(facts['device'])}-{facts['kind']}"
+    device = re.sub(r"[^a-z0-9]+", "-", facts["device"].lower()).strip("-")
+    name = f"{facts['started'][:10]}-{device}-{facts['kind']}"
     for number in itertools.count(1):
         target = ROOT / "logs" / (name if number == 1 else f"{name}-{number}")
         if not target.exists():
@@ -70,21 +71,17 @@ def new_target(folder: Path, facts: dict) -> Path:
 
 def check(folder: Path, facts: dict, rows: list[Row]) -> None:
     """Raise BadInput unless this climb may stand in the repository."""
-    runs = [log.run for row in rows for log in row.logs.values()]
-    if not facts or not runs:
+    run = next((log.run for row in rows for log in row.logs.values()), None)
+    if not facts or not run:
         raise BadInput(f"{folder} is no finished climb: it has no climb.json or no logs")
     if "after" not in facts["clocks"] or not (folder / "climb.png").exists():
         raise BadInput(f"{folder} was stopped: finish it with ladder climb --resume {folder}")
-    if runs[0]["model"] != "gpt2":
-        raise BadInput(f"{folder} climbed with {runs[0]['model']}: only gpt2 (124M) is published")
-    if not re.fullmatch("[0-9a-f]{12}", runs[0]["commit"]):
-        raise BadInput(f"{folder} was climbed at {runs[0]['commit']}: commit first, climb again")
-    if facts["data"] or runs[0]["data"] != "tinyshakespeare":
+    if run["model"] != "gpt2":
+        raise BadInput(f"{folder} climbed with {run['model']}: only gpt2 (124M) is published")
+    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
+        raise BadInput(f"{folder} was climbed at {run['commit']}: commit first, climb again")
+    if facts["data"] or run["data"] != "tinyshakespeare":
         raise BadInput(f"{folder} was climbed on other text than tinyshakespeare")
-
-
-def slug(device: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 def kind(facts: dict, rows: list[Row]) -> str:
@@ -127,16 +124,14 @@ def render(text: str) -> str:
 
 def block(kind: str, folder: str) -> str:
     """One block: caption and picture in README.md, and the table everywhere."""
-    lines = [f"<!-- {kind} {folder} -->"]
+    head = f"<!-- {kind} {folder} -->\n"
     if folder == "none":
         device, _, what = kind.partition("-")
         device = {"gpu": "CUDA", "cpu": "CPU"}[device]
-        lines.append(f"**{device}: {WHAT[what]} is not measured yet.**\n")
-    else:
-        facts, rows = read_climb(ROOT / folder)
-        if kind != "table":
-            lines.append(f"{caption(facts, rows)}.\n")
-            if (ROOT / folder / "climb.png").exists():
-                lines.append(f"![Tokens per second of each rung]({folder}/climb.png)\n")
-        lines.append(markdown(facts, rows))
-    return "\n".join(lines) + "<!-- end -->"
+        return f"{head}**{device}: {WHAT[what]} is not measured yet.**\n<!-- end -->"
+    facts, rows = read_climb(ROOT / folder)
+    if kind != "table":
+        head += f"{caption(facts, rows)}.\n\n"
+        if (ROOT / folder / "climb.png").exists():
+            head += f"![Tokens per second of each rung]({folder}/climb.png)\n\n"
+    return f"{head}{markdown(facts, rows)}<!-- end -->"

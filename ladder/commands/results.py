@@ -19,7 +19,6 @@ COMPARABLE += ("data", "data_sha256")
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; later ones are below 2.1.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
-DRAWS = 2000
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Gain:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the data do not tell it from no difference at all."""
+        """Whether the interval contains no difference at all."""
         return self.low <= 1 <= self.high
 
 
@@ -51,15 +50,10 @@ class Row:
     total: Gain | None = None  # over the first row
     mfu: float | None = None
     peak_bytes: int | None = None
-    first_step_ms: float | None = None
-    final_loss: float | None = None
 
     @property
     def spread(self) -> tuple[float, float]:
-        """How many times the rate at the median the slow and the fast end of the steps have.
-
-        A tenth of the steps was slower than p90 and a tenth faster than p10.
-        """
+        """The rates at p90 (a tenth of the steps is slower) and at p10, over that at the median."""
         return self.median_ms / self.p90_ms, self.median_ms / self.p10_ms
 
 
@@ -97,22 +91,20 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
 def check_comparable(folder: Path, logs: list[Log]) -> None:
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
-        values = {log.run.get(key) for log in logs}
+        values = sorted({str(log.run.get(key)) for log in logs})
         if len(values) > 1:
-            raise BadInput(
-                f"{folder}: its logs differ in {key} ({', '.join(sorted(map(str, values)))}): "
-                "they cannot stand in one table"
-            )
+            found = f"{key} ({', '.join(values)})"
+            raise BadInput(f"{folder}: its logs differ in {found}: they cannot stand in one table")
 
 
 def compare(rows: list[Row], kind: Kind) -> None:
     """Fill in the gains: `total` over the first row, `gain` as this kind of climb has it."""
     for above, row in pairwise(rows):
-        row.total = gain(rows[0], row)
+        row.total = row.gain = gain(rows[0], row)
         if kind.gain_of_first:
             row.gain = gain(row, rows[0])
-        else:
-            row.gain = gain(above, row) if kind.against == "above" else row.total
+        elif kind.against == "above":
+            row.gain = gain(above, row)
 
 
 def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:
@@ -121,26 +113,22 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     if not logs:
         row.failure = failure or "not run yet"
         return row
-    pooled = np.concatenate([step_times(log) for log in logs.values()])
-    log = logs[min(logs)]
-    row.median_ms = float(np.median([np.median(step_times(log)) for log in logs.values()]))
-    row.p10_ms, row.p90_ms = (float(np.percentile(pooled, p)) for p in (10, 90))
-    row.tok_per_s = step_tokens(log) / row.median_ms * 1e3
+    times = [step_times(log) for log in logs.values()]
+    row.median_ms = float(np.median([np.median(run) for run in times]))
+    row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
+    row.tok_per_s = step_tokens(logs[min(logs)]) / row.median_ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
-    row.first_step_ms = log.result["first_step_ms"]
-    row.final_loss = log.result["final_loss"]
     return row
 
 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
     """Tokens per second if every FLOP of the formula ran at the peak; None if that is unknown.
 
-    A GPU's peak from its data sheet is in its logs; elsewhere it is the matmul rate measured at
-    the start of the climb.
+    The peak is that of the GPU's data sheet, or else the rate of a matmul as the climb began.
     """
     mfu = rows[-1].logs[min(rows[-1].logs)].mfu
     listed = mfu["peak_flops"]
@@ -159,35 +147,20 @@ def step_tokens(log: Log) -> int:
 
 
 def gain(before: Row, after: Row) -> Gain | None:
-    """Median of the paired ratios of time per token, and its 95 % interval; None for one repeat.
+    """How many times faster per token `after` is, with its 95 % interval; None for one round.
 
-    Repeat k of one script is paired with repeat k of the other, which ran next to it. The
-    interval is a bootstrap over repeats and over the steps in them. Few repeats make it too
-    narrow: three of three agree by chance one time in four. So its half-widths are stretched by
-    sqrt(n / (n - 1)) and by Student's t over the normal quantile, as for a mean of n values.
-
-    It errs to the side of `within noise`: what steps vary by stands in the spread of the rounds
-    already, and counts once more. In simulations two identical scripts are told apart in 0 to 1 %
-    of climbs where steps vary as much as runs, and in 1 to 7 % where runs vary six times as much.
+    Round k of one script is paired with round k of the other, which ran next to it: one log ratio
+    of their medians. The gain is the mean of these, its interval Student's with n - 1 degrees of
+    freedom. What steps vary by inside a run is in the spread of the rounds already.
     """
-    pairs = sorted(before.logs.keys() & after.logs.keys())
-    n = len(pairs)
-    if n < 2:
+    rounds = sorted(before.logs.keys() & after.logs.keys())
+    if (n := len(rounds)) < 2:
         return None
-    random = np.random.default_rng(0)
-
-    def medians(log):
-        """Of the steps themselves, then of DRAWS resamplings of them: (1 + DRAWS,)."""
-        times = step_times(log) / step_tokens(log)
-        drawn = times[random.integers(0, len(times), (DRAWS, len(times)))]
-        return np.concatenate([[np.median(times)], np.median(drawn, axis=1)])
-
-    ratios = np.array([medians(before.logs[k]) / medians(after.logs[k]) for k in pairs])
-    centre = np.log(np.median(ratios[:, 0]))
-    chosen = random.integers(0, n, (DRAWS, n))
-    resampled = np.median(ratios[chosen, 1 + np.arange(DRAWS)[:, None]], axis=1)
-    low, high = np.percentile(np.log(resampled), [2.5, 97.5])
+    medians = [
+        [np.median(step_times(r.logs[k])) / step_tokens(r.logs[k]) for k in rounds]
+        for r in (before, after)
+    ]
+    ratios = np.log(medians[0]) - np.log(medians[1])
     t = T_975[n - 2] if n - 2 < len(T_975) else 2.1
-    stretch = np.sqrt(n / (n - 1)) * t / 1.96
-    low, high = centre - stretch * (centre - low), centre + stretch * (high - centre)
-    return Gain(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)))
+    centre, half = ratios.mean(), t * ratios.std(ddof=1) / np.sqrt(n)
+    return Gain(*(float(np.exp(x)) for x in (centre, centre - half, centre + half)))

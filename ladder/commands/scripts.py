@@ -26,12 +26,6 @@ def beyond_ten(stem: str) -> bool:
     return bool(match) and int(match[1]) > 10
 
 
-def title(path: Path) -> str:
-    """The first line of a script's docstring, up to a colon."""
-    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    return doc.partition("\n")[0].partition(":")[0]
-
-
 def select(words: list[str]) -> list[Path]:
     """Scripts named by number (`3`), range (`0-4`) or path; all of them for no words.
 
@@ -52,13 +46,22 @@ def select(words: list[str]) -> list[Path]:
     return found or known
 
 
+def docstring(path: Path) -> str:
+    """A script's docstring, empty if it has none."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def title(path: Path) -> str:
+    """The first line of a script's docstring, up to a colon."""
+    return re.split("[:\n]", docstring(path) or path.stem)[0]
+
+
 def describe(path: Path) -> dict[str, str]:
     """`Title` and the fixed fields of a script's docstring, each on one line.
 
     Raises ValueError where one is missing: tables are made from them.
     """
-    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    title, _, body = doc.partition("\n")
+    title, _, body = docstring(path).partition("\n")
     parts = re.split(rf"^({'|'.join(FIELDS)}):", body, flags=re.MULTILINE)
     texts = (" ".join(text.split()) for text in parts[2::2])
     found = dict(zip(parts[1::2], texts, strict=True))
@@ -67,13 +70,17 @@ def describe(path: Path) -> dict[str, str]:
     return {"Title": title, **found}
 
 
-def split_docstring(path: Path) -> tuple[str, str]:
-    """A script's docstring with its quotes, empty if it has none, and the code after it."""
-    source = path.read_text(encoding="utf-8")
+def split_source(source: str) -> tuple[str, str]:
+    """The docstring of a source text with its quotes, empty if it has none, and the code after."""
     lines = source.splitlines(keepends=True)
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
     return "".join(lines[:end]), "".join(lines[end:])
+
+
+def split_docstring(path: Path) -> tuple[str, str]:
+    """split_source of a file."""
+    return split_source(path.read_text(encoding="utf-8"))
 
 
 def code_lines(path: Path) -> list[str]:

@@ -26,7 +26,7 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
     name = names.get(row.stem, row.stem)
     if row.failure:
         return [name, f"failed: {row.failure}", *[""] * (len(COLUMNS) - 2)]
-    first = next(iter(row.logs.values()))
+    first = row.logs[min(row.logs)].result
     memory = f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown"
     return [
         name,
@@ -34,12 +34,12 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
         f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         f"{row.tok_per_s:.0f}",
         percent(row.gain, row),
-        times(row.total),
+        f"{row.total.ratio:.2f}×" if row.total else "–",
         f"{row.mfu:.1%}" if row.mfu else "unknown",
         memory,
-        f"{row.first_step_ms / 1e3:.1f} s",
-        f"{first.result['first_loss']:.4f}",
-        f"{row.final_loss:.4f}",
+        f"{first['first_step_ms'] / 1e3:.1f} s",
+        f"{first['first_loss']:.4f}",
+        f"{first['final_loss']:.4f}",
     ]
 
 
@@ -51,11 +51,6 @@ def percent(gain: Gain | None, row: Row) -> str:
     if gain.is_noise:
         return f"within noise ({low} … {high} %)".replace("-", "−")
     return f"{(gain.ratio - 1) * 100:+.1f} % ({low} … {high})".replace("-", "−")
-
-
-def times(gain: Gain | None) -> str:
-    """`1.84×`, or a dash where nothing was repeated."""
-    return f"{gain.ratio:.2f}×" if gain else "–"
 
 
 def headings(facts: dict) -> list[str]:
@@ -90,17 +85,17 @@ def screen(facts: dict, rows: list[Row]) -> Table:
         table.add_column(head[i], justify="left" if i == 0 else "right")
     for number, row in enumerate(rows, 1):
         line = cells(row, names)
-        ends_ten = number == first_beyond(facts, rows)
         # Text: a reason why a run failed may hold [what] reads like markup.
-        table.add_row(*(Text(line[i]) for i in shown), end_section=ends_ten)
+        texts = (Text(line[i]) for i in shown)
+        table.add_row(*texts, end_section=number == first_beyond(facts, rows))
     return table
 
 
 def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
     run = next(log.run for row in rows for log in row.logs.values())
-    text = f"{run['device']}, torch {run['torch']}, {run['model']}, B={run['B']}, T={run['T']}, "
-    text += f"{run['steps']} steps, {run['data']}, commit {run['commit']}"
+    text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
+    text = text.format(**run)
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
