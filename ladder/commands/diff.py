@@ -70,7 +70,7 @@ def parts_of(path: Path) -> tuple[str, str]:
     """The docstring and the code of a script. Raises BadInput where Python cannot read it."""
     try:
         return split_docstring(path)
-    except (SyntaxError, ValueError, IndexError) as error:
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BadInput(f"{shown(path)}:{line} is no valid Python: put that right first") from None
 
