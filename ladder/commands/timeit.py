@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
     rows.sort(key=lambda row: row.get("mean_ms", float("inf")))
     versions = {"torch": torch.__version__, "commit": commit()}
     facts = {**settings, **versions, "device": machine.device_name(device)}
-    text = json.dumps({**facts, "cells": rows}, indent=1) + "\n"
-    write_whole(folder / "timeit.json", text.encode())
+    text = json.dumps({**facts, "cells": rows}, indent=1)
+    write_whole(folder / "timeit.json", text.encode() + b"\n")
     report(facts, rows, Console())
     print(f"Raw times: {folder / 'timeit.json'}")
     if len(rows) < len(cells):
