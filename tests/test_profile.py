@@ -1,8 +1,6 @@
 """`ladder profile`, run as a user runs it: stages, kernels, trace, and what it refuses."""
 
 import json
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -20,34 +18,32 @@ from ladder.commands.profile import (
     short,
     timed_stages,
 )
-from ladder.commands.scripts import ROOT
 from ladder.log import read_log
 
 STEPS = 3
 
 
-def profile(*words):
-    """`ladder profile` in a process of its own; what it printed."""
-    command = [sys.executable, "-m", "ladder", "profile", *map(str, words), "--steps", str(STEPS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def profile(shard, tmp_path, capsys):
+    """profile(rungs…): what `ladder profile` printed, and the numbers of each rung, checked."""
+
+    def run(*rungs):
+        folder = tmp_path / "out"
+        flags = [*SMALL, "--steps", STEPS, "--data", shard, "--out", folder]
+        assert main([str(word) for word in ("profile", *rungs, *flags)]) == 0
+        return capsys.readouterr().out, [read(path) for path in sorted(folder.glob("*.log"))]
+
+    return run
 
 
-def read(folder, stem):
-    """The numbers of one rung and its trace's events, after checks that hold for every profile."""
-    found = json.loads((folder / f"{stem}.json").read_text())
-    trace = json.loads((folder / f"{stem}.trace.json").read_text())
-    (path,) = folder.glob(f"{stem}-*.log")
-    check_stages(found, read_log(path))
-    check_kernels(found, {event["name"] for event in trace["traceEvents"]})
-    return found
-
-
-def check_stages(found, log):
-    """The stages of a step sum to what the script logged for it; steps left alone cost the same."""
+def read(path):
+    """The numbers beside a script's log, after checks that hold for every profile."""
+    stem, log = path.name.partition("-")[0], read_log(path)
+    found = json.loads((path.parent / f"{stem}.json").read_text())
     assert int(log.run["steps"]) == WARMUP_STEPS + 2 * STEPS + PROFILED_STEPS
     assert found["run"] == log.run
+
+    # The stages of a step sum to what the script logged for it; steps left alone cost the same.
     timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
     times = found["times_ms"]
     assert times["step"] == pytest.approx(timed[::2], abs=0.01)
@@ -57,41 +53,38 @@ def check_stages(found, log):
     total = sum(found["median_ms"][stage] for stage in STAGES)
     assert 1 / 5 < total / found["median_ms"]["step"] < 5  # however busy
 
-
-def check_kernels(found, traced):
-    """The shares are parts of one whole, longest first, and the trace has every kernel by name."""
+    # The shares are parts of one whole, longest first, and the trace has every kernel by name.
+    trace = json.loads((path.parent / f"{stem}.trace.json").read_text())
+    traced = {event["name"] for event in trace["traceEvents"]}
     assert {kernel["name"] for kernel in found["kernels"]} <= traced
     milliseconds = [kernel["ms"] for kernel in found["kernels"]]
     assert milliseconds == sorted(milliseconds, reverse=True) and len(milliseconds) > 10
     assert sum(milliseconds) == pytest.approx(found["self_ms"])
-    for kernel in found["kernels"]:
-        assert kernel["share"] == pytest.approx(kernel["ms"] / found["self_ms"])
-    assert sum(kernel["share"] for kernel in found["kernels"]) <= 1 + 1e-9
+    shares = [kernel["share"] * found["self_ms"] for kernel in found["kernels"]]
+    assert shares == pytest.approx(milliseconds)
     assert 0 < found["kernels_launched"] <= sum(kernel["calls"] for kernel in found["kernels"])
+    return found
 
 
-def test_eager_script_with_a_known_delay_in_two_stages(shard, tmp_path):
+def test_eager_script_with_a_known_delay_in_two_stages(profile, tmp_path):
     source = rung(0).read_text()
     for line, pause in (("loss.backward()", 0.1), ("optimizer.step()", 0.2)):
         assert source.count(f"{line}\n") == 1
         source = source.replace(f"{line}\n", f"time.sleep({pause}); {line}\n")
-    script, folder = tmp_path / "slowed.py", tmp_path / "out"
+    script = tmp_path / "slowed.py"
     script.write_text(source)
-    printed = profile(script, *SMALL, "--data", shard, "--out", folder)
-    found = read(folder, "slowed")
+    printed, (found,) = profile(script)
     assert min(found["times_ms"]["forward"]) > 100
     assert min(found["times_ms"]["optimizer"]) > 200
     names = {kernel["name"]: kernel for kernel in found["kernels"]}
     assert names["aten::addmm"]["calls"] == 4 * 4  # layers, each with four matrices and biases
     assert f"{found['median_ms']['backward']:.2f}" in printed
     assert f"{found['kernels'][0]['share']:.1%}" in printed and "aten::mm" in printed
-    assert f"trace: {folder / 'slowed.trace.json'}\n" in printed
+    assert f"trace: {tmp_path / 'out' / 'slowed.trace.json'}\n" in printed
 
 
-def test_two_compiled_rungs_side_by_side_show_what_changed(shard, tmp_path):
-    folder = tmp_path / "out"
-    printed = profile(9, 10, *SMALL, "--data", shard, "--out", folder)
-    before, after = (read(folder, stem) for stem in ("09_cosine_lr", "10_fused_adamw"))
+def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
+    printed, (before, after) = profile(9, 10)
     before_names, after_names = ({k["name"] for k in p["kernels"]} for p in (before, after))
     assert "aten::_fused_adamw_" in after_names - before_names
     assert "aten::addcdiv_" in before_names - after_names
@@ -114,28 +107,21 @@ def test_every_backward_of_a_step_is_timed_and_the_real_one_put_back():
 
 
 def event(name, kind=DeviceType.CPU, us=0, parent=None, note=False):
-    return SimpleNamespace(
-        name=name,
-        device_type=kind,
-        self_cpu_time_total=us,
-        self_device_time_total=us,
-        cpu_parent=parent,
-        is_user_annotation=note,
-    )
+    times = dict(self_cpu_time_total=us, self_device_time_total=us)
+    links = dict(device_type=kind, cpu_parent=parent, is_user_annotation=note)
+    return SimpleNamespace(name=name, **times, **links)
 
 
 def test_on_cuda_only_what_ran_on_the_gpu_counts():
     gpu = DeviceType.CUDA
-    found = kernels(
-        [
-            event("aten::mm", us=900),
-            event("Optimizer.step#AdamW.step", gpu, 5000, note=True),
-            event("gemm", gpu, 600),
-            event("gemm", gpu, 200),
-            event("Memcpy HtoD (Pageable -> Device)", gpu, 200),
-        ],
-        torch.device("cuda"),
-    )
+    events = [
+        event("aten::mm", us=900),
+        event("Optimizer.step#AdamW.step", gpu, 5000, note=True),
+        event("gemm", gpu, 600),
+        event("gemm", gpu, 200),
+        event("Memcpy HtoD (Pageable -> Device)", gpu, 200),
+    ]
+    found = kernels(events, torch.device("cuda"))
     assert found["kernels_launched"] == 2 and found["self_ms"] == 1
     assert found["kernels"][0] == {"name": "gemm", "calls": 2, "ms": 0.8, "share": 0.8}
 
@@ -174,16 +160,14 @@ def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
     assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
 
 
-def test_what_the_script_refuses_is_told_in_its_own_words(tmp_path, capsys):
-    flags = [*SMALL, "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]
-    assert main(["profile", "0", *flags]) == 2
+def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
+    """In the script's own words, or by the last line of its traceback."""
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["profile", "0", *SMALL, "--data", str(tmp_path / "nowhere"), *out]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error baseline.py failed: ") and "nowhere" in err
     assert err.count("\n") == err.count("error") == 1
-
-
-def test_a_script_that_crashes_is_told_by_the_last_line_of_its_traceback(tmp_path, capsys):
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')
-    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
+    assert main(["profile", str(script), "--out", str(tmp_path / "other")]) == 2
     assert capsys.readouterr().err == "error broken.py failed: ValueError: my mistake\n"

@@ -13,16 +13,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import ROOT, all_scripts, describe, select, split_docstring
+from ladder.commands.scripts import FIELDS, ROOT, all_scripts, select, split_docstring
 from ladder.errors import BadInput
 
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument(
-        "rungs", nargs="+", metavar="RUNG", help="one or two, each a number (5) or a script's path"
-    )
+    parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
 
 
 def run(args) -> int:
@@ -30,41 +28,36 @@ def run(args) -> int:
     if len(args.rungs) > 2:
         raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: ladder diff 3 7")
     console = Console(highlight=False)
-    if len(args.rungs) == 1:
+    if len(args.rungs) == 2:
+        before, after = map(one_script, args.rungs)
+    else:
         number = rung_number(args.rungs[0])
         if number == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
         before, after = all_scripts()[number - 1 : number + 1]
-        try:
-            fields = describe(after)
-        except (SyntaxError, ValueError) as error:
-            raise BadInput(str(error)) from None
-        console.print(Text(fields.pop("Title"), "bold"), end="\n\n")
-        for name, text in fields.items():
-            console.print(Text.assemble((f"{name}: ", "bold"), text))
-        console.print()
-    else:
-        before, after = map(one_script, args.rungs)
+        docstring = Text(parts_of(after)[0].strip().strip('"'))
+        docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
+        console.print(docstring, soft_wrap=True)
     for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
-        console.print(Text(line, STYLES.get(line[:1], "")), soft_wrap=True)
+        console.print(Text(line, STYLES.get(line[0], "")), soft_wrap=True)
     return 0
 
 
 def one_script(word: str) -> Path:
     """The one script that `word` names. Raises BadInput for a range and for what is no script."""
-    found = select([word])
-    if len(found) > 1:
+    path, *others = select([word])
+    if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
-    return found[0].resolve()
+    return path.resolve()
 
 
 def rung_number(word: str) -> int:
     """The number of the rung that `word` names. Raises BadInput for a script outside the ladder."""
-    path = one_script(word)
-    if path not in all_scripts():
+    path, known = one_script(word), all_scripts()
+    if path not in known:
         raise BadInput(f"{word} is no rung of this ladder, they are numbered 0 and up")
-    return all_scripts().index(path)
+    return known.index(path)
 
 
 def shown(path: Path) -> str:
@@ -77,7 +70,7 @@ def parts_of(path: Path) -> tuple[str, str]:
     """The docstring and the code of a script. Raises BadInput where Python cannot read it."""
     try:
         return split_docstring(path)
-    except (SyntaxError, ValueError, IndexError) as error:
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BadInput(f"{shown(path)}:{line} is no valid Python: put that right first") from None
 

@@ -17,11 +17,9 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -40,14 +38,6 @@ from ladder.machine import device_name, require_bf16
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 
 
-class Verdict(NamedTuple):
-    """What a device makes of one thing that a rung brings."""
-
-    runs: str  # yes, no
-    helps: str  # yes, no, unknown, or a dash
-    why: str  # or, where it does not run, what is missing
-
-
 def add_arguments(parser) -> None:
     add_flags(parser, "device")
 
@@ -57,25 +47,37 @@ def run(args) -> int:
     device = pick_device(args.device)
     console = Console()
     machine = Table(title="This machine", title_justify="left", show_header=False)
-    for name, value in facts(device):
+    for name, value in facts():
         machine.add_row(name, Text(value))
     console.print(machine)
     # No spinner: a thread that redraws would disturb what is timed.
     console.print("trying what the rungs need ...")
     rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
     rungs.title = f"The rungs on {device}"
-    verdicts = list(judge(device))
-    for name, (runs, helps, why) in verdicts:
+    missing = False
+    for path in all_scripts():
+        if missing:  # a rung keeps what those before it brought
+            runs, helps, why = "no", "–", "the same is missing"
+        else:
+            runs, helps, why = judge(path.stem, device)
+        missing = runs == "no"
         words = (Text(word, STYLES.get(word, "")) for word in (runs, helps))
-        rungs.add_row(name, *words, Text(why))
+        rungs.add_row(title(path), *words, Text(why))
     console.print(rungs)
-    return int(any(verdict.runs == "no" for _, verdict in verdicts))
+    return int(missing)
 
 
-def facts(device: torch.device) -> Iterator[tuple[str, str]]:
+def facts() -> Iterator[tuple[str, str]]:
     """Name and value of everything worth knowing about this machine."""
-    yield "CPU", f"{device_name(torch.device('cpu'))}, {memory()}"
-    yield "CPU units", cpu_units()
+    try:
+        memory = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        memory = "memory unknown"
+    yield "CPU", f"{device_name(torch.device('cpu'))}, {memory}"
+    cpuinfo = Path("/proc/cpuinfo")
+    listed = re.findall(r"\b\w*bf16\b", cpuinfo.read_text()) if cpuinfo.exists() else ["unknown"]
+    units = ", ".join(sorted(set(listed))) or "none"
+    yield "CPU units", f"{torch.backends.cpu.get_cpu_capability()}; for bfloat16: {units}"
     for number in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(number)
         size = f"{gpu.total_memory / 1e9:.1f} GB, capability {gpu.major}.{gpu.minor}"
@@ -87,36 +89,12 @@ def facts(device: torch.device) -> Iterator[tuple[str, str]]:
     yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
     yield "Python, torch", f"{platform.python_version()}, {torch.__version__}"
     yield "Triton", "found" if find_spec("triton") else "missing (only an NVIDIA GPU needs it)"
-    yield "C++ compiler", compiler()
+    names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++", "cl"]
+    compiler = next(filter(shutil.which, names), None)
+    version = compiler and (first_line(compiler, "--version") or compiler)
+    yield "C++ compiler", version or f"missing: no {' or '.join(names)}"
     header = Path(sysconfig.get_path("include"), "Python.h")
     yield "Python headers", "found" if header.exists() else f"missing: no {header}"
-    yield f"TF32 ({device})", attempt(tf32, device).why
-    yield f"bf16 ({device})", attempt(bf16, device).why
-
-
-def memory() -> str:
-    """The machine's memory; not every system tells."""
-    try:
-        return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
-    except (AttributeError, ValueError, OSError):
-        return "memory unknown"
-
-
-def cpu_units() -> str:
-    """The vectors that torch uses, and whether the system lists units for bfloat16."""
-    names = ["bf16"] if platform.machine() == "aarch64" else ["avx512_bf16", "amx_bf16"]
-    cpuinfo = Path("/proc/cpuinfo")
-    listed = re.findall(r"\w+", cpuinfo.read_text()) if cpuinfo.exists() else None
-    has = ("unknown" if listed is None else "yes" if name in listed else "no" for name in names)
-    units = (f"{name}: {word}" for name, word in zip(names, has, strict=True))
-    return ", ".join([torch.backends.cpu.get_cpu_capability(), *units])
-
-
-def compiler() -> str:
-    """The C++ compiler, which torch.compile calls on a CPU."""
-    names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++", "cl"]
-    path = next(filter(shutil.which, names), None)
-    return first_line(path, "--version") or path if path else f"missing: no {' or '.join(names)}"
 
 
 def first_line(*command: str) -> str:
@@ -125,25 +103,26 @@ def first_line(*command: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return (done.stdout.splitlines() or [""])[0]
+    return done.stdout.partition("\n")[0]
 
 
-# ----------------------------------------------------- what rungs bring, tried on a device
+def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
+    """Whether a rung's own change runs (yes, no) and helps (yes, no, unknown or a dash), and why.
 
-
-@cache
-def attempt(trial: Verdict | Callable[[torch.device], Verdict], device: torch.device) -> Verdict:
-    """The verdict of one trial; that it does not run, where it raises."""
-    if isinstance(trial, Verdict):
-        return trial
+    The rungs before it do run.
+    """
+    trial = TRIALS.get(stem, ("unknown", "not known to need anything"))
     try:
-        return trial(device)
+        return "yes", *(trial(device) if callable(trial) else trial)
     except Exception as error:  # whatever a library raises where its hardware is missing
-        text = (str(error).strip().splitlines() or [""])[0]
-        return Verdict("no", "–", explain(error) or f"{type(error).__name__}: {text}")
+        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        return "no", "–", explain(error) or text
 
 
-def tf32(device: torch.device) -> Verdict:
+# ------------------- what rungs bring, tried on a device: whether it helps, and why; or an error
+
+
+def tf32(device: torch.device) -> tuple[str, str]:
     """Whether the setting changes a matmul: 1 + 2^-12 does not fit into TF32's 10 bits."""
     a = torch.full((512, 512), 1 + 2**-12, device=device)
     products = []
@@ -151,11 +130,11 @@ def tf32(device: torch.device) -> Verdict:
         torch.set_float32_matmul_precision(precision)
         products.append(a @ a)
     if torch.equal(*products):
-        return Verdict("yes", "no", "no TF32 units: the setting changes no bit of a matmul")
-    return Verdict("yes", "yes", "TF32 units: the setting rounds what a matmul multiplies")
+        return "no", "no TF32 units: the setting changes no bit of a matmul"
+    return "yes", "TF32 units: the setting rounds what a matmul multiplies"
 
 
-def bf16(device: torch.device) -> Verdict:
+def bf16(device: torch.device) -> tuple[str, str]:
     """Whether bfloat16 is there, and its matmul faster than FP32's (as rung 02 leaves that)."""
     require_bf16(device)
     torch.set_float32_matmul_precision("high")
@@ -163,11 +142,11 @@ def bf16(device: torch.device) -> Verdict:
     single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, torch.bfloat16))
     # Faster or not, no figure: a CPU's rates swing with what else runs on it.
     if half > 1.1 * single:
-        return Verdict("yes", "yes", "a bf16 matmul is faster than one in FP32 (timed)")
-    return Verdict("yes", "no", "a bf16 matmul is no faster than one in FP32 (timed)")
+        return "yes", "a bf16 matmul is faster than one in FP32 (timed)"
+    return "no", "a bf16 matmul is no faster than one in FP32 (timed)"
 
 
-def compiled_step(device: torch.device) -> Verdict:
+def compiled_step(device: torch.device) -> tuple[str, str]:
     """Whether a compiled training step gives the loss and gradients of an eager one.
 
     Rung 10's model with one layer: more would run the same kernels again. The compile cache is
@@ -209,62 +188,59 @@ def compiled_step(device: torch.device) -> Verdict:
             "a compiled step gives other gradients than an eager one (relative error "
             f"{error:.1g}): this compiler is broken here, run a rung below 05"
         )
-    return Verdict("yes", "yes", "a compiled step has the gradients of an eager one (tried)")
+    return "yes", "a compiled step has the gradients of an eager one (tried)"
 
 
-def fused_attention(device: torch.device) -> Verdict:
+def fused_attention(device: torch.device) -> tuple[str, str]:
     """Whether there is a kernel that keeps the scores out of memory."""
     q = torch.ones(1, 12, 128, 64, device=device, dtype=torch.bfloat16)
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
     if device.type == "mps":  # its kernel cannot be asked for by name
-        return Verdict("yes", "unknown", "Apple's GPU does not say which kernel runs: measure it")
+        return "unknown", "Apple's GPU does not say which kernel runs: measure it"
     kinds = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
     try:
         with sdpa_kernel([getattr(SDPBackend, kind) for kind in kinds]):
             F.scaled_dot_product_attention(q, q, q, is_causal=True)
     except RuntimeError:
-        return Verdict("yes", "no", "no fused kernel: torch falls back to separate ones")
-    return Verdict("yes", "yes", "there is a fused kernel")
+        return "no", "no fused kernel: torch falls back to separate ones"
+    return "yes", "there is a fused kernel"
 
 
-def padded_vocab(device: torch.device) -> Verdict:
+def padded_vocab(device: torch.device) -> tuple[str, str]:
     if device.type == "cuda":
-        return Verdict("yes", "yes", "tensor cores like widths that are multiples of 128")
-    return Verdict("yes", "unknown", "meant for tensor cores, which are not here: measure it")
+        return "yes", "tensor cores like widths that are multiples of 128"
+    return "unknown", "meant for tensor cores, which are not here: measure it"
 
 
-def fused_adamw(device: torch.device) -> Verdict:
+def fused_adamw(device: torch.device) -> tuple[str, str]:
     p = torch.nn.Parameter(torch.ones(8, device=device))
     p.grad = torch.ones_like(p)
     torch.optim.AdamW([p], fused=True).step()
-    return Verdict("yes", "yes", "there is a fused kernel (tried)")
+    return "yes", "there is a fused kernel (tried)"
 
 
-def kept_memory(device: torch.device) -> Verdict:
+def kept_memory(device: torch.device) -> tuple[str, str]:
     if device.type != "cpu":
-        return Verdict("yes", "no", "on a GPU PyTorch's own allocator keeps memory already")
+        return "no", "on a GPU PyTorch's own allocator keeps memory already"
     if os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"):
-        return Verdict("yes", "no", "no mallopt in this C library: only glibc has it")
+        return "no", "no mallopt in this C library: only glibc has it"
     if not ctypes.CDLL(None).mallopt(-3, 2**30):  # M_MMAP_THRESHOLD, as rung 11 sets it
-        return Verdict("yes", "no", "this glibc refuses the setting (tried)")
-    return Verdict("yes", "yes", "glibc's malloc gives memory back, and can be told not to (tried)")
+        return "no", "this glibc refuses the setting (tried)"
+    return "yes", "glibc's malloc gives memory back, and can be told not to (tried)"
 
 
-def causal_blocks(device: torch.device) -> Verdict:
+def causal_blocks(device: torch.device) -> tuple[str, str]:
     if device.type != "cpu":
-        return Verdict("yes", "no", "for CPUs: on a GPU it leaves flash attention in place")
-    return Verdict("yes", "unknown", "depends on the matmul rate of the CPU: measure it")
+        return "no", "for CPUs: on a GPU it leaves flash attention in place"
+    return "unknown", "depends on the matmul rate of the CPU: measure it"
 
 
-NO_SPEED = Verdict("yes", "no", "not meant to be faster: see ladder diff")
-UNKNOWN = Verdict("yes", "unknown", "not known to need anything")
+NO_SPEED = ("no", "not meant to be faster: see ladder diff")
 
-# What each script brings: how to find out whether it runs and helps, or what is known beforehand.
+# What each script brings: how to find out whether it helps, or what is known beforehand.
 TRIALS = {
-    "baseline": Verdict("yes", "–", "the reference"),
-    "01_weight_tying": Verdict(
-        "yes", "yes", "fewer weights to update, which needs nothing special"
-    ),
+    "baseline": ("–", "the reference"),
+    "01_weight_tying": ("yes", "fewer weights to update, which needs nothing special"),
     "02_tf32": tf32,
     "03_bf16_autocast": bf16,
     "04_residual_scaling": NO_SPEED,
@@ -277,15 +253,3 @@ TRIALS = {
     "11_keep_memory": kept_memory,
     "12_causal_blocks": causal_blocks,
 }
-
-
-def judge(device: torch.device) -> Iterator[tuple[str, Verdict]]:
-    """Title and verdict of every script."""
-    missing = False
-    for path in all_scripts():
-        if missing:  # a rung keeps what those before it brought
-            verdict = Verdict("no", "–", "the same is missing")
-        else:
-            verdict = attempt(TRIALS.get(path.stem, UNKNOWN), device)
-        missing = verdict.runs == "no"
-        yield title(path), verdict

@@ -17,12 +17,14 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ladder.batches import Batches
 from ladder.cli import add_flags, check_seq_len, given_flags, parse_args, pick_device, positive
@@ -30,20 +32,11 @@ from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.log import Log, read_log
+from ladder.files import write_whole
+from ladder.log import read_log
 
 FITS, NO_MEMORY = "fits", "out of memory"
 PASSED_ON = ("model", "steps", "seq_len", "device", "data")  # flags that the scripts get
-
-
-@dataclass
-class Settings:
-    """What all tries have in common."""
-
-    folder: Path
-    python: list[str]  # how to call Python: within the limit, if there is one
-    flags: list[str]  # for the scripts
-    largest: int  # B that may be tried
 
 
 @dataclass
@@ -59,7 +52,6 @@ class Row:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `ladder fit`."""
     add = parser.add_argument
     add("rungs", nargs="*", help="numbers, ranges or paths, such as 0 3-6 (default: all)")
     add_flags(parser, *PASSED_ON)
@@ -74,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
     Device, limit, T and corpus are checked before the first try. Raises BadInput.
     """
-    scripts = list(dict.fromkeys(select(args.rungs)))
+    scripts = select(args.rungs)
     if len({path.stem for path in scripts}) < len(scripts):
-        raise BadInput("two of these scripts have the same file name: rename one")
+        raise BadInput("two of these scripts have the same file name")
     device = pick_device(args.device)
     check_seq_len(args.seq_len)
     python = python_within(args.memory, device.type)
@@ -84,20 +76,20 @@ def run(args: argparse.Namespace) -> int:
     T = parse_args(__doc__, flags).seq_len
     corpus_end = Batches(load_corpus(args.data, print), 1, T).rows_per_epoch  # its largest batch
     largest = min(args.max_batch, corpus_end)
-    settings = Settings(new_folder(args.out, "fit"), python, flags, largest)
-    console, rows = Console(), []
+    folder = new_folder(args.out, "fit")
+    rows = []
     try:
         for path in scripts:
             # Neighbours differ little: what fitted the rung before is a good first guess.
             first = max(rows[-1].B, 1) if rows else 1
             rows.append(Row(path.stem))
-            search(settings, path, rows[-1], first, console)
+            search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
     except KeyboardInterrupt:
         pass
-    found = {"flags": settings.flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
-    (settings.folder / "fit.json").write_text(json.dumps(found, indent=1) + "\n")
-    report(rows, args.memory, console)
-    console.print(f"Logs of all tries and fit.json: {settings.folder}", soft_wrap=True)
+    found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
+    write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
+    report(rows, args.memory, Console())
+    print(f"Logs of all tries and fit.json: {folder}")
     if rows[-1].note == "stopped":
         return 130
     return 0 if any(row.B for row in rows) else 1
@@ -121,49 +113,43 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
     return python
 
 
-def search(settings: Settings, path: Path, row: Row, first: int, console: Console) -> None:
+def search(row: Row, first: int, largest: int, attempt: Callable[[Row, int], str]) -> None:
     """Fill `row`: double B from `first` while it fits, then halve the gap to what does not."""
-    high = settings.largest + 1  # the smallest B that cannot be
-    B = min(first, settings.largest)
+    high = largest + 1  # the smallest B that cannot be
+    B = min(first, largest)
     while row.B < B < high:
-        outcome, log = try_batch(settings, path, B)
-        row.tries[B] = outcome
-        if log:
-            row.B, row.run, row.result = B, log.run, log.result
+        outcome = row.tries[B] = attempt(row, B)
         # A line for each finished try: a spinner is a thread that redraws while a try is timed.
-        console.print(f"{path.stem} B={B}: {outcome}", markup=False, soft_wrap=True)
+        print(f"{row.script} B={B}: {outcome}", flush=True)
         if outcome == NO_MEMORY:
             high = B
-        elif not log:
+        elif outcome != FITS:
             row.note = f"B={B} failed: {outcome}"
             return
-        all_fit = high > settings.largest
-        B = min(2 * row.B, settings.largest) if all_fit else (row.B + high) // 2
+        B = min(2 * row.B, largest) if high > largest else (row.B + high) // 2
     row.note = "" if row.B else "not even B=1 fits"
-    if row.tries.get(settings.largest) == FITS:
+    if largest == row.B:
         row.note = "more may fit: here --max-batch or the corpus ends"
 
 
-def try_batch(settings: Settings, path: Path, B: int) -> tuple[str, Log | None]:
-    """Run `path` at B in a process of its own: how it went, and its log if it fits.
+def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row: Row, B: int):
+    """Run a script at B in a process of its own, and note the run in `row` if it fits.
 
-    The log and what the script wrote to stderr go to a folder of their own.
+    Returns FITS, NO_MEMORY or why else it failed. Its log and stderr get a folder of their own.
     """
-    out = settings.folder / f"{path.stem}.B{B}"
+    out = folder / f"{path.stem}.B{B}"
     out.mkdir()
-    words = (path, *settings.flags, f"--batch-size={B}", f"--log-dir={out}")
-    cache = str(settings.folder.resolve() / "cache")
-    done = run_python(*words, python=settings.python, TORCHINDUCTOR_CACHE_DIR=cache)
+    words = (path, *flags, f"--batch-size={B}", f"--log-dir={out}")
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(folder.resolve() / "cache")}
+    done = run_python(*words, python=python, **env)
     (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
     if done.failure:
         # A process that could not allocate may crash while it ends: what it said decides.
         no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
-        no_memory |= done.status == -signal.SIGKILL
-        return NO_MEMORY if no_memory else done.failure, None
-    try:
-        return FITS, read_log(next(out.glob("*.log"), out))
-    except BadInput as error:
-        return str(error), None
+        return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
+    log = read_log(next(out.glob("*.log"), out))
+    row.B, row.run, row.result = B, log.run, log.result
+    return FITS
 
 
 def report(rows: list[Row], gib: float | None, console: Console) -> None:
@@ -172,10 +158,8 @@ def report(rows: list[Row], gib: float | None, console: Console) -> None:
         line = "{device}, torch {torch}, {model}, T={T}, {steps} steps, {data}, commit {commit}"
         limit = f", {gib:g} GiB of data memory" if gib else ""
         console.print(line.format(**run) + limit, soft_wrap=True)
-    table = Table("rung")
-    for name in ("largest B", "tok/s there", "peak memory", "tries"):
-        table.add_column(name, justify="right")
-    table.add_column("note")
+    numbers = ("largest B", "tok/s there", "peak memory", "tries")
+    table = Table("rung", *(Column(name, justify="right") for name in numbers), "note")
     for row in rows:
         speed = f"{row.result['tok_per_s']:.0f}" if row.B else "–"
         peak = row.result.get("peak_bytes")

@@ -13,12 +13,11 @@ with what you carried before.
 """
 
 import tempfile
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import all_scripts
+from ladder.commands.scripts import all_scripts, split_source
 from ladder.errors import BadInput
 from ladder.files import git
 
@@ -36,21 +35,24 @@ def run(args) -> int:
     edited, *later = all_scripts()[number:]
     if not later:
         raise BadInput(f"{shown(edited)} is the last rung: there is nothing to carry its edit to")
-    base = committed_code(edited)
-    theirs = parts_of(edited)[1]
+    committed = git("show", f"HEAD:./{shown(edited)}")
+    if committed.returncode:
+        why = committed.stderr.strip()
+        raise BadInput(f"git knows no committed {shown(edited)} to compare with: {why}")
+    base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
     # All are read and merged before one is written: bad input must not stop half-way.
-    parts = [(path, *parts_of(path)) for path in later]
-    merged = [(path, doc, *carry(base, ours, theirs)) for path, doc, ours in parts]
+    parts = [parts_of(path) for path in later]
+    merged = [(docstring, *carry(base, ours, theirs)) for docstring, ours in parts]
     troubled = 0
-    for path, docstring, code, conflicts in merged:
+    for path, (docstring, code, conflicts) in zip(later, merged, strict=True):
         source = docstring + code
-        troubles = list(trouble(path, source, conflicts))
-        news = "has it already"
-        if source != path.read_text(encoding="utf-8"):
+        changed = source != path.read_text(encoding="utf-8")
+        if changed:
             path.write_text(source, encoding="utf-8")
-            news = "changed"
+        troubles = trouble(path, source, conflicts)
+        news = "changed" if changed else "has it already"
         print(*(troubles or [f"{shown(path)} {news}"]), sep="\n")
         troubled += bool(troubles)
     if troubled:
@@ -61,11 +63,8 @@ def run(args) -> int:
 def carry(base: str, ours: str, theirs: str) -> tuple[str, int]:
     """merge_code, but what `ours` has already of the same edit does not collide with it."""
     code, conflicts = merge_code(base, ours, theirs)
-    if conflicts:
-        without, collisions = merge_code(theirs, ours, base)
-        if not collisions:
-            return merge_code(base, without, theirs)
-    return code, conflicts
+    without, collisions = merge_code(theirs, ours, base) if conflicts else (ours, 1)
+    return (code, conflicts) if collisions else merge_code(base, without, theirs)
 
 
 def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, int]:
@@ -107,26 +106,14 @@ def marked(base: list[str], side: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def committed_code(path: Path) -> str:
-    """The code of a script, without its docstring, in the last commit."""
-    done = git("show", f"HEAD:./{shown(path)}")
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise BadInput(f"git knows no committed {shown(path)} to compare with: {why}")
-    with tempfile.TemporaryDirectory() as folder:
-        committed = Path(folder, path.name)
-        committed.write_text(done.stdout, encoding="utf-8")
-        return parts_of(committed)[1]
-
-
-def trouble(path: Path, source: str, conflicts: int) -> Iterator[str]:
+def trouble(path: Path, source: str, conflicts: int) -> list[str]:
     """A line for each place where a merged script needs a hand."""
     if conflicts:
-        for number, line in enumerate(source.splitlines(), 1):
-            if line.startswith("<<<<<<< "):
-                yield f"{shown(path)}:{number} conflict, marked there"
-        return
+        lines = enumerate(source.splitlines(), 1)
+        numbers = [number for number, line in lines if line.startswith("<<<<<<< ")]
+        return [f"{shown(path)}:{number} conflict, marked there" for number in numbers]
     try:
         compile(source, str(path), "exec")
     except SyntaxError as error:
-        yield f"{shown(path)}:{error.lineno} merged, but no valid Python: {error.msg}"
+        return [f"{shown(path)}:{error.lineno} merged, but no valid Python: {error.msg}"]
+    return []

@@ -13,9 +13,9 @@ all after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::`
 library) and what torch.compile generated, each without the operators that it calls in turn.
 """
 
-import importlib.util
 import json
 import re
+import runpy
 import statistics
 import sys
 import tempfile
@@ -26,16 +26,16 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from torch.autograd import DeviceType
 from torch.profiler import profile
 
+import ladder.run
 from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import select
 from ladder.errors import BadInput
 from ladder.files import write_whole
-from ladder.run import Run
 
 WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
@@ -51,7 +51,7 @@ _COMPUTES = re.compile(
 )
 
 
-class ProfiledRun(Run):
+class ProfiledRun(ladder.run.Run):
     """A run that times some of its steps in stages, profiles the last ones and saves the results.
 
     A script calls log() after each step: there one step's watch ends and the next one's begins.
@@ -68,7 +68,11 @@ class ProfiledRun(Run):
         self.watch.close()
         super().log(step, loss, dt, tok_per_s, **more)
         if self.spent is not None:
-            self._add_stages(dt * 1e3)
+            if "backward" not in self.spent:
+                raise BadInput(f"{self.script} has no loss.backward() that could be timed")
+            self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
+            for stage in STAGES:
+                self.times[stage].append(self.spent[stage])
         elif self.profiler:
             found = kernels(self.profiler.events(), self.args.device)
             self.profiles.append((found, self.profiler))
@@ -83,20 +87,13 @@ class ProfiledRun(Run):
         elif step >= WARMUP_STEPS and (step - WARMUP_STEPS) % 2 == 0:
             self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
-    def _add_stages(self, ms: float) -> None:
-        if "backward" not in self.spent:
-            raise BadInput(f"{self.script} has no loss.backward() that could be timed")
-        self.spent["optimizer"] = ms - sum(self.spent.values())
-        for stage in STAGES:
-            self.times[stage].append(self.spent[stage])
-
     def _save(self) -> None:
         """Write STEM.json and STEM.trace.json beside the log."""
         # A busy machine can make any one of them several times slower.
         self.profiles.sort(key=lambda found: found[0]["self_ms"])
         found, profiler = self.profiles[PROFILED_STEPS // 2]
-        folder, stem = Path(self.args.log_dir), Path(self.script).stem
-        profiler.export_chrome_trace(str(folder / f"{stem}.trace.json"))
+        name = f"{self.args.log_dir}/{Path(self.script).stem}"
+        profiler.export_chrome_trace(f"{name}.trace.json")
         facts = {
             "run": self.facts,
             "warmup_steps": WARMUP_STEPS,
@@ -104,8 +101,7 @@ class ProfiledRun(Run):
             "times_ms": self.times,
             **found,
         }
-        text = json.dumps(facts, indent=1) + "\n"
-        write_whole(folder / f"{stem}.json", text.encode())
+        write_whole(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
 
 
 @contextmanager
@@ -163,17 +159,7 @@ def kernels(events, device: torch.device) -> dict:
     return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
 
 
-def profile_here(script: str, flags: list[str]) -> None:
-    """Run a script's own main() with its Run replaced."""
-    spec = importlib.util.spec_from_file_location(Path(script).stem, script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.Run = ProfiledRun
-    module.main(flags)
-
-
 def add_arguments(parser) -> None:
-    """One or two rungs, the scripts' own flags, and where the results go."""
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
     add_flags(parser, *PASSED_ON)
     steps = "steps left alone, and as many in stages (default: 5)"
@@ -182,22 +168,32 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Profile one or two rungs and print their tables; returns 0, or 130 after Ctrl-C."""
+    """Profile one or two rungs and print their tables; returns 0, or 130 after Ctrl-C.
+
+    Each in a process of its own: precision settings and memory end with it. Raises BadInput with
+    the script's own words, or the last line of its traceback, if it fails.
+    """
     scripts = select(args.rungs)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     if args.steps < 3:
         raise BadInput(f"--steps {args.steps}: a median needs at least 3")
     folder = new_folder(args.out, "profile")
-    console = Console(markup=False, highlight=False)  # kernels have brackets in their names
+    flags = given_flags(args, *PASSED_ON)
+    flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
     try:
-        # A cache of its own: code compiled here is not what the scripts themselves run.
+        # A cache of its own: code compiled here is not what the scripts themselves run, because
+        # kernels generated for the CPU are invisible to the profiler unless they announce it.
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
+            env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
             for path in scripts:
-                with console.status(f"profiling {path.stem}"):
-                    profile_apart(path, args, folder, cache)
+                print(f"profiling {path.stem}", flush=True)
+                done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
+                if done.failure:
+                    raise BadInput(f"{path.name} failed: {done.failure}")
     except KeyboardInterrupt:
         return 130
+    console = Console(markup=False, highlight=False)  # kernels have brackets in their names
     report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
     for path in scripts:
         print(f"trace: {folder / path.stem}.trace.json")
@@ -205,36 +201,20 @@ def run(args) -> int:
     return 0
 
 
-def profile_apart(path: Path, args, folder: Path, cache: str) -> None:
-    """Profile in a process of its own: precision settings and memory end with it.
-
-    Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
-    """
-    flags = given_flags(args, *PASSED_ON)
-    flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
-    # Kernels generated for the CPU are invisible to the profiler unless they announce themselves.
-    announce = {"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1", "TORCHINDUCTOR_CACHE_DIR": cache}
-    done = run_python("-m", "ladder.commands.profile", path, *flags, **announce)
-    if done.failure:
-        raise BadInput(f"{path.name} failed: {done.failure}")
-
-
 def report(profiles: list[dict], console: Console) -> None:
     """Print stages and kernels of one profile, or of two side by side."""
-    console.print(
-        "Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**profiles[0]["run"])
-    )
+    first = profiles[0]
+    console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
     console.print(
-        f"Medians of {len(profiles[0]['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
+        f"Medians of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
         " Stages are timed in steps that wait for the device in between, which adds a little:"
         " compare their sum with the step left alone. Self time is that of a step under the"
         " profiler, which slows it; far more than the step left alone means a busy machine.\n"
     )
     console.print(f"The {TOP} most expensive, by self time, with their share of all self time")
-    console.print(
-        kernel_table(profiles, name_width=max(24, console.width - 7 - 25 * len(profiles)))
-    )
+    width = max(24, console.width - 7 - 25 * len(profiles))
+    console.print(kernel_table(profiles, name_width=width))
 
 
 def stage_table(profiles: list[dict]) -> Table:
@@ -245,11 +225,8 @@ def stage_table(profiles: list[dict]) -> Table:
     rows["step left alone"] = [m["step"] for m in medians]
     rows["self time"] = [p["self_ms"] for p in profiles]
     rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
-    table = Table("", *(Path(p["run"]["script"]).stem for p in profiles))
-    if len(profiles) == 2:
-        table.add_column("difference")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    names = [Path(p["run"]["script"]).stem for p in profiles] + ["difference"][: len(profiles) - 1]
+    table = Table("", *(Column(name, justify="right") for name in names))
     for name, values in rows.items():
         digits = "d" if name == "kernels launched" else ".2f"
         change = [f"{values[1] - values[0]:+{digits}}"] if len(values) == 2 else []
@@ -281,4 +258,6 @@ def short(name: str, width: int) -> str:
 
 
 if __name__ == "__main__":
-    profile_here(sys.argv[1], sys.argv[2:])
+    ladder.run.Run = ProfiledRun  # the script imports it from there
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")

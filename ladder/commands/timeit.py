@@ -13,25 +13,23 @@ needs; before a backward that is timed alone its forward runs untimed.
 """
 
 import argparse
-import csv
 import json
 import runpy
 import statistics
 import sys
 import time
 from itertools import product
-from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ladder import machine
 from ladder.cli import MODELS, add_flags, pick_device, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.errors import BadInput, explain
-from ladder.files import ROOT, commit
+from ladder.files import ROOT, commit, write_whole
 
 CELL = ("model", "pass", "precision", "warmup")
 PASSES = ("forward", "backward", "forward+backward")
@@ -46,7 +44,6 @@ STATISTICS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `ladder timeit`."""
     add = parser.add_argument
     sizes = dict(nargs="+", choices=MODELS, metavar="MODEL", default=["gpt2", "gpt2-medium"])
     add("--models", **sizes, help=f"some of {', '.join(MODELS)} (default: gpt2 gpt2-medium)")
@@ -56,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seq-len", type=positive, help="tokens a sequence, T (CUDA: 128, else 64)")
     add("--vocab-size", type=positive, default=10_000, help="default: 10000")
     add_flags(parser, "device")
-    add("--out", help="folder for timeit.csv and timeit.json (default: runs/timeit-…)")
+    add("--out", help="folder for timeit.json (default: runs/timeit-…)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,51 +62,44 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--steps 1: a standard deviation needs at least 2")
     device = pick_device(args.device)
     B, T = (16, 128) if device.type == "cuda" else (2, 64)
-    settings = {
-        "B": args.batch_size or B,
-        "T": args.seq_len or T,
-        "vocab_size": args.vocab_size,
-        "steps": args.steps,
-        "device": str(device),
-    }
+    settings = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
+    settings |= {"steps": args.steps, "device": str(device)}
     folder = new_folder(args.out, "timeit")
-    console, rows = Console(), []
-    cells = list(product(*map(dict.fromkeys, (args.models, args.passes)), PRECISIONS, (0, 1)))
+    cells = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
+    rows = []
     try:
         for number, values in enumerate(cells, 1):
             cell = dict(zip(CELL, values, strict=True))
-            rows.append({**cell, **run_cell({**cell, **settings})})
+            done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **settings}))
+            if done.failure:
+                cell["error"] = done.failure
+            else:
+                times = json.loads(done.stdout)
+                cell |= {name: of(times) for name, of in STATISTICS.items()} | {"times_ms": times}
+            rows.append(cell)
             # A line for each finished cell: a bar is a thread that redraws while a cell is timed.
-            outcome = "failed" if "error" in rows[-1] else "done"
-            console.print(f"cell {number} of {len(cells)} {outcome}", highlight=False)
+            outcome = "failed" if done.failure else "done"
+            print(f"cell {number} of {len(cells)} {outcome}", flush=True)
     except KeyboardInterrupt:
-        console.print(f"stopped after {len(rows)} of {len(cells)} cells")
+        print(f"stopped after {len(rows)} of {len(cells)} cells")
     # Fastest first; a cell that failed has no mean and comes last.
     rows.sort(key=lambda row: row.get("mean_ms", float("inf")))
     versions = {"torch": torch.__version__, "commit": commit()}
     facts = {**settings, **versions, "device": machine.device_name(device)}
-    write(folder, facts, rows)
-    report(facts, rows, console)
-    console.print(f"Raw times: timeit.csv and timeit.json in {folder}", soft_wrap=True)
+    text = json.dumps({**facts, "cells": rows}, indent=1)
+    write_whole(folder / "timeit.json", text.encode() + b"\n")
+    report(facts, rows, Console())
+    print(f"Raw times: {folder / 'timeit.json'}")
     if len(rows) < len(cells):
         return 130
     return 0 if any("mean_ms" in row for row in rows) else 1
 
 
-def run_cell(spec: dict) -> dict:
-    """One cell in a process of its own: statistics and times_ms, or as `error` why there are none.
+def measure(spec: dict) -> list[float]:
+    """Milliseconds of each timed step, in this process.
 
     `spec` is the cell (CELL), B, T, vocab_size, steps and the device.
     """
-    done = run_python("-m", "ladder.commands.timeit", json.dumps(spec))
-    if done.failure:
-        return {"error": done.failure}
-    times = json.loads(done.stdout)
-    return {**{name: of(times) for name, of in STATISTICS.items()}, "times_ms": times}
-
-
-def measure(spec: dict) -> list[float]:
-    """Milliseconds of each timed step of the cell `spec`, in this process."""
     baseline = runpy.run_path(str(ROOT / "baseline.py"))
     device, passes = torch.device(spec["device"]), spec["pass"]
     autocast = spec["precision"] == "autocast"
@@ -141,24 +131,12 @@ def measure(spec: dict) -> list[float]:
     return [step() for _ in range(spec["warmup"] + spec["steps"])][spec["warmup"] :]
 
 
-def write(folder: Path, facts: dict, rows: list[dict]) -> None:
-    """timeit.json: everything; timeit.csv: a line for each cell, its times with spaces between."""
-    text = json.dumps({**facts, "cells": rows}, indent=1) + "\n"
-    (folder / "timeit.json").write_text(text, encoding="utf-8")
-    with (folder / "timeit.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*CELL, *STATISTICS, "times_ms", "error"])
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({**row, "times_ms": " ".join(map(str, row.get("times_ms", [])))})
-
-
 def report(facts: dict, rows: list[dict], console: Console) -> None:
     """Print the table and what warm-up did to the standard deviation."""
     line = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms"
     console.print(line.format(**facts), soft_wrap=True)
-    table = Table(*CELL, padding=0, show_edge=False)
-    for name in STATISTICS:
-        table.add_column(name.removesuffix("_ms"), justify="right")
+    numbers = (Column(name.removesuffix("_ms"), justify="right") for name in STATISTICS)
+    table = Table(*CELL, *numbers, padding=0, show_edge=False)
     if any("error" in row for row in rows):
         table.add_column("failed")
     for row in rows:
@@ -178,7 +156,7 @@ def warmup_effect(rows: list[dict]) -> str:
     pairs = [(std[cold], std[warm]) for cold, warm in warm_of.items() if warm in std]
     if not pairs:
         return "No cell was measured both without and with warm-up."
-    without, with_one = (statistics.median(values) for values in zip(*pairs, strict=True))
+    without, with_one = map(statistics.median, zip(*pairs, strict=True))
     fell = sum(after < before for before, after in pairs)
     return (
         f"One warm-up step took the standard deviation from {without:.2f} ms to {with_one:.2f} ms "
@@ -186,7 +164,7 @@ def warmup_effect(rows: list[dict]) -> str:
     )
 
 
-if __name__ == "__main__":  # one cell, started by run_cell
+if __name__ == "__main__":  # one cell, started by run()
     try:
         print(json.dumps(measure(json.loads(sys.argv[1]))))
     except Exception as error:  # whatever it is, the table tells it
