@@ -6,6 +6,7 @@ python -m ladder.commands.gemm [--device DEVICE]     prints one line of JSON
 import argparse
 import json
 import statistics
+import sys
 import time
 
 import torch
@@ -36,7 +37,8 @@ if __name__ == "__main__":
     try:
         device = pick_device(parser.parse_args().device)
     except BadInput as error:
-        raise SystemExit(f"error {error}") from None
+        print(f"error {error}", file=sys.stderr)
+        raise SystemExit(2) from None
     n = 2048 if device.type == "cpu" else 8192
     rate = round(matmul_flops(device, torch.bfloat16, n))
     facts = {"device": device_name(device), "peak_flops": rate, "peak_dtype": "bfloat16"}
