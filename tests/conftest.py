@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from pydoc_data.topics import topics
 
+# Before torch: two tests at a time have a core each, and so have the processes they start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +20,6 @@ from ladder.log import read_log
 from ladder.shards import write_shard
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
-STEPS = 6
 
 
 def pytest_collection_modifyitems(items):
@@ -52,8 +54,10 @@ def shard(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def compile_cache(tmp_path_factory):
-    """One compile cache for all tests: what one process compiled, the next reuses."""
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path_factory.mktemp("inductor"))
+    """One compile cache for all tests and pytest-xdist's workers: what one compiled, all reuse."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(base / "inductor")
 
 
 @pytest.fixture(autouse=True)
@@ -79,23 +83,6 @@ def run_script(path, *flags, env=None, **options):
         timeout=300,
         **options,
     )
-
-
-@pytest.fixture(scope="session")
-def log_of(shard, tmp_path_factory):
-    """log_of(n): the parsed log of rung n, run once with every flag in a process of its own."""
-    logs = {}
-
-    def run(number: int):
-        if number not in logs:
-            folder = tmp_path_factory.mktemp("logs")
-            flags = [*SMALL, "--steps", STEPS, "--seed", "1337", "--data", shard]
-            done = run_script(rung(number), *flags, "--log-dir", folder)
-            assert done.returncode == 0, done.stderr
-            logs[number] = read_log(next(folder.glob("*.log")))
-        return logs[number]
-
-    return run
 
 
 @pytest.fixture

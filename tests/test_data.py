@@ -1,28 +1,22 @@
 """Shards, corpora and batches."""
 
 import hashlib
+import http.client
 import http.server
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import regex
+import tiktoken
 import torch
-from conftest import ROOT
+from conftest import ROOT, SMALL, load, rung
 
 from ladder import corpus as data
 from ladder.batches import Batches
-from ladder.corpus import (
-    Corpus,
-    download,
-    encode_documents,
-    load_corpus,
-    load_splits,
-    pieces,
-)
+from ladder.corpus import Corpus, download, encode_documents, load_corpus, load_splits, pieces
 from ladder.errors import BadInput
 from ladder.files import write_whole
 from ladder.shards import open_shard, write_shard
@@ -99,37 +93,29 @@ def test_shard_round_trip_and_layout(tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
-def damage(raw: bytes, kind: str) -> bytes:
-    header = np.frombuffer(raw[:1024], "<i4").copy()
-    if kind == "foreign":
-        header[0] = 20240801
-    if kind == "version":
-        header[1] = 7
-    if kind == "no tokens":
-        header[2], raw = 0, raw[:1024]
-    body = {"truncated": raw[1024:-3], "grown": raw[1024:] + b"\0\0"}.get(kind, raw[1024:])
-    return {"empty": b"", "short header": raw[:100]}.get(kind, header.tobytes() + body)
+HEADER = {0: 20240520, 1: 1, 2: 40}
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("header", "size", "said"),
     [
-        ("empty", "is empty: expected"),
-        ("short header", "is no shard: expected 1024 header bytes, found 100"),
-        ("foreign", "expected magic number 20240520, found 20240801"),
-        ("version", "of version 7: expected 1"),
-        ("no tokens", "holds no tokens"),
-        ("truncated", "by its header it has 40 tokens, but 38 were found"),
-        ("grown", "by its header it has 40 tokens, but 41 were found"),
+        (HEADER, 0, "is empty: expected"),
+        (HEADER, 100, "is no shard: expected 1024 header bytes, found 100"),
+        ({0: 20240801}, 1104, "expected magic number 20240520, found 20240801"),
+        ({**HEADER, 1: 7}, 1104, "of version 7: expected 1"),
+        ({**HEADER, 2: 0}, 1024, "holds no tokens"),
+        (HEADER, 1101, "by its header it has 40 tokens, but 38 were found"),
+        (HEADER, 1106, "by its header it has 40 tokens, but 41 were found"),
     ],
 )
-def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, kind, words):
+def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, size, said):
     path = tmp_path / "bad.bin"
-    write_shard(path, np.arange(40, dtype=np.uint16))
-    path.write_bytes(damage(path.read_bytes(), kind))
+    numbers = np.zeros(300, "<i4")
+    numbers[list(header)] = list(header.values())
+    path.write_bytes(numbers.tobytes()[:size])
     with pytest.raises(BadInput) as caught:
         load_corpus(str(path), say=print)
-    assert str(path) in str(caught.value) and words in str(caught.value)
+    assert str(path) in str(caught.value) and said in str(caught.value)
 
 
 def test_folder_of_shards_leaves_val_out(tmp_path):
@@ -143,8 +129,6 @@ def test_folder_of_shards_leaves_val_out(tmp_path):
 
 def words(text: str) -> list[int]:
     """A stand-in tokenizer that, like GPT-2's, never joins a word and the newline after it."""
-    import regex
-
     return [len(word) for word in regex.findall(r" ?\p{L}+| ?[^\s\p{L}]+|\s+(?!\S)|\s+", text)]
 
 
@@ -160,6 +144,20 @@ def test_pieces_encode_as_the_whole():
 def test_documents_are_separated():
     tokens = encode_documents([b"ab", b"c d"], lambda text: list(text.encode()))
     assert tokens.tolist() == [97, 98, 50256, 99, 32, 100]
+
+
+@pytest.fixture
+def bytes_for_tokens(tmp_path, monkeypatch):
+    """Texts are tokenized into their bytes, and kept under tmp_path; the texts so far."""
+    texts = []
+
+    def encode(text):
+        texts.append(text)
+        return list(text.encode())
+
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: encode)
+    return texts
 
 
 @pytest.fixture
@@ -184,8 +182,6 @@ def server():
 
 
 def test_download_is_whole_or_an_error(server):
-    import http.client
-
     url, body = server
     sha256 = hashlib.sha256(body).hexdigest()
     with pytest.raises((OSError, http.client.HTTPException)):
@@ -196,14 +192,12 @@ def test_download_is_whole_or_an_error(server):
 
 
 def test_default_corpus_is_downloaded_once_and_a_broken_download_leaves_nothing(
-    server, tmp_path, monkeypatch
+    server, tmp_path, bytes_for_tokens, monkeypatch
 ):
     url, body = server
     monkeypatch.delenv("LADDER_DATA", raising=False)
-    monkeypatch.setattr(data, "DATA_DIR", tmp_path)
-    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: lambda text: list(text.encode()))
     monkeypatch.setattr(data, "TINYSHAKESPEARE_SHA256", hashlib.sha256(body).hexdigest())
-    folder, said = tmp_path / "tinyshakespeare", []
+    folder, said = tmp_path / "data" / "tinyshakespeare", []
 
     monkeypatch.setattr(data, "TINYSHAKESPEARE_URL", f"{url}/broken")
     assert load_corpus(None, said.append).name == "python-docs"
@@ -227,45 +221,28 @@ def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def offline(tmp_path, *lines):
-    """Run Python lines after `import ladder.corpus`, with no network and empty caches."""
-    env = {k: v for k, v in os.environ.items() if k not in ("LADDER_DATA", "no_proxy", "NO_PROXY")}
-    nowhere = "http://127.0.0.1:9"
-    env |= {"http_proxy": nowhere, "https_proxy": nowhere, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
-    code = [
-        "import pathlib, sys, ladder.corpus",
-        f"ladder.corpus.DATA_DIR = pathlib.Path({str(tmp_path / 'data')!r})",
-        *lines,
-    ]
-    return subprocess.run(
-        [sys.executable, "-c", "\n".join(code)], cwd=ROOT, env=env, capture_output=True, text=True
-    )
-
-
-def test_without_a_network_a_script_still_trains_on_real_text(tmp_path):
-    flags = ["--model", "tiny", "--steps", "3", "--batch-size", "1", "--seq-len", "32"]
-    flags += ["--device", "cpu", "--log-dir", str(tmp_path / "runs")]
-    done = offline(tmp_path, "import baseline", f"baseline.main({flags!r})")
-    assert done.returncode == 0, done.stderr
-    assert "note  no tinyshakespeare (" in done.stdout
-    assert "one token per byte; do not compare" in done.stdout
-    assert "data=python-docs-bytes" in done.stdout and "step    3/3" in done.stdout
+def test_without_a_network_a_script_still_trains_on_real_text(tmp_path, monkeypatch, capsys):
+    for name in ("LADDER_DATA", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody is there
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    flags = [*SMALL, "--steps", "1", "--log-dir", str(tmp_path / "runs")]
+    load(rung(0)).main(flags)
+    out = capsys.readouterr().out
+    assert "note  no tinyshakespeare (" in out
+    assert "one token per byte; do not compare" in out
+    assert "data=python-docs-bytes" in out and "step    1/1" in out
     assert not list((tmp_path / "data").rglob("*.txt"))
 
 
-def test_text_is_tokenized_once(tmp_path, monkeypatch):
-    calls = []
-
-    def encoder(timeout_s):
-        return lambda text: calls.append(text) or list(text.encode())
-
-    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
-    monkeypatch.setattr(data, "gpt2_encoder", encoder)
-    text = tmp_path / "play.txt"
+def test_text_is_tokenized_once(tmp_path, bytes_for_tokens):
+    text, said = tmp_path / "play.txt", []
     text.write_text("to be")
-    said = []
     first, second = (load_corpus(str(text), said.append) for _ in range(2))
-    assert calls == ["to be"] and len(said) == 1
+    assert bytes_for_tokens == ["to be"] and len(said) == 1
     assert first.read(0, 5).tolist() == second.read(0, 5).tolist() == list(b"to be")
     assert first.sha256 == second.sha256 == hashlib.sha256(b"to be").hexdigest()
 
@@ -276,8 +253,6 @@ def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
     corpus = load_corpus(None, say=print)
     assert corpus.name == "tinyshakespeare" and len(corpus) == 338_025
     assert corpus.sha256 == data.TINYSHAKESPEARE_SHA256
-    import tiktoken
-
     text = (Path(os.environ["LADDER_DATA"]) / "tinyshakespeare" / "input.txt").read_text()
     encoding = tiktoken.get_encoding("gpt2")
     assert encoding.decode(corpus.read(0, len(corpus)).tolist()) == text
@@ -286,31 +261,21 @@ def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
 
 
 def prepare(*flags):
-    from conftest import load
-
     load(ROOT / "data" / "prepare.py").main([str(flag) for flag in flags])
 
 
-def test_prepare_writes_shards_that_scripts_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
-    monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: lambda text: list(text.encode()))
+def test_prepare_writes_shards_that_scripts_read(tmp_path, bytes_for_tokens, capsys):
     text, out = tmp_path / "play.txt", tmp_path / "shards"
     text.write_text("to be or not to be, that is the question")
     prepare(text, "--out", out, "--shard-tokens", 15, "--val-fraction", 0.25)
-    assert sorted(os.listdir(out)) == [
-        "play_train_000000.bin",
-        "play_train_000001.bin",
-        "play_val_000000.bin",
-    ]
+    shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
+    assert sorted(os.listdir(out)) == shards
     corpus = load_corpus(str(out), say=print)
     assert bytes(corpus.read(0, len(corpus)).astype(np.uint8)) == text.read_bytes()[:30]
-    with pytest.raises(SystemExit) as caught:
-        prepare(text, "--out", out)
-    assert caught.value.code == 2 and "already holds shards" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as caught:
-        prepare(text, "--out", text)
-    err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.startswith(f"error cannot write {text}")
+    for taken, said in ((out, "already holds shards"), (text, f"error cannot write {text}")):
+        with pytest.raises(SystemExit) as caught:
+            prepare(text, "--out", taken)
+        assert caught.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):

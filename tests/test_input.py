@@ -1,19 +1,23 @@
 """Bad input gets one line on stderr and status 2; a run that is cut short loses nothing."""
 
 import math
+import os
 import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
+from ladder import machine
 from ladder.cli import MODELS, default_batch_size, parse_args
-from ladder.errors import explain
+from ladder.errors import BadInput, explain
 from ladder.log import read_log
+from ladder.run import Run
 from ladder.shards import write_shard
 
 
@@ -26,6 +30,11 @@ def fails(capsys, *flags, number=0, status=2):
     lines = [line for line in err.splitlines() if not line.startswith(("usage:", " "))]
     assert len(lines) == 1, err
     return lines[0]
+
+
+def the_log(folder):
+    (path,) = folder.glob("*.log")
+    return path
 
 
 def test_the_command_line_is_frozen():
@@ -81,78 +90,51 @@ def test_cuda_without_one(capsys):
     assert "sees 0 CUDA devices; try --device cpu" in fails(capsys, "--device", "cuda")
 
 
-def corpus(tmp_path, kind):
-    path = tmp_path / f"corpus{'.bin' if kind in ('ids', 'foreign') else '.txt'}"
-    if kind == "ids":
-        write_shard(path, np.full(1000, 50300, np.uint16))
-    elif kind == "foreign":
-        path.write_bytes(b"GIF89a" * 1000)
-    elif kind == "latin1":
-        path.write_bytes("Zürich".encode("latin1"))
-    elif kind == "empty":
-        path.touch()
-    elif kind == "short":
-        path = path.with_suffix(".bin")
-        write_shard(path, np.zeros(100, np.uint16))
-    elif kind == "folder":
-        path.mkdir()
-    return path
+def write_tokens(token, count):
+    return lambda path: write_shard(path, np.full(count, token, np.uint16))
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("name", "write", "said"),
     [
-        ("short", "corpus corpus has 100 tokens, but one batch needs 129 (B=2 x T=64 + 1)"),
-        ("ids", "token id 50300, but the GPT-2 vocabulary ends at 50256"),
-        ("foreign", "is no shard: expected magic number 20240520"),
-        ("latin1", "is not UTF-8 text (byte 1)"),
-        ("empty", "corpus corpus is empty"),
-        ("folder", "holds neither .bin shards nor .txt or .md files"),
+        ("short.bin", write_tokens(0, 100), "has 100 tokens, but one batch needs 129 (B=2 x T=64"),
+        ("ids.bin", write_tokens(50300, 1000), "token id 50300, but the GPT-2 vocabulary ends at"),
+        ("foreign.bin", lambda path: path.write_bytes(b"GIF89a" * 1000), "is no shard: expected"),
+        ("latin1.txt", lambda path: path.write_bytes(b"Z\xfcrich"), "is not UTF-8 text (byte 1)"),
+        ("empty.txt", Path.touch, "corpus empty is empty"),
+        ("folder", Path.mkdir, "holds neither .bin shards nor .txt or .md files"),
     ],
 )
-def test_bad_corpora(capsys, tmp_path, kind, words):
-    flags = [*SMALL, "--data", corpus(tmp_path, kind), "--log-dir", tmp_path / "runs"]
-    line = fails(capsys, *flags)
-    assert words in line
-    (log,) = (tmp_path / "runs").glob("*.log")
-    assert line in log.read_text().splitlines()  # the log file has it too
+def test_bad_corpora(capsys, tmp_path, name, write, said):
+    write(tmp_path / name)
+    line = fails(capsys, *SMALL, "--data", tmp_path / name, "--log-dir", tmp_path / "runs")
+    assert said in line
+    assert line in the_log(tmp_path / "runs").read_text().splitlines()  # the log file has it too
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")
 def test_unreadable_corpus(capsys, tmp_path):
-    line = fails(capsys, *SMALL, "--data", "/proc/self/mem", "--log-dir", tmp_path)
-    assert "cannot read /proc/self/mem: " in line
-
-
-def test_path_that_may_not_even_be_looked_at(capsys, tmp_path):
-    line = fails(capsys, *SMALL, "--data", tmp_path / ("x" * 300), "--log-dir", tmp_path)
-    assert "cannot read " in line and "too long" in line
+    for path, said in (("/proc/self/mem", ""), (tmp_path / ("x" * 300), "too long")):
+        line = fails(capsys, *SMALL, "--data", path, "--log-dir", tmp_path)
+        assert f"cannot read {path}: " in line and said in line
 
 
 def test_a_gpu_without_bf16(monkeypatch):
-    from ladder import machine
-    from ladder.errors import BadInput
-
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
-    for supported in (True, False):
-        monkeypatch.setattr(
-            torch.cuda, "is_bf16_supported", lambda including_emulation, found=supported: found
-        )
-        if supported:
-            machine.require_bf16(torch.device("cuda"))
-        else:
-            with pytest.raises(BadInput, match="Tesla T4 has no bfloat16 units: rungs 03"):
-                machine.require_bf16(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    machine.require_bf16(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    with pytest.raises(BadInput, match="Tesla T4 has no bfloat16 units: rungs 03"):
+        machine.require_bf16(torch.device("cuda"))
 
 
-def test_no_compiler_where_torch_compile_needs_one(shard, tmp_path):
-    env = {"CXX": "/no/such/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    flags = [*SMALL, "--data", shard, "--log-dir", tmp_path]
-    done = run_script(rung(5), *flags, env=env)
-    assert done.returncode == 2
-    assert "error torch.compile found no working C++ compiler" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_no_compiler_where_torch_compile_needs_one(capsys, shard, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "/no/such/compiler"))
+    monkeypatch.setitem(MODELS["tiny"], "n_layer", 1)
+    line = fails(capsys, *SMALL, "--data", shard, "--log-dir", tmp_path, number=5)
+    assert "error torch.compile found no working C++ compiler" in line
 
 
 def test_no_compiler_where_triton_needs_one():
@@ -169,8 +151,8 @@ def test_out_of_memory(shard, tmp_path):
     def little():
         resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
 
-    flags = ["--model", "tiny", "--device", "cpu", "--batch-size", 64, "--seq-len", 1024]
-    flags += ["--data", shard, "--log-dir", tmp_path]
+    # The logits alone are 6.6 GB.
+    flags = [*SMALL, "--batch-size", 512, "--data", shard, "--log-dir", tmp_path]
     done = run_script(rung(0), *flags, preexec_fn=little)
     assert done.returncode == 2, done.stderr
     assert "error out of memory: try a smaller --batch-size" in done.stderr.splitlines()[-1]
@@ -184,44 +166,41 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, shard, tmp_path):
         module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
     assert caught.value.code == 1
     assert "error the loss of step 2 is nan: stopped" in capsys.readouterr().err
-    (path,) = tmp_path.glob("*.log")
-    log = read_log(path)
+    log = read_log(the_log(tmp_path))
     assert log.result["status"] == "not finite" and len(log.steps) == 2
     assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
 
 
-def a_long_run(shard, log_dir):
-    flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", log_dir]
-    return subprocess.Popen(
-        [sys.executable, "baseline.py", *map(str, flags)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=hear_ctrl_c,
-    )
+def test_ctrl_c_keeps_the_steps_done(capsys, shard, tmp_path, monkeypatch):
+    log_step = Run.log
 
+    def log_until_ctrl_c(self, step, **values):
+        log_step(self, step, **values)
+        if step == 2:
+            raise KeyboardInterrupt
 
-def test_ctrl_c_keeps_the_steps_done(shard, tmp_path):
-    process = a_long_run(shard, tmp_path)
-    printed = []
-    for line in process.stdout:
-        printed.append(line)
-        if line.startswith("step    3/"):
-            process.send_signal(signal.SIGINT)
-            break
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err
-    (path,) = tmp_path.glob("*.log")
-    log = read_log(path)
-    assert log.result["status"] == "interrupted" and len(log.steps) >= 3
-    assert path.read_text() == "".join(printed) + out  # every line printed is in the log
+    monkeypatch.setattr(Run, "log", log_until_ctrl_c)
+    with pytest.raises(SystemExit) as caught:
+        load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 130 and not err
+    log = read_log(the_log(tmp_path))
+    assert log.result["status"] == "interrupted" and len(log.steps) == 3
+    assert the_log(tmp_path).read_text() == out  # every line printed is in the log
 
 
 @pytest.mark.parametrize("ctrl_c", [False, True])
 def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, ctrl_c):
     """`python baseline.py | head`, and Ctrl-C in `| tee`, which ends tee as well."""
-    process = a_long_run(shard, tmp_path)
+    flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", tmp_path]
+    process = subprocess.Popen(
+        [sys.executable, rung(0), *map(str, flags)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     while not process.stdout.readline().startswith("step    3/"):
         pass
     if ctrl_c:
@@ -229,23 +208,18 @@ def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, c
     process.stdout.close()
     err = process.stderr.read()
     assert process.wait(timeout=60) == 130 and not err
-    (path,) = tmp_path.glob("*.log")
-    log = read_log(path)
+    log = read_log(the_log(tmp_path))
     assert log.result["status"] == "interrupted" and len(log.steps) >= 3
 
 
-def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, shard, tmp_path):
+def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, shard, tmp_path, monkeypatch):
     module = load(rung(9))
-    torch_compile, torch.compile = torch.compile, lambda model: model
+    monkeypatch.setattr(torch, "compile", lambda model: model)
     module.get_lr = lambda step, steps: 1e-4 if step < 2 else 1 / 0
-    try:
-        with pytest.raises(ZeroDivisionError):
-            module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
-    finally:
-        torch.compile = torch_compile
+    with pytest.raises(ZeroDivisionError):
+        module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
     assert "error ZeroDivisionError: division by zero" in capsys.readouterr().err
-    (path,) = tmp_path.glob("*.log")
-    log = read_log(path)
+    log = read_log(the_log(tmp_path))
     assert log.result["status"] == "failed" and len(log.steps) == 2
 
 
