@@ -38,7 +38,7 @@ def read(batches, count):
 
 def test_an_epoch_holds_every_token_once_in_order_across_shards():
     batches = Batches(corpus_of(10, 1, 30, 5, 40), B=2, T=4)  # 86 tokens: 21 rows and 1 left
-    assert (batches.rows_per_epoch, batches.per_epoch, batches.dropped) == (21, 10.5, 1)
+    assert (batches.rows_per_epoch, batches.dropped) == (21, 1)
     x, y = next(batches)
     assert x.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]] and x.dtype == torch.int64
     assert y.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
@@ -46,7 +46,7 @@ def test_an_epoch_holds_every_token_once_in_order_across_shards():
 
 
 def test_smallest_corpus_is_one_batch_and_its_last_target():
-    assert Batches(corpus_of(9), B=2, T=4).per_epoch == 1
+    assert Batches(corpus_of(9), B=2, T=4).rows_per_epoch == 2
     with pytest.raises(BadInput, match=r"has 8 tokens, but one batch needs 9 \(B=2 x T=4 \+ 1\)"):
         Batches(corpus_of(8), B=2, T=4)
 
