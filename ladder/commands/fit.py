@@ -147,7 +147,10 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
         # A process that could not allocate may crash while it ends: what it said decides.
         no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
         return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
-    log = read_log(next(out.glob("*.log"), out))
+    try:
+        log = read_log(next(out.glob("*.log"), out))
+    except BadInput as error:  # one script's mistake does not end the search of the others
+        return str(error)
     row.B, row.run, row.result = B, log.run, log.result
     return FITS
 
