@@ -80,7 +80,7 @@ def run_script(path, *flags, env=None, **options):
         env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         **options,
     )
 

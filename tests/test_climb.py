@@ -34,7 +34,7 @@ def ladder(*words, cwd=ROOT, env=None, **options):
         env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         **options,
     )
 
@@ -182,7 +182,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(begun, capfd):
         assert running.poll() is None
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=60) == 130
+    assert running.wait(timeout=300) == 130
     assert f"ladder climb --resume {folder}" in capfd.readouterr().out
     kept = {path: path.read_bytes() for path in folder.glob("*.log")}
     assert 1 <= len(kept) < 4 and not list(folder.glob("tmp*")) and (folder / "cache").exists()

@@ -88,7 +88,7 @@ def test_ddp_run_over_nccl_saves_and_goes_on(shard, tmp_path):
     words = [*map(str, words), "--ckpt-every", "3", "--resume", "--steps"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for steps in ("3", "6"):
-        done = subprocess.run([*words, steps], env=env, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*words, steps], env=env, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
     assert "going on after step 3" in done.stdout
     log = read_log(max((tmp_path / "runs").glob("*.log"), key=os.path.getmtime))

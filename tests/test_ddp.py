@@ -66,7 +66,7 @@ def job(shard):
 def finish(process, status=0):
     """Wait until it ends with `status` (None: with any). Returns its stdout and stderr."""
     try:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=900)
     finally:
         process.terminate()  # torchrun ends its ranks then
     assert status in (process.returncode, None), out + err

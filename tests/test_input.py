@@ -207,7 +207,7 @@ def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, c
         process.send_signal(signal.SIGINT)
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(timeout=60) == 130 and not err
+    assert process.wait(timeout=300) == 130 and not err
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "interrupted" and len(log.steps) >= 3
 
