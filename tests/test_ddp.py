@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import ROOT, SMALL, load
 
-from ladder import checkpoint, ranks
+from ladder import checkpoint, probe, ranks
 from ladder.corpus import Corpus
 from ladder.errors import BadInput
 from ladder.log import read_log
@@ -400,3 +400,30 @@ def test_as_users_leave_the_flags_but_for_the_size(job, two, tmp_path):
     log = last_log(tmp_path)
     assert losses(tmp_path) == pytest.approx(losses(two), abs=0.02)
     assert log.effective["autocast"] == "bfloat16" and log.effective["compiled"] == "yes"
+
+
+def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch, tmp_path):
+    """It comes between the first step and the second: the profile begins anew after it."""
+    calls = []
+    for name in ("start", "stop"):
+        real = getattr(probe, name)
+        monkeypatch.setattr(
+            probe, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
+        )
+    real_rows = ranks.Batches.rows
+    monkeypatch.setattr(
+        ranks.Batches, "rows", lambda self, n: calls.append(self.corpus.name) or real_rows(self, n)
+    )
+    exact = ["--dtype", "float32", "--no-compile", "--total-batch", 128, "--eval-every", 1]
+    status, out, err = alone("--steps", 3, exact=exact)
+    assert status == 0, out + err
+    text, held_out = "topics", "topics's last 10 %"
+    first, second = [text, "start", "stop", held_out, "start"], [text, "stop", held_out]
+    assert calls == [*first, *second, text, held_out]
+
+
+def test_a_run_that_is_past_its_last_step_is_ok(alone, tmp_path):
+    assert alone("--steps", 3, "--ckpt-every", 3)[0] == 0
+    status, out, _err = alone("--steps", 2, "--resume")
+    assert status == 0 and "note  --steps was 3, now it is 2" in out
+    assert '"status": "ok"' in out and '"measured_steps": 0' in out

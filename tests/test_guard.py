@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from conftest import rung
 
-from ladder.commands.scripts import ROOT, all_scripts, code_lines, peer_scripts
+from ladder.commands.scripts import ROOT, all_scripts, peer_scripts, split_docstring
 
 NUMBERS = range(1, len(all_scripts()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.
@@ -18,6 +18,11 @@ UNTOUCHABLE = re.compile(
 )
 NEW_LOG_KEYS = {8: ", norm=norm.item()", 9: ", lr=lr"}
 MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
+
+
+def code_lines(path) -> list[str]:
+    """The lines of a script with its docstring and its blank lines left out."""
+    return [line for line in split_docstring(path)[1].splitlines() if line.strip()]
 
 
 def budget(number: int) -> int:

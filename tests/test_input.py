@@ -234,3 +234,9 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
     assert any("no measurement" in note for note in log.notes) == (steps < 3)
+
+
+def test_a_rank_whose_peer_is_gone_says_so_in_one_line():
+    """gloo's own words, in which a reader would look for the cause."""
+    said = "[../third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed by peer [::1]:1"
+    assert "another rank is gone" in explain(RuntimeError(said))

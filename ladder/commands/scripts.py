@@ -81,8 +81,3 @@ def split_source(source: str) -> tuple[str, str]:
 def split_docstring(path: Path) -> tuple[str, str]:
     """split_source of a file."""
     return split_source(path.read_text(encoding="utf-8"))
-
-
-def code_lines(path: Path) -> list[str]:
-    """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in split_docstring(path)[1].splitlines() if line.strip()]
