@@ -1,13 +1,13 @@
 """Every diff is one idea: budgets, tags, and what no rung may touch."""
 
 import ast
-import difflib
 import re
 from collections import Counter
 
 import pytest
 from conftest import rung
 
+from ladder.commands.diff import changed_lines
 from ladder.commands.scripts import ROOT, all_scripts, peer_scripts, split_docstring
 
 NUMBERS = range(1, len(all_scripts()))
@@ -31,19 +31,13 @@ def budget(number: int) -> int:
     return 14 if number <= 7 else 40
 
 
-def changed(before: list[str], after: list[str]) -> list[str]:
-    """The + and - lines of the diff, docstring and blank lines left out."""
-    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
-    return [line for line in lines if not line.startswith("@@")]
-
-
 def tags(lines: list[str]) -> Counter:
     return Counter(tag for line in lines for tag in re.findall(r"# speedup \d\d: \S.*", line))
 
 
-def guard(number: int, before: list[str], after: list[str]) -> None:
+def guard(number: int, *paths) -> None:
     """Raise AssertionError if the step from rung number-1 to rung number is more than one idea."""
-    lines = changed(before, after)
+    lines, (before, after) = changed_lines(*paths), map(code_lines, paths)
     assert len(lines) <= budget(number), f"{len(lines)} changed lines, budget {budget(number)}"
     for line in lines:
         assert MODEL_SHAPES.search(line) or not UNTOUCHABLE.search(line), line
@@ -57,7 +51,7 @@ def guard(number: int, before: list[str], after: list[str]) -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_neighbours_differ_by_one_idea(number):
-    guard(number, code_lines(rung(number - 1)), code_lines(rung(number)))
+    guard(number, rung(number - 1), rung(number))
 
 
 def check_clock(source: str) -> None:
@@ -135,7 +129,7 @@ def test_a_second_idea_is_caught(number, right, wrong, tmp_path):
     changed_copy = tmp_path / "copy.py"
     changed_copy.write_text(source.replace(right, wrong))
     with pytest.raises(AssertionError):
-        guard(number, code_lines(rung(number - 1)), code_lines(changed_copy))
+        guard(number, rung(number - 1), changed_copy)
 
 
 def imports(path) -> set[str]:

@@ -90,3 +90,9 @@ def diff_lines(before: Path, after: Path) -> list[str]:
             else:
                 found += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
     return [f"--- {shown(before)}", f"+++ {shown(after)}", *found] if found else []
+
+
+def changed_lines(before: Path, after: Path) -> list[str]:
+    """The + and - lines of that diff: what a rung is said to change. Blank lines do not count."""
+    lines = diff_lines(before, after)[2:]
+    return [line for line in lines if line[0] in "+-" and line[1:].strip()]

@@ -8,20 +8,31 @@ committed state, so that its logs name what was measured.
 """
 
 import itertools
+import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
+from ladder.commands.diff import changed_lines
 from ladder.commands.kinds import BEYOND, KINDS
-from ladder.commands.results import Row, read_climb
-from ladder.commands.scripts import ROOT, all_scripts
-from ladder.commands.tables import caption, markdown
+from ladder.commands.results import Row, read_climb, read_facts
+from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
+from ladder.log import Log
 
-# README.md: one block for each kind of device and of climb. RUNLOG.md: one in each entry.
+# One climb: in README.md a block for each kind of device, in RUNLOG.md one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
+# Several climbs: the rungs with what they gain, and the machines.
+OVERVIEW = re.compile(r"<!-- (?P<kind>rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL)
+DOCUMENTS = ("README.md", "RUNLOG.md")
 # By what stands behind the device in a block's kind.
-WHAT = {"": KINDS["climb"].what, "beyond": BEYOND, **{name: k.what for name, k in KINDS.items()}}
+WHAT = {name: kind.what for name, kind in KINDS.items()}
+WHAT |= {"": KINDS["climb"].what, "beyond": BEYOND, "part": "some scripts"}
+# Columns of the tables in README.md, with the names that they have in ladder/commands/tables.py.
+SHORT = {"rung": "rung", "ms": "ms / step", "tok/s": "tok/s", "gain": "gain"}
+SHORT |= {"times the first": "total", "memory": "memory"}
 
 
 def add_arguments(parser):
@@ -85,20 +96,27 @@ def check(folder: Path, facts: dict, rows: list[Row]) -> None:
 
 
 def kind(facts: dict, rows: list[Row]) -> str:
-    """Which block of README.md a climb is for: `cpu`, `cpu-ablate`, `-beyond`, `-peers`, or `gpu…`.
-
-    Rungs above 10 have a table of their own, headed by rung 10.
-    """
-    log = next(log for row in rows for log in row.logs.values())
-    device = "cpu" if log.run["device"].endswith("threads)") else "gpu"
+    """Which block of README.md a climb is for: `cpu`, `mps` or `gpu`; or what has none there:
+    `cpu-ablate`, `-peers`, `-beyond` (rungs from 10 on) or `-part` (other scripts)."""
+    name = first_log(rows).run["device"]
+    apple = "mps" if name.startswith("Apple") else "gpu"
+    device = "cpu" if name.endswith("threads)") else apple
+    stems, known = [row.stem for row in rows], [path.stem for path in all_scripts()]
     if facts["kind"] != "climb":
         return f"{device}-{facts['kind']}"
-    return f"{device}-beyond" if rows[0].stem == all_scripts()[10].stem else device
+    if stems[0] == known[0]:
+        return device
+    return f"{device}-beyond" if stems == known[10 : 10 + len(stems)] else f"{device}-part"
+
+
+def first_log(rows: list[Row]) -> Log:
+    """One log of a climb: its run line is that of all of them, but for the script."""
+    return next(log for row in rows for log in row.logs.values())
 
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
-    log = next(log for row in rows for log in row.logs.values())
+    log = first_log(rows)
     warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
     what = WHAT[kind(facts, rows).partition("-")[2]]
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
@@ -119,19 +137,107 @@ Raw logs: `{shown}`
 
 def render(text: str) -> str:
     """`text` with every block between markers made anew from the logs that the marker names."""
-    return BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
+    text = BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
+    made = {"rungs": lambda: rungs_table(text), "machines": machines_table}
+    return OVERVIEW.sub(lambda m: f"<!-- {m['kind']} -->\n{made[m['kind']]()}<!-- end -->", text)
 
 
 def block(kind: str, folder: str) -> str:
-    """One block: caption and picture in README.md, and the table everywhere."""
+    """The block of one climb: caption, picture and a short table, or for RUNLOG.md all columns."""
     head = f"<!-- {kind} {folder} -->\n"
     if folder == "none":
         device, _, what = kind.partition("-")
         device = {"gpu": "CUDA", "cpu": "CPU"}[device]
         return f"{head}**{device}: {WHAT[what]} is not measured yet.**\n<!-- end -->"
     facts, rows = read_climb(ROOT / folder)
-    if kind != "table":
-        head += f"{caption(facts, rows)}.\n\n"
-        if (ROOT / folder / "climb.png").exists():
-            head += f"![Tokens per second of each rung]({folder}/climb.png)\n\n"
-    return f"{head}{markdown(facts, rows)}<!-- end -->"
+    if kind == "table":
+        return f"{head}{markdown(facts, rows)}<!-- end -->"
+    head += f"{caption(facts, rows)}.\n\n"
+    if (ROOT / folder / "climb.png").exists():
+        head += f"![Tokens per second of each rung]({folder}/climb.png)\n\n"
+    short = SHORT if facts["kind"] == "climb" else None  # other kinds have other gains
+    return f"{head}{markdown(facts, rows, short)}<!-- end -->"
+
+
+def rungs_table(text: str) -> str:
+    """Every rung with its one change and what that gains: in the climbs of the blocks in `text`
+    (of README.md where it has none), and in docs/reported.json, which is not ours."""
+    blocks = [*BLOCK.finditer(text)] or [*BLOCK.finditer((ROOT / "README.md").read_text("utf-8"))]
+    named = [m for m in blocks if m["kind"] in ("cpu", "gpu") and m["folder"] != "none"]
+    named.sort(key=lambda match: match["kind"])
+    climbs = [read_climb(ROOT / match["folder"])[1] for match in named]
+    other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
+    link = f"({other['url']})"
+    head = ["rung", "the one change", "lines changed"]
+    for rows in climbs:
+        head.append("gain *measured here*: {device}, B={B}, T={T}".format(**first_log(rows).run))
+    head.append(f"*reported elsewhere*, not ours: [{other['who']}, {other['settings']}]{link}")
+    lines, before = [], None
+    for above, path in pairwise([None, *all_scripts()]):
+        fields, name = describe(path), path.relative_to(ROOT).as_posix()
+        changed = [line[0] for line in changed_lines(above, path)] if above else []
+        line = [f"[{fields['Title'].partition(':')[0]}]({name})"]
+        line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
+        line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
+        for rows in climbs:
+            found = [row for row in rows if row.stem == path.stem]
+            line.append(short_gain(found[0]) if found else "")
+        ms = other["ms"].get(fields["Title"][:2])
+        gain = f", {(before / ms - 1) * 100:+.0f} %" if before and ms else ""
+        line.append(f"{ms} ms{gain}" if ms else "")
+        before = ms or before
+        lines.append(line)
+    note = f"[{other['what']}]{link} by {other['who']}, {other['settings']}. {other['note']}"
+    return f"{pipes(head, lines, left=2)}\n*Reported elsewhere*: {note}\n"
+
+
+def short_gain(row: Row) -> str:
+    """The gain without its interval."""
+    return "failed" if row.failure else percent(row.gain, row).partition(" (")[0]
+
+
+def machines_table() -> str:
+    """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
+    rung 10 or above, at the B and T that its device has by default."""
+    known, newest = [path.stem for path in all_scripts()], {}
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):
+        facts = read_facts(path.parent)
+        stems = {Path(name).stem for name in facts["scripts"]}
+        if not {known[0], known[10]} <= stems or facts["kind"] != "climb":
+            continue
+        rungs = {row.stem: row for row in read_climb(path.parent)[1] if not row.failure}
+        if {known[0], known[10]} <= rungs.keys() and at_default_size(facts):
+            device = first_log([rungs[known[0]]]).run["device"]
+            if device not in newest or newest[device][0]["started"] <= facts["started"]:
+                newest[device] = facts, path.parent.relative_to(ROOT).as_posix(), rungs
+    lines = []
+    for facts, folder, rungs in newest.values():
+        top = max(rungs.keys() & set(known), key=known.index)
+        base, ten, top = (rungs[stem] for stem in (known[0], known[10], top))
+        run = first_log([base]).run
+        rates = [f"{row.tok_per_s:.0f}" for row in (base, ten, top)]
+        ratio = top.total.ratio if top.total else top.tok_per_s / base.tok_per_s
+        date = f"[{facts['started'][:10]}]({folder})"
+        number = known.index(top.stem)
+        lines.append(["{device}, B={B}, T={T}".format(**run), run["torch"], *rates[:2]])
+        lines[-1] += [f"{rates[2]} ({number})", f"{ratio:.2f}×", date]
+    head = ["machine", "torch", "tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
+    return pipes(head, sorted(lines, key=lambda line: -float(line[4].split()[0])), left=2)
+
+
+def at_default_size(facts: dict) -> bool:
+    """Whether a climb left B and T at what its device has by default."""
+    return not any(flag.startswith(("--batch-size", "--seq-len")) for flag in facts["flags"])
+
+
+def shown_climbs() -> list[Path]:
+    """The folders that README.md names, then the newest ablation, peers and climb beyond ten that
+    RUNLOG.md names."""
+    readme, runlog = (BLOCK.finditer((ROOT / name).read_text("utf-8")) for name in DOCUMENTS)
+    found = {ROOT / m["folder"]: m["kind"] for m in readme if m["folder"] != "none"}
+    for match in runlog:  # newest first
+        facts, rows = read_climb(folder := ROOT / match["folder"])
+        what = kind(facts, rows) if facts and at_default_size(facts) else "part"
+        if "-" in what and not what.endswith("part") and what not in found.values():
+            found[folder] = what
+    return list(found)
