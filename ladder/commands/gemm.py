@@ -1,4 +1,4 @@
-"""The rate of a large matmul: what MFU is measured against where no data sheet is known.
+"""The rate of a large matmul: the peak for MFU on a device whose data sheet is not known.
 
 python -m ladder.commands.gemm [--device DEVICE]     prints one line of JSON
 """
