@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "what this machine is, and which rungs can run or help here",
     "forward": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
+    "share": "pack a climb into one small file to send, without paths and names",
     "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
 }
 

@@ -1,32 +1,39 @@
 """Put a finished climb of the 124M model into the repository.
 
     ladder publish runs/climb-20261121-101500 "bf16 autocast is the step that counts"
+    ladder publish 2026-11-21-nvidia-h100-climb.tar.gz "…"      what `ladder share` packed elsewhere
 
-The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and the
-table and picture in README.md for this kind of device are made anew. The climb has to come from a
-committed state, so that its logs name what was measured.
+The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and
+README.md is made anew: its table of machines, and its table and picture for this kind of device,
+unless they are of another machine. The climb has to come from a committed state, so that its logs
+name what was measured.
 """
 
 import itertools
 import json
+import math
+import os
 import re
 import shutil
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from ladder.commands.diff import changed_lines
+from ladder.commands import diff
 from ladder.commands.kinds import BEYOND, KINDS
 from ladder.commands.results import Row, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.commands.share import FACTS, PACKED, find_wrong, unpack
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
+from ladder.files import git
 from ladder.log import Log
 
 # One climb: in README.md a block for each kind of device, in RUNLOG.md one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 # Several climbs: the rungs with what they gain, and the machines.
 OVERVIEW = re.compile(r"<!-- (?P<kind>rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL)
-DOCUMENTS = ("README.md", "RUNLOG.md")
+PAGES = ("README.md", "RUNLOG.md")
 # By what stands behind the device in a block's kind.
 WHAT = {name: kind.what for name, kind in KINDS.items()}
 WHAT |= {"": KINDS["climb"].what, "beyond": BEYOND, "part": "some scripts"}
@@ -36,63 +43,162 @@ SHORT |= {"times the first": "total", "memory": "memory"}
 
 
 def add_arguments(parser):
-    parser.add_argument("folder", type=Path, help="a climb's folder, such as runs/climb-…")
+    parser.add_argument("climb", type=Path, help="its folder, or a file that ladder share wrote")
     parser.add_argument("finding", help="what it shows, in one sentence")
+    parser.add_argument("--force", action="store_true", help="replace a better table in README.md")
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    publish(args.folder, args.finding)
+    if not args.climb.is_file():
+        publish(args.climb, args.finding, args.force)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch, args.climb.open("rb") as file:
+        unpack(file.read(PACKED + 1), Path(scratch), args.climb)
+        commit = read_facts(Path(scratch))["commit"]
+        if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
+            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout has not got")
+        publish(Path(scratch), args.finding, args.force, args.climb)
     return 0
 
 
-def publish(folder: Path, finding: str) -> None:
-    """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit."""
-    facts, rows = read_climb(folder)
-    check(folder, facts, rows)
-    target = new_target(folder, facts)
-    runlog, readme = ROOT / "RUNLOG.md", ROOT / "README.md"
-    title, first, entries = runlog.read_text(encoding="utf-8").partition("\n## ")
-    target.mkdir(parents=True)
-    # What an ablation made can be made again: ablate.source_at.
-    scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
-    for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json", folder / "climb.png"]:
-        shutil.copy(path, target)
-    shown, what = target.relative_to(ROOT).as_posix(), kind(facts, rows)
-    runlog.write_text(f"{title}{entry(facts, rows, shown, finding)}{first}{entries}", "utf-8")
-    text = readme.read_text(encoding="utf-8")
-    text, found = re.subn(rf"<!-- {what} \S+ -->", f"<!-- {what} {shown} -->", text)
-    readme.write_text(render(text), encoding="utf-8")
-    print(f"published in {shown}, RUNLOG.md{' and README.md' if found else ''}: read, then commit")
-    if not found:
-        print(f"README.md has no block <!-- {what} … -->: put one in to show it there")
+def publish(folder: Path, finding: str, force: bool = False, name: Path | None = None) -> None:
+    """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit, or,
+    without `force`, if README.md would lose by it. `name` is what messages call the climb."""
+    from ladder.commands.picture import draw  # matplotlib takes a second to import
+
+    facts, rows = fit(folder, name)
+    old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+    target = new_target(folder, facts, name or folder)
+    shown = target.relative_to(ROOT).as_posix()
+    readme = place(old["README.md"], shown, facts, rows, force)
+    title, first, entries = old["RUNLOG.md"].partition("\n## ")
+    try:
+        target.mkdir(parents=True)
+        # What an ablation made can be made again: ablate.source_at.
+        scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
+        for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json"]:
+            shutil.copy(path, target)
+        draw(facts, rows, target / "climb.png")
+        new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
+        new["README.md"] = render(readme)
+        for page, text in new.items():  # both are on the disk before one takes its place
+            (target / page).write_bytes(text.encode())
+        for page in new:
+            os.replace(target / page, ROOT / page)
+    except BaseException as error:
+        shutil.rmtree(target, ignore_errors=True)
+        if isinstance(error, UnicodeEncodeError):
+            raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}") from None
+        if isinstance(error, OSError):
+            raise BadInput(f"cannot write {error.filename}: {error.strerror}") from error
+        raise
+    changed = " and ".join(page for page in PAGES if new[page] != old[page])
+    print(f"published in {shown}, {changed}: read, then commit")
+    if readme == old["README.md"] and f"<!-- {kind(facts, rows)} " in readme:
+        print("README.md's table stays that of another machine: --force replaces it")
 
 
-def new_target(folder: Path, facts: dict) -> Path:
+def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
+    """climb.json and the rows of a climb, if it may stand in the repository.
+
+    Raises BadInput, which calls it `name`, if it may not. No link is followed.
+    """
+    name = name or folder
+    for path in folder.glob("*"):
+        if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
+            raise BadInput(f"{path} is not a regular file: remove it")
+    if not (folder / "climb.json").exists():
+        raise BadInput(f"{name} holds no logs of a climb: it has no climb.json")
+    facts = read_facts(folder)
+    if not isinstance(facts, dict) or (wrong := find_wrong(facts, FACTS)):
+        what = f"its {wrong} is not as" if isinstance(facts, dict) else "it is not what"
+        raise BadInput(f"{name}: climb.json: {what} ladder climb writes it")
+    try:
+        _, rows = read_climb(folder)
+        check(name, facts, rows)
+        markdown(facts, rows)
+        if not all(0 < row.tok_per_s < math.inf for row in rows if not row.failure):
+            raise ValueError("a step took no time")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadInput(f"{name} has a log that is not of this ladder: {error!r}") from error
+    return facts, rows
+
+
+def check(name: Path, facts: dict, rows: list[Row]) -> None:
+    """Raise BadInput unless this climb may stand in the repository."""
+    if not any(row.logs for row in rows):
+        raise BadInput(f"{name} holds no logs of a climb: all its runs failed")
+    run = first_log(rows).run
+    if facts.get("quick"):
+        raise BadInput(f"{name} is a quick climb: publish one without --quick")
+    if "after" not in facts["clocks"]:
+        raise BadInput(f"{name} was stopped: finish it with ladder climb --resume {name}")
+    if run["model"] != "gpt2":
+        raise BadInput(f"{name} climbed with {run['model']}: only gpt2 (124M) is published")
+    if run["commit"] != facts["commit"]:
+        raise BadInput(f"{name}: its logs are of {run['commit']}, climb.json of {facts['commit']}")
+    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
+        raise BadInput(f"{name} was climbed at {run['commit']}: commit first, climb again")
+    if facts["data"] or run["data"] != "tinyshakespeare":
+        raise BadInput(f"{name} was climbed on other text than tinyshakespeare")
+
+
+def new_target(folder: Path, facts: dict, name: Path) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
-    device = re.sub(r"[^a-z0-9]+", "-", facts["device"].lower()).strip("-")
-    name = f"{facts['started'][:10]}-{device}-{facts['kind']}"
     for number in itertools.count(1):
-        target = ROOT / "logs" / (name if number == 1 else f"{name}-{number}")
+        target = ROOT / "logs" / (slug(facts) if number == 1 else f"{slug(facts)}-{number}")
         if not target.exists():
             return target
-        if (target / "climb.json").read_bytes() == (folder / "climb.json").read_bytes():
-            raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
+        there = target / "climb.json"
+        if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
+            raise BadInput(f"{name} is published already, as {target.relative_to(ROOT)}")
 
 
-def check(folder: Path, facts: dict, rows: list[Row]) -> None:
-    """Raise BadInput unless this climb may stand in the repository."""
-    run = next((log.run for row in rows for log in row.logs.values()), None)
-    if not facts or not run:
-        raise BadInput(f"{folder} is no finished climb: it has no climb.json or no logs")
-    if "after" not in facts["clocks"] or not (folder / "climb.png").exists():
-        raise BadInput(f"{folder} was stopped: finish it with ladder climb --resume {folder}")
-    if run["model"] != "gpt2":
-        raise BadInput(f"{folder} climbed with {run['model']}: only gpt2 (124M) is published")
-    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
-        raise BadInput(f"{folder} was climbed at {run['commit']}: commit first, climb again")
-    if facts["data"] or run["data"] != "tinyshakespeare":
-        raise BadInput(f"{folder} was climbed on other text than tinyshakespeare")
+def slug(facts: dict) -> str:
+    """What a climb is called in logs/."""
+    device = re.sub(r"[^a-z0-9]+", "-", facts["device"].lower()).strip("-")
+    return f"{facts['started'][:10]}-{device}-{facts['kind']}"
+
+
+def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
+    """README.md's text with this climb in the block of its kind of device, if there is one: it
+    takes the place of a climb of the same machine, or of `none`.
+
+    Raises BadInput if the table would lose rungs or rounds, or has another B or T than the device
+    has by default. With `force` it is replaced all the same, whatever machine it is of.
+    """
+    for match in BLOCK.finditer(readme):
+        if match["kind"] != kind(facts, rows):
+            continue
+        what, rounds = "all scripts up to rung 10 at the default B and T", 1
+        stems = {path.stem for path in all_scripts()[:11]}
+        if match["folder"] != "none":
+            old = read_climb(ROOT / match["folder"])[1]
+            if not force and first_log(old).run["device"] != first_log(rows).run["device"]:
+                continue
+            what, stems, rounds = f"{match['folder']} ({size(old)})", *stems_and_rounds(old)
+        new_stems, new_rounds = stems_and_rounds(rows)
+        worse = stems - new_stems or new_rounds < rounds or not at_default_size(facts)
+        if worse and not force:
+            news = f"README.md would show {size(rows)} instead of {what}"
+            raise BadInput(f"{news}: --force does it all the same")
+        a, b = match.span()
+        return readme[:a] + match[0].replace(match["folder"], shown, 1) + readme[b:]
+    return readme
+
+
+def stems_and_rounds(rows: list[Row]) -> tuple[set[str], int]:
+    """The scripts of a climb that ran, and how many rounds all of them have."""
+    good = [row for row in rows if row.logs]
+    return {row.stem for row in good}, min(len(row.logs) for row in good)
+
+
+def size(rows: list[Row]) -> str:
+    """How large a climb is, in words."""
+    stems, rounds = stems_and_rounds(rows)
+    words = "{} scripts at B={B}, T={T} in {} round{}"
+    return words.format(len(stems), rounds, "s" * (rounds > 1), **first_log(rows).run)
 
 
 def kind(facts: dict, rows: list[Row]) -> str:
@@ -119,15 +225,16 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     log = first_log(rows)
     warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
     what = WHAT[kind(facts, rows).partition("-")[2]]
+    clocks = {when: "; ".join(rates.split("\n")) for when, rates in facts["clocks"].items()}
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what}
 
 {caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
-{facts["clocks"]["before"]}, after: {facts["clocks"]["after"]}; {facts["repeats"]} rounds, \
+{clocks["before"]}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
 interleaved; {warmup} warm-up steps left out of each run, {measured} measured.
 
-**Finding:** {finding}
+**Finding:** {" ".join(finding.split())}
 
 Raw logs: `{shown}`
 
@@ -174,9 +281,9 @@ def rungs_table(text: str) -> str:
     head.append(f"*reported elsewhere*, not ours: [{other['who']}, {other['settings']}]{link}")
     lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
-        fields, name = describe(path), path.relative_to(ROOT).as_posix()
-        changed = [line[0] for line in changed_lines(above, path)] if above else []
-        line = [f"[{fields['Title'].partition(':')[0]}]({name})"]
+        fields = describe(path)
+        changed = [line[0] for line in diff.changed_lines(above, path)] if above else []
+        line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
         line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
         for rows in climbs:
@@ -233,7 +340,7 @@ def at_default_size(facts: dict) -> bool:
 def shown_climbs() -> list[Path]:
     """The folders that README.md names, then the newest ablation, peers and climb beyond ten that
     RUNLOG.md names."""
-    readme, runlog = (BLOCK.finditer((ROOT / name).read_text("utf-8")) for name in DOCUMENTS)
+    readme, runlog = (BLOCK.finditer((ROOT / name).read_text("utf-8")) for name in PAGES)
     found = {ROOT / m["folder"]: m["kind"] for m in readme if m["folder"] != "none"}
     for match in runlog:  # newest first
         facts, rows = read_climb(folder := ROOT / match["folder"])
