@@ -1,6 +1,6 @@
 """06 flash attention
 
-Change: attention is one fused operator, and the mask buffer goes.
+Change: attention is one fused operator, without a mask buffer.
 Why: written out, the (T, T) scores of every head go through memory: 16 x 12 x 1024 x 1024 in
   bfloat16 are 403 MB a layer, written by one matmul, read and written by the compiled softmax, and
   read by the next matmul; then again in backward. A GPU's fused kernel walks over tiles that fit

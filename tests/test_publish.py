@@ -16,6 +16,9 @@ CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, thr
 TEN = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"  # 11 rungs, three rounds, older
 README = f"""# The ladder
 
+<!-- headline -->
+<!-- end -->
+
 <!-- rungs -->
 <!-- end -->
 
@@ -140,6 +143,11 @@ def test_each_gpu_with_a_table_has_a_column_of_gains(project, monkeypatch):
     readme = publish.render(README.replace("gpu none", "gpu logs/gpu"))
     (head,) = [line for line in readme.splitlines() if line.startswith("| rung | the one change")]
     assert head.index("AMD EPYC") < head.index("measured here*: NVIDIA H100 80GB HBM3, B=4")
+    words = "from 210 to 863 tokens per second, 4.2×**"
+    headline = readme.partition("<!-- headline -->\n")[2].splitlines()
+    assert headline[0] == f"**NVIDIA H100 80GB HBM3: {words}\\"
+    assert headline[1] == f"**AMD EPYC (2 threads): {words}"
+    assert headline[3] == "![Tokens per second of each rung](logs/gpu/climb.png)"
 
 
 def test_machines_have_a_row_each_with_their_newest_climb(project):

@@ -31,8 +31,10 @@ from ladder.log import Log
 
 # One climb: in README.md a block for each kind of device, in RUNLOG.md one in each entry.
 BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
-# Several climbs: the rungs with what they gain, and the machines.
-OVERVIEW = re.compile(r"<!-- (?P<kind>rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL)
+# Several climbs: the top of each, the rungs with what they gain, and the machines.
+OVERVIEW = re.compile(
+    r"<!-- (?P<kind>headline|rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL
+)
 PAGES = ("README.md", "RUNLOG.md")
 # By what stands behind the device in a block's kind.
 WHAT = {name: kind.what for name, kind in KINDS.items()}
@@ -245,12 +247,13 @@ Raw logs: `{shown}`
 def render(text: str) -> str:
     """`text` with every block between markers made anew from the logs that the marker names."""
     text = BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
-    made = {"rungs": lambda: rungs_table(text), "machines": machines_table}
+    made = {"headline": lambda: headline(text), "rungs": lambda: rungs_table(text)}
+    made["machines"] = machines_table
     return OVERVIEW.sub(lambda m: f"<!-- {m['kind']} -->\n{made[m['kind']]()}<!-- end -->", text)
 
 
 def block(kind: str, folder: str) -> str:
-    """The block of one climb: caption, picture and a short table, or for RUNLOG.md all columns."""
+    """The block of one climb: caption and a short table, or for RUNLOG.md all columns."""
     head = f"<!-- {kind} {folder} -->\n"
     if folder == "none":
         device, _, what = kind.partition("-")
@@ -259,20 +262,37 @@ def block(kind: str, folder: str) -> str:
     facts, rows = read_climb(ROOT / folder)
     if kind == "table":
         return f"{head}{markdown(facts, rows)}<!-- end -->"
-    head += f"{caption(facts, rows)}.\n\n"
-    if (ROOT / folder / "climb.png").exists():
-        head += f"![Tokens per second of each rung]({folder}/climb.png)\n\n"
+    head += f"{caption(facts, rows)} ([raw logs]({folder})).\n\n"
     short = SHORT if facts["kind"] == "climb" else None  # other kinds have other gains
     return f"{head}{markdown(facts, rows, short)}<!-- end -->"
 
 
-def rungs_table(text: str) -> str:
-    """Every rung with its one change and what that gains: in the climbs of the blocks in `text`
-    (of README.md where it has none), and in docs/reported.json, which is not ours."""
+def climbs_in(text: str) -> list[tuple[str, list[Row]]]:
+    """Folder and rows of each climb with a block in `text`, or in README.md if that has none; CPUs
+    first."""
     blocks = [*BLOCK.finditer(text)] or [*BLOCK.finditer((ROOT / "README.md").read_text("utf-8"))]
     named = [m for m in blocks if m["kind"] in ("cpu", "gpu") and m["folder"] != "none"]
     named.sort(key=lambda match: match["kind"])
-    climbs = [read_climb(ROOT / match["folder"])[1] for match in named]
+    return [(match["folder"], read_climb(ROOT / match["folder"])[1]) for match in named]
+
+
+def headline(text: str) -> str:
+    """What the last rung reaches in each of climbs_in(text), GPUs first, and a picture."""
+    found, lines = climbs_in(text)[::-1], []
+    for _, rows in found:
+        good = [row for row in rows if not row.failure]
+        before, after = (f"{row.tok_per_s:,.0f}" for row in (good[0], good[-1]))
+        ratio = good[-1].total.ratio if good[-1].total else good[-1].tok_per_s / good[0].tok_per_s
+        device = first_log(rows).run["device"]
+        lines.append(f"**{device}: from {before} to {after} tokens per second, {ratio:.1f}×**")
+    picture = f"![Tokens per second of each rung]({found[0][0]}/climb.png)" if found else ""
+    return "\\\n".join(lines) + f"\n\n{picture}\n"
+
+
+def rungs_table(text: str) -> str:
+    """Every rung with its one change and what that gains: in climbs_in(text), and in
+    docs/reported.json, which is not ours."""
+    climbs = [rows for _, rows in climbs_in(text)]
     other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
     link = f"({other['url']})"
     head = ["rung", "the one change", "lines changed"]
