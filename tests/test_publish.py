@@ -184,7 +184,7 @@ def test_the_climbs_to_show_are_those_of_readme_and_the_newest_of_other_kinds(pr
         ('"started": "2026-12-24', '"started": "../../../pwned', "its started is not as"),
         ('"device": "AMD', '"device": "AMD\\n<!-- end -->', "its device is not as"),
         (" B=4 ", " ", "not of this ladder: KeyError"),
-        ("dt ", "dt -", "not of this ladder: ValueError"),
+        ("dt  ", "dt -", "not of this ladder: ValueError"),
     ],
 )
 def test_what_is_not_fit_is_not_published(project, old, new, message):

@@ -53,8 +53,13 @@ def run(args) -> int:
     if not args.climb.is_file():
         publish(args.climb, args.finding, args.force)
         return 0
-    with tempfile.TemporaryDirectory() as scratch, args.climb.open("rb") as file:
-        unpack(file.read(PACKED + 1), Path(scratch), args.climb)
+    try:
+        with args.climb.open("rb") as file:
+            packed = file.read(PACKED + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read {args.climb}: {error.strerror}") from error
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(packed, Path(scratch), args.climb)
         commit = read_facts(Path(scratch))["commit"]
         if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
             raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout has not got")

@@ -190,11 +190,13 @@ def find_wrong(facts: dict, forms: dict[str, str]) -> str | None:
 def unpack(packed: bytes, into: Path, name: Path) -> None:
     """Write the files of a shared climb into a folder, all or none. Raises BadInput unless they are
     exactly what `pack` writes: no path, no link, nothing else and nothing large."""
-    files = {}
+    files, too_large = {}, BadInput(f"{name} is too large for a shared climb")
+    if len(packed) > PACKED:
+        raise too_large
     try:
         raw = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(UNPACKED + 1)
-        if len(packed) > PACKED or len(raw) > UNPACKED:
-            raise BadInput(f"{name} is too large for a shared climb")
+        if len(raw) > UNPACKED:
+            raise too_large
         with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as tar:
             for member in tar:
                 if not MEMBER.fullmatch(member.name):
