@@ -125,6 +125,8 @@ def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
         markdown(facts, rows)
         if not all(0 < row.tok_per_s < math.inf for row in rows if not row.failure):
             raise ValueError("a step took no time")
+    except BadInput as error:
+        raise BadInput(str(error).replace(str(folder), str(name))) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BadInput(f"{name} has a log that is not of this ladder: {error!r}") from error
     return facts, rows
@@ -287,7 +289,8 @@ def rungs_table(text: str) -> str:
     lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
         fields = describe(path)
-        changed = [line[0] for line in diff.changed_lines(above, path)] if above else []
+        codes = [diff.code_lines(script) for script in (above, path) if script]
+        changed = [line[0] for line in diff.changed_lines(*codes)] if above else []
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
         line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
