@@ -162,7 +162,7 @@ def test_a_climb_of_a_commit_that_is_not_here_is_refused(project, climbed, tmp_p
     before = state(copy)
     edit(climbed, read_facts(climbed)["commit"], "0123456789ab")
     out = shared(climbed, tmp_path / "x.tar.gz")
-    message = "climbed at 0123456789ab, which this checkout has not got"
+    message = "climbed at 0123456789ab, which this checkout lacks"
     assert message in refused(["publish", out, "No."], capsys)
     assert state(copy) == before
 
@@ -201,64 +201,64 @@ def backwards():
 
 # What is put behind the members of a good file, and what is said of it.
 MEMBERS = {
-    "absolute path": ("/tmp/pwned.r1.log", b"", "no log of a climb"),
-    "..": ("../pwned.r1.log", b"", "no log of a climb"),
-    "folder": ("a", tarfile.DIRTYPE, "no log of a climb"),
+    "absolute path": ("/tmp/pwned.r1.log", b"", "not a log of a climb"),
+    "..": ("../pwned.r1.log", b"", "not a log of a climb"),
+    "folder": ("a", tarfile.DIRTYPE, "not a log of a climb"),
     "symlink": ("a.r1.log", tarfile.SYMTYPE, "a link or a device"),
     "hardlink": ("a.r1.log", tarfile.LNKTYPE, "a link or a device"),
     "FIFO": ("a.r1.log", tarfile.FIFOTYPE, "a link or a device"),
     "device": ("a.r1.log", tarfile.CHRTYPE, "a link or a device"),
     "bomb": ("a.r1.log", bytes(2**24), "too large"),
-    "script": ("mine.py", b"", "no log of a climb"),
-    "picture": ("climb.png", b"", "no log of a climb"),
+    "script": ("mine.py", b"", "not a log of a climb"),
+    "picture": ("climb.png", b"", "not a log of a climb"),
     "another log": ("a.r1.log", b"", "a.r1.log is not as"),
     "twice": ("climb.json", b"{}", "holds climb.json twice"),
     "control character": ("a\n.r1.log", b"", r"'a\\n.r1.log'"),
     "no UTF-8": ("\udcff.r1.log", b"", r"'\\udcff.r1.log'"),
-    "long name": ("a" * 300 + ".r1.log", b"", "no log of a climb"),
+    "long name": ("a" * 300 + ".r1.log", b"", "not a log of a climb"),
 }
 # What comes instead of a good file's bytes, and what is said of it.
 FILES = {
     "sparse": (lambda _: sparse(), "a link or a device"),
     "backwards": (lambda _: backwards(), "holds baseline.r1.log twice"),
-    "noise": (lambda _: os.urandom(1_000_000), "is no file of ladder share"),
+    "noise": (lambda _: os.urandom(1_000_000), "is not a file of ladder share"),
     "large": (lambda _: tar_of([("a.r1.log", os.urandom(1_000_001))]), "too large"),
     "too many": (
         lambda _: tar_of([(f"a{i // 999}.r{i % 999 + 1}.log", b"") for i in range(1001)]),
         "holds more than 1000 files",
     ),
-    "text": (lambda _: b"not an archive\n", "is no file of ladder share"),
-    "empty": (lambda _: b"", "is no file of ladder share"),
-    "zip": (lambda _: b"PK\x03\x04" + bytes(100), "is no file of ladder share"),
-    "truncated": (lambda good: good[:-200], "is no file of ladder share"),
+    "text": (lambda _: b"not an archive\n", "is not a file of ladder share"),
+    "empty": (lambda _: b"", "is not a file of ladder share"),
+    "zip": (lambda _: b"PK\x03\x04" + bytes(100), "is not a file of ladder share"),
+    "truncated": (lambda good: good[:-200], "is not a file of ladder share"),
     "cut inside": (
         lambda good: gzip.compress(gzip.decompress(good)[:5000]),
-        "is no file of ladder share",
+        "is not a file of ladder share",
     ),
-    "changed": (lambda good: good[:-8] + b"12345678", "is no file of ladder share"),
+    "changed": (lambda good: good[:-8] + b"12345678", "is not a file of ladder share"),
     "no members": (lambda _: tar_of([]), "holds no climb.json"),
 }
 # What climb.json is instead, or has besides, and what is said of it.
 FACTS = {
-    "list": ("[]", "it has not the form"),
-    "number": ("3", "it has not the form"),
-    "empty": ("", "is no file of ladder share"),
-    "binary": ("\udcff", "is no file of ladder share"),
-    "deep": ("[" * 100_000, "is no file of ladder share"),
-    "NaN": ({"load": float("nan")}, "NaN is no number"),
-    "kind": ({"kind": "x/../../pwned"}, "kind has not the form"),
-    "no kind": ({"kind": None}, "kind has not the form"),
-    "started": ({"started": "/../pwned"}, "started has not the form"),
-    "device": ({"device": "a|b"}, "device has not the form"),
-    "scripts": ({"scripts": ["../../pwned.py"]}, "scripts has not the form"),
-    "markup": ({"clocks": {"before": "<script>", "after": ""}}, "clocks has not the form"),
+    "list": ("[]", "its outermost value is not as"),
+    "number": ("3", "its outermost value is not as"),
+    "empty": ("", "is not a file of ladder share"),
+    "binary": ("\udcff", "is not a file of ladder share"),
+    "deep": ("[" * 100_000, "is not a file of ladder share"),
+    "NaN": ({"load": float("nan")}, "NaN is not a number"),
+    "kind": ({"kind": "x/../../pwned"}, "kind is not as ladder share"),
+    "no kind": ({"kind": None}, "kind is not as ladder share"),
+    "started": ({"started": "/../pwned"}, "started is not as ladder share"),
+    "device": ({"device": "a|b"}, "device is not as ladder share"),
+    "scripts": ({"scripts": ["../../pwned.py"]}, "scripts is not as ladder share"),
+    "markup": ({"clocks": {"before": "<script>", "after": ""}}, "clocks is not as ladder share"),
     "text": ({"host": "alice"}, "what ladder share leaves out"),
 }
 # A line of a log, what it becomes, and what is said of it.
 LOGS = {
     "note": (b"RESULT", b"note  hello\nRESULT", "is not as ladder share writes it"),
     "markup": (b'device="', b'device="<b>', "has a run line that no script"),
-    "next line": (b"\nstep    2", b"\x85\nstep    2", "is no file of ladder share"),
+    "next line": (b"\nstep    2", b"\x85\nstep    2", "is not a file of ladder share"),
     "separator": (b"compiled=no", "compiled=no\u2028step".encode(), "has a effective line"),
     "other script": (b"script=baseline.py", b"script=mine.py", "is not as ladder share writes it"),
     "no B": (b" B=4 ", b" ", "KeyError"),

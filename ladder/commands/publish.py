@@ -62,7 +62,7 @@ def run(args) -> int:
         unpack(packed, Path(scratch), args.climb)
         commit = read_facts(Path(scratch))["commit"]
         if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
-            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout has not got")
+            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout lacks")
         publish(Path(scratch), args.finding, args.force, args.climb)
     return 0
 
@@ -105,9 +105,9 @@ def publish(folder: Path, finding: str, force: bool = False, name: Path | None =
 
 
 def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
-    """climb.json and the rows of a climb, if it may stand in the repository.
+    """climb.json and the rows of a climb that may stand in the repository; no link is followed.
 
-    Raises BadInput, which calls it `name`, if it may not. No link is followed.
+    Raises BadInput if it may not. Messages call it `name`.
     """
     name = name or folder
     for path in folder.glob("*"):
@@ -116,9 +116,8 @@ def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
     if not (folder / "climb.json").exists():
         raise BadInput(f"{name} holds no logs of a climb: it has no climb.json")
     facts = read_facts(folder)
-    if not isinstance(facts, dict) or (wrong := find_wrong(facts, FACTS)):
-        what = f"its {wrong} is not as" if isinstance(facts, dict) else "it is not what"
-        raise BadInput(f"{name}: climb.json: {what} ladder climb writes it")
+    if wrong := find_wrong(facts, FACTS):
+        raise BadInput(f"{name}: climb.json: {wrong} is not as ladder climb writes it")
     try:
         _, rows = read_climb(folder)
         check(name, facts, rows)
@@ -189,7 +188,7 @@ def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) ->
         worse = stems - new_stems or new_rounds < rounds or not at_default_size(facts)
         if worse and not force:
             news = f"README.md would show {size(rows)} instead of {what}"
-            raise BadInput(f"{news}: --force does it all the same")
+            raise BadInput(f"{news}: --force replaces it")
         a, b = match.span()
         return readme[:a] + match[0].replace(match["folder"], shown, 1) + readme[b:]
     return readme
