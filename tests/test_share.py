@@ -201,21 +201,21 @@ def backwards():
 
 # What is put behind the members of a good file, and what is said of it.
 MEMBERS = {
-    "absolute path": ("/tmp/pwned.r1.log", b"", "not a log of a climb"),
-    "..": ("../pwned.r1.log", b"", "not a log of a climb"),
-    "folder": ("a", tarfile.DIRTYPE, "not a log of a climb"),
+    "absolute path": ("/tmp/pwned.r1.log", b"", "which is not a log"),
+    "..": ("../pwned.r1.log", b"", "which is not a log"),
+    "folder": ("a", tarfile.DIRTYPE, "which is not a log"),
     "symlink": ("a.r1.log", tarfile.SYMTYPE, "a link or a device"),
     "hardlink": ("a.r1.log", tarfile.LNKTYPE, "a link or a device"),
     "FIFO": ("a.r1.log", tarfile.FIFOTYPE, "a link or a device"),
     "device": ("a.r1.log", tarfile.CHRTYPE, "a link or a device"),
     "bomb": ("a.r1.log", bytes(2**24), "too large"),
-    "script": ("mine.py", b"", "not a log of a climb"),
-    "picture": ("climb.png", b"", "not a log of a climb"),
+    "script": ("mine.py", b"", "which is not a log"),
+    "picture": ("climb.png", b"", "which is not a log"),
     "another log": ("a.r1.log", b"", "a.r1.log is not as"),
     "twice": ("climb.json", b"{}", "holds climb.json twice"),
     "control character": ("a\n.r1.log", b"", r"'a\\n.r1.log'"),
     "no UTF-8": ("\udcff.r1.log", b"", r"'\\udcff.r1.log'"),
-    "long name": ("a" * 300 + ".r1.log", b"", "not a log of a climb"),
+    "long name": ("a" * 300 + ".r1.log", b"", "which is not a log"),
 }
 # What comes instead of a good file's bytes, and what is said of it.
 FILES = {

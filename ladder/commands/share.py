@@ -141,8 +141,10 @@ def clean_facts(facts: dict) -> dict:
 
 
 def clean_log(text: str, script: str, path: Path) -> str:
-    """The log of a script of this name, without notes and messages. Raises BadInput if a line is not
-    what the scripts of this ladder write."""
+    """The log of a script of this name, without notes and messages.
+
+    Raises BadInput if a line is not as the scripts of this ladder write it.
+    """
     kept = []
     for line in text.split("\n"):
         kind = line.partition(" ")[0]
@@ -201,9 +203,7 @@ def unpack(packed: bytes, into: Path, name: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as tar:
             for member in tar:
                 if not MEMBER.fullmatch(member.name):
-                    raise BadInput(
-                        f"{name} holds {member.name[:60]!r}, which is not a log of a climb"
-                    )
+                    raise BadInput(f"{name} holds {member.name[:60]!r}, which is not a log")
                 if member.type != tarfile.REGTYPE or member.issparse():
                     raise BadInput(f"{name}: {member.name} is a link or a device, not a file")
                 if member.name in files:
