@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from conftest import rung
 
-from ladder.commands.diff import changed_lines
-from ladder.commands.scripts import ROOT, all_scripts, peer_scripts, split_docstring
+from ladder.commands.diff import changed_lines, code_lines
+from ladder.commands.scripts import ROOT, all_scripts, peer_scripts
 
 NUMBERS = range(1, len(all_scripts()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.
@@ -18,11 +18,6 @@ UNTOUCHABLE = re.compile(
 )
 NEW_LOG_KEYS = {8: ", norm=norm.item()", 9: ", lr=lr"}
 MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
-
-
-def code_lines(path) -> list[str]:
-    """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in split_docstring(path)[1].splitlines() if line.strip()]
 
 
 def budget(number: int) -> int:
@@ -35,9 +30,9 @@ def tags(lines: list[str]) -> Counter:
     return Counter(tag for line in lines for tag in re.findall(r"# speedup \d\d: \S.*", line))
 
 
-def guard(number: int, *paths) -> None:
+def guard(number: int, before: list[str], after: list[str]) -> None:
     """Raise AssertionError if the step from rung number-1 to rung number is more than one idea."""
-    lines, (before, after) = changed_lines(*paths), map(code_lines, paths)
+    lines = changed_lines(before, after)
     assert len(lines) <= budget(number), f"{len(lines)} changed lines, budget {budget(number)}"
     for line in lines:
         assert MODEL_SHAPES.search(line) or not UNTOUCHABLE.search(line), line
@@ -51,7 +46,7 @@ def guard(number: int, *paths) -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_neighbours_differ_by_one_idea(number):
-    guard(number, rung(number - 1), rung(number))
+    guard(number, code_lines(rung(number - 1)), code_lines(rung(number)))
 
 
 def check_clock(source: str) -> None:
@@ -129,7 +124,7 @@ def test_a_second_idea_is_caught(number, right, wrong, tmp_path):
     changed_copy = tmp_path / "copy.py"
     changed_copy.write_text(source.replace(right, wrong))
     with pytest.raises(AssertionError):
-        guard(number, rung(number - 1), changed_copy)
+        guard(number, code_lines(rung(number - 1)), code_lines(changed_copy))
 
 
 def imports(path) -> set[str]:

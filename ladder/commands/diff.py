@@ -7,7 +7,7 @@ numbers (or paths) it compares those two scripts. The diff itself leaves out doc
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 from rich.console import Console
@@ -92,7 +92,12 @@ def diff_lines(before: Path, after: Path) -> list[str]:
     return [f"--- {shown(before)}", f"+++ {shown(after)}", *found] if found else []
 
 
-def changed_lines(before: Path, after: Path) -> list[str]:
-    """The + and - lines of that diff, without blank ones: the lines that a rung changes."""
-    lines = diff_lines(before, after)[2:]
-    return [line for line in lines if line[0] in "+-" and line[1:].strip()]
+def code_lines(path: Path) -> list[str]:
+    """The lines of a script with its docstring and its blank lines left out."""
+    return [line for line in parts_of(path)[1].splitlines() if line.strip()]
+
+
+def changed_lines(before: list[str], after: list[str]) -> list[str]:
+    """The + and - lines between the code_lines of two scripts: how large a change is."""
+    lines = list(unified_diff(before, after, n=0, lineterm=""))[2:]
+    return [line for line in lines if not line.startswith("@@")]

@@ -55,11 +55,16 @@ def run(args) -> int:
     if not args.climb.is_file():
         publish(args.climb, args.finding, args.force)
         return 0
-    with tempfile.TemporaryDirectory() as scratch, args.climb.open("rb") as file:
-        unpack(file.read(PACKED + 1), Path(scratch), args.climb)
+    try:
+        with args.climb.open("rb") as file:
+            packed = file.read(PACKED + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read {args.climb}: {error.strerror}") from error
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(packed, Path(scratch), args.climb)
         commit = read_facts(Path(scratch))["commit"]
         if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
-            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout has not got")
+            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout lacks")
         publish(Path(scratch), args.finding, args.force, args.climb)
     return 0
 
@@ -102,9 +107,9 @@ def publish(folder: Path, finding: str, force: bool = False, name: Path | None =
 
 
 def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
-    """climb.json and the rows of a climb, if it may stand in the repository.
+    """climb.json and the rows of a climb that may stand in the repository; no link is followed.
 
-    Raises BadInput, which calls it `name`, if it may not. No link is followed.
+    Raises BadInput if it may not. Messages call it `name`.
     """
     name = name or folder
     for path in folder.glob("*"):
@@ -113,15 +118,16 @@ def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
     if not (folder / "climb.json").exists():
         raise BadInput(f"{name} holds no logs of a climb: it has no climb.json")
     facts = read_facts(folder)
-    if not isinstance(facts, dict) or (wrong := find_wrong(facts, FACTS)):
-        what = f"its {wrong} is not as" if isinstance(facts, dict) else "it is not what"
-        raise BadInput(f"{name}: climb.json: {what} ladder climb writes it")
+    if wrong := find_wrong(facts, FACTS):
+        raise BadInput(f"{name}: climb.json: {wrong} is not as ladder climb writes it")
     try:
         _, rows = read_climb(folder)
         check(name, facts, rows)
         markdown(facts, rows)
         if not all(0 < row.tok_per_s < math.inf for row in rows if not row.failure):
             raise ValueError("a step took no time")
+    except BadInput as error:
+        raise BadInput(str(error).replace(str(folder), str(name))) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BadInput(f"{name} has a log that is not of this ladder: {error!r}") from error
     return facts, rows
@@ -184,7 +190,7 @@ def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) ->
         worse = stems - new_stems or new_rounds < rounds or not at_default_size(facts)
         if worse and not force:
             news = f"README.md would show {size(rows)} instead of {what}"
-            raise BadInput(f"{news}: --force does it all the same")
+            raise BadInput(f"{news}: --force replaces it")
         a, b = match.span()
         return readme[:a] + match[0].replace(match["folder"], shown, 1) + readme[b:]
     return readme
@@ -302,7 +308,8 @@ def rungs_table(text: str) -> str:
     lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
         fields = describe(path)
-        changed = [line[0] for line in diff.changed_lines(above, path)] if above else []
+        codes = [diff.code_lines(script) for script in (above, path) if script]
+        changed = [line[0] for line in diff.changed_lines(*codes)] if above else []
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
         line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")

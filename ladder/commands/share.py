@@ -66,7 +66,7 @@ LINES = {
     r"( \| \w{1,20} +\d\.\d+e[+-]\d\d)*",
     "effective": r"effective( \w{1,20}=[\w()+.:-]{1,60})+|effective unknown",
     "mfu": r"mfu  ( \w{1,20}=[\w+.]{1,40})+",
-    "RESULT": r'RESULT \{("\w{1,20}": ("[\w/. ]{0,80}"|null|[-+.\de]{1,30})(, )?)+\}',
+    "RESULT": r'RESULT \{("\w{1,20}": ("[\w/. ]{0,80}"|null|true|false|[-+.\de]{1,30})(, )?)+\}',
 }
 
 
@@ -126,8 +126,7 @@ def pack(folder: Path, facts: dict) -> bytes:
 
 
 def clean_facts(facts: dict) -> dict:
-    """climb.json without keys that hold text nobody knows, and with no more than the kind of a
-    failure."""
+    """climb.json without unknown keys that hold text. Of a failure only its kind is kept."""
     kept = {}
     for key, value in facts.items():
         if key in SHARED or (
@@ -142,8 +141,10 @@ def clean_facts(facts: dict) -> dict:
 
 
 def clean_log(text: str, script: str, path: Path) -> str:
-    """A log without notes and messages, of a script of this name. Raises BadInput where a line is
-    not what a script of this ladder writes."""
+    """The log of a script of this name, without notes and messages.
+
+    Raises BadInput if a line is not as the scripts of this ladder write it.
+    """
     kept = []
     for line in text.split("\n"):
         kind = line.partition(" ")[0]
@@ -159,7 +160,7 @@ def clean_log(text: str, script: str, path: Path) -> str:
 
 
 def clean_run(line: str, script: str) -> str:
-    """The run line without text that nobody knows; empty if known text has another form."""
+    """The run line without unknown keys that hold text; empty if a known key has a wrong value."""
     try:
         pairs = dict(word.split("=", 1) for word in shlex.split(line)[1:])
     except ValueError:  # no closing quotation mark; no =
@@ -175,12 +176,14 @@ def clean_run(line: str, script: str) -> str:
 
 
 def refuse(word: str):
-    """For json: NaN and Infinity are no JSON."""
-    raise ValueError(f"{word} is no number")
+    """For json.loads, which would take NaN and Infinity."""
+    raise ValueError(f"{word} is not a number")
 
 
 def find_wrong(facts: dict, forms: dict[str, str]) -> str | None:
-    """The first key of climb.json whose value has not the form that it should have."""
+    """The first key of climb.json whose value does not have the form that it should have."""
+    if not isinstance(facts, dict):
+        return "its outermost value"
     for key, form in forms.items():
         if not re.fullmatch(form, json.dumps(facts.get(key)), flags=re.ASCII):
             return key
@@ -189,16 +192,18 @@ def find_wrong(facts: dict, forms: dict[str, str]) -> str | None:
 
 def unpack(packed: bytes, into: Path, name: Path) -> None:
     """Write the files of a shared climb into a folder, all or none. Raises BadInput unless they are
-    exactly what `pack` writes: no path, no link, nothing else and nothing large."""
-    files = {}
+    exactly what `pack` writes: no path, no link, no other file, nothing large."""
+    files, too_large = {}, BadInput(f"{name} is too large for a shared climb")
+    if len(packed) > PACKED:
+        raise too_large
     try:
         raw = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(UNPACKED + 1)
-        if len(packed) > PACKED or len(raw) > UNPACKED:
-            raise BadInput(f"{name} is too large for a shared climb")
+        if len(raw) > UNPACKED:
+            raise too_large
         with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as tar:
             for member in tar:
                 if not MEMBER.fullmatch(member.name):
-                    raise BadInput(f"{name} holds {member.name[:60]!r}, which is no log of a climb")
+                    raise BadInput(f"{name} holds {member.name[:60]!r}, which is not a log")
                 if member.type != tarfile.REGTYPE or member.issparse():
                     raise BadInput(f"{name}: {member.name} is a link or a device, not a file")
                 if member.name in files:
@@ -213,10 +218,9 @@ def unpack(packed: bytes, into: Path, name: Path) -> None:
         *(OSError, EOFError, zlib.error, tarfile.TarError),
         *(ValueError, OverflowError, RecursionError),
     ) as error:
-        raise BadInput(f"{name} is no file of ladder share, or a damaged one: {error}") from None
-    if not isinstance(facts, dict) or (wrong := find_wrong(facts, SHARED)):
-        what = f"{wrong} has" if isinstance(facts, dict) else "it has"
-        raise BadInput(f"{name}: {what} not the form that ladder share writes")
+        raise BadInput(f"{name} is not a file of ladder share, or damaged: {error}") from None
+    if wrong := find_wrong(facts, SHARED):
+        raise BadInput(f"{name}: climb.json: {wrong} is not as ladder share writes it")
     scripts = {Path(script).stem: script for script in facts["scripts"]}
     if clean_facts(facts) != facts:
         raise BadInput(f"{name}: climb.json holds what ladder share leaves out")
