@@ -154,9 +154,7 @@ def clean_log(text: str, script: str, name: str | Path) -> str:
             line = re.sub(r'"script": "[^"]*"', lambda _: f'"script": "{script}"', line)
         if kind == "run" or kind in LINES:
             if not line or (kind != "run" and not re.fullmatch(LINES[kind], line, flags=re.ASCII)):
-                raise BadInput(
-                    f"{name}: its {kind} line is not as the scripts of this ladder write it"
-                )
+                raise BadInput(f"{name}: its {kind} line is not of this ladder")
             kept.append(line + "\n")
     return "".join(kept)
 
