@@ -7,11 +7,12 @@ that ships with Python, and without the GPT-2 vocabulary a text is read as bytes
 import hashlib
 import http.client
 import os
-import queue
 import re
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,22 +179,19 @@ def download(url: str, sha256: str) -> bytes:
 
 def within(seconds: float, function: Callable, *args, **kwargs):
     """function(*args, **kwargs), or TimeoutError if it takes longer; its result is then dropped."""
-    results = queue.SimpleQueue()
+    future = Future()
 
     def call():
         try:
-            results.put((function(*args, **kwargs), None))
+            future.set_result(function(*args, **kwargs))
         except Exception as error:
-            results.put((None, error))
+            future.set_exception(error)
 
-    threading.Thread(target=call, daemon=True).start()
+    threading.Thread(target=call, daemon=True).start()  # an executor's would be joined at exit
     try:
-        value, error = results.get(timeout=seconds)
-    except queue.Empty:
+        return future.result(seconds)
+    except FutureTimeout:
         raise TimeoutError(f"no answer in {seconds:.0f} seconds") from None
-    if error is not None:
-        raise error
-    return value
 
 
 def _shard_corpus(path: Path, files: list[Path]) -> Corpus:

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from ladder.commands import climb, diff, main, picture, publish
-from ladder.commands.results import read_climb, read_facts
+from ladder.commands.results import read_facts
 from ladder.commands.scripts import all_scripts
 from ladder.errors import BadInput
 
@@ -167,14 +167,6 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
     assert epyc.endswith(f"| 4.23× | [2026-11-21](logs/{CLIMB.name}) |")
     assert apple.startswith("| Apple M3 GPU, B=4, T=256 | 2.13.0+cpu | 210 | 653 | 653 (10) |")
     assert apple.endswith("| 3.24× | [2026-12-25](logs/a-newer-one) |")
-
-
-def test_the_climbs_to_show_are_those_of_readme_and_the_newest_of_other_kinds(project):
-    names = [path.name for path in publish.shown_climbs()]
-    assert names[0] == CLIMB.name and len(names) == 4
-    kinds = [publish.kind(*read_climb(path)) for path in publish.shown_climbs()]
-    assert sorted(kinds) == ["cpu", "cpu-ablate", "cpu-beyond", "cpu-peers"]
-    assert "2026-11-21-amd-epyc-2-threads-ablate-2" in names
 
 
 @pytest.mark.parametrize(

@@ -362,16 +362,3 @@ def machines_table() -> str:
 def at_default_size(facts: dict) -> bool:
     """Whether a climb left B and T at what its device has by default."""
     return not any(flag.startswith(("--batch-size", "--seq-len")) for flag in facts["flags"])
-
-
-def shown_climbs() -> list[Path]:
-    """The folders that README.md names, then the newest ablation, peers and climb beyond ten that
-    RUNLOG.md names."""
-    readme, runlog = (BLOCK.finditer((ROOT / name).read_text("utf-8")) for name in PAGES)
-    found = {ROOT / m["folder"]: m["kind"] for m in readme if m["folder"] != "none"}
-    for match in runlog:  # newest first
-        facts, rows = read_climb(folder := ROOT / match["folder"])
-        what = kind(facts, rows) if facts and at_default_size(facts) else "part"
-        if "-" in what and not what.endswith("part") and what not in found.values():
-            found[folder] = what
-    return list(found)

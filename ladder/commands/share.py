@@ -140,7 +140,7 @@ def clean_facts(facts: dict) -> dict:
     return kept
 
 
-def clean_log(text: str, script: str, path: Path) -> str:
+def clean_log(text: str, script: str, name: str | Path) -> str:
     """The log of a script of this name, without notes and messages.
 
     Raises BadInput if a line is not as the scripts of this ladder write it.
@@ -154,7 +154,7 @@ def clean_log(text: str, script: str, path: Path) -> str:
             line = re.sub(r'"script": "[^"]*"', lambda _: f'"script": "{script}"', line)
         if kind == "run" or kind in LINES:
             if not line or (kind != "run" and not re.fullmatch(LINES[kind], line, flags=re.ASCII)):
-                raise BadInput(f"{path} has a {kind} line that no script of this ladder writes")
+                raise BadInput(f"{name}: its {kind} line is not of this ladder")
             kept.append(line + "\n")
     return "".join(kept)
 
@@ -226,7 +226,7 @@ def unpack(packed: bytes, into: Path, name: Path) -> None:
         raise BadInput(f"{name}: climb.json holds what ladder share leaves out")
     for log, text in files.items():
         script = scripts.get(LOG_NAME.fullmatch(log)["stem"])
-        if not script or clean_log(text, script, Path(log)) != text:
+        if not script or clean_log(text, script, f"{name}: {log}") != text:
             raise BadInput(f"{name}: {log} is not as ladder share writes it")
     (into / "climb.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     for log, text in files.items():
