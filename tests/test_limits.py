@@ -19,8 +19,13 @@ RUNGS = {path.stem: path for path in all_scripts()}
 
 @pytest.mark.parametrize("stem", ["baseline", "03_bf16_autocast", "10_fused_adamw"])
 def test_work_json_is_what_a_recount_gives(stem):
-    counted = json.loads(limits.WORK.read_text())
-    assert count.count(RUNGS[stem]) == counted[stem]
+    """On torch 2.9 and 2.13 to the last byte; 2.15 fuses one small operator less."""
+    counted, again = json.loads(limits.WORK.read_text())[stem], count.count(RUNGS[stem])
+    assert again.keys() == counted.keys()
+    for kind, numbers in counted.items():
+        exact = kind not in ("other_bytes", "kernels")
+        same = numbers if exact else pytest.approx(numbers, rel=0.002)
+        assert again[kind] == same, kind
 
 
 def test_work_json_has_every_rung_up_to_ten():
