@@ -123,8 +123,8 @@ def pick_device(name: str | None) -> torch.device:
 
 # Memory in GB (1e9 bytes) from which the baseline fits at T=1024, and with which B. Counting its
 # tensors gives 2.03 GB a sequence (16 x 3.1 MB and 50 MB of scores in each of 12 layers, 4 x 206 MB
-# of logits) + 1.98 GB (weights, two moments, buffers, AdamW's temporaries): 6.0, 10.1, 18.2 and
-# 34.5 GB for these B. CUDA itself takes about one more, and freed blocks do not fit exactly.
+# of logits) + 1.98 GB (weights, two moments, buffers, AdamW's temporaries): 6.0, 10.1, 18.3 and
+# 34.6 GB for these B. CUDA itself takes about one more, and freed blocks do not fit exactly.
 FITS = ((40, 16), (22, 8), (14, 4), (10, 2))
 
 
