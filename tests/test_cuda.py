@@ -21,7 +21,8 @@ from ladder.log import read_log
 from ladder.machine import has_bf16
 
 pytestmark = pytest.mark.cuda
-FLAGS = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "64"]
+# cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
+FLAGS = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "128"]
 CUDA = torch.device("cuda")
 RUNGS = range(len(all_scripts()))
 LOSS = 2e-3  # nats: rounding moves a loss less, a mistake more
@@ -223,7 +224,7 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
 def test_the_compiled_peer(shard, tmp_path):
     pytest.importorskip("transformers")
     need_bf16()
-    flags = [*FLAGS, "--seq-len", 128, "--steps", 5, "--data", shard, "--log-dir", tmp_path]
+    flags = [*FLAGS, "--steps", 5, "--data", shard, "--log-dir", tmp_path]
     done = run_script(peer_scripts()[0], *flags)
     assert done.returncode == 0, done.stderr
     log = read_log(next(tmp_path.glob("*.log")))
