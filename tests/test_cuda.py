@@ -103,7 +103,7 @@ def error(found, reference):
 
 def rounding(number):
     """The error that a rung's precision may bring: FP32's, TF32's or bfloat16's."""
-    return 1e-4 if number < 2 else 5e-3 if number < 3 else 3e-2
+    return 1e-5 if number < 2 else 2e-3 if number < 3 else 2e-2
 
 
 @functools.cache
