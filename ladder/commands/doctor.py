@@ -34,6 +34,7 @@ from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
 from ladder.machine import device_name, require_bf16
+from ladder.probe import matmul_units
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 
@@ -123,13 +124,9 @@ def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
 
 
 def tf32(device: torch.device) -> tuple[str, str]:
-    """Whether the setting changes a matmul: 1 + 2^-12 does not fit into TF32's 10 bits."""
-    a = torch.full((512, 512), 1 + 2**-12, device=device)
-    products = []
-    for precision in ("highest", "high"):
-        torch.set_float32_matmul_precision(precision)
-        products.append(a @ a)
-    if torch.equal(*products):
+    """Whether the setting changes a matmul."""
+    torch.set_float32_matmul_precision("high")
+    if matmul_units(device) == "fp32":
         return "no", "no TF32 units: the setting changes no bit of a matmul"
     return "yes", "TF32 units: the setting rounds what a matmul multiplies"
 
