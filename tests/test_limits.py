@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ladder.commands import count, limits, main
 from ladder.commands.scripts import all_scripts
 from ladder.files import ROOT
+from ladder.machine import PEAK_BF16_FLOPS
 
 A100 = ["--gpu", "A100 SXM"]
 RUNGS = {path.stem: path for path in all_scripts()}
@@ -92,6 +93,15 @@ def test_without_torch_and_at_once():
     code = "import sys; from ladder.commands import main; main(['limits']); "
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_rates_are_the_peaks_of_mfu():
+    names = {"H100 SXM": "H100 80GB HBM3", "H200 SXM": "H200", "A100 40GB": "A100"}
+    names |= {"A100 SXM 80GB": "A100", "A100 PCIe 80GB": "A100"}
+    for gpu, (*_, bf16, _) in limits.GPUS.items():
+        short = names.get(gpu, gpu.replace("RTX", "GeForce RTX"))
+        if bf16:
+            assert PEAK_BF16_FLOPS[f"NVIDIA {short}"] == bf16 * 1e12, gpu
 
 
 @pytest.mark.parametrize(
