@@ -98,7 +98,7 @@ def ladder(climb: dict) -> dict:
     marks = rate.ticks(5)
     if climb["limit"] and not far:
         at = rate(climb["limit"])
-        marks = [*(mark for mark in marks if mark[0] < at - 0.2), (at, "ceiling")]
+        marks = [*(mark for mark in marks if mark[0] < at - 0.25), (at, "ceiling")]
     left_out = climb["ablation"]["rungs"] if climb.get("ablation") else []
     gains = [rung["row"].gain for rung in climb["rungs"] + left_out if rung["row"].gain]
     low = max(0.25, min([0.9, *(gain.low for gain in gains)])) * 0.97
