@@ -131,8 +131,8 @@ def test_an_ablation_belongs_to_climbs_of_its_settings(make, tmp_path):
     again = shutil.copytree(ABLATION, tmp_path / "again" / ABLATION.name)
     times = {"transformers": 15, "baseline": 40, "10_fused_adamw": 12, "12_causal_blocks": 10}
     peers = fabricate(tmp_path / "peers", times, kind="peers")
-    _, climbs, _ = make(CLIMB, ABLATION, other, again, peers)
-    assert [climb["ablation"] for climb in climbs] == [climbs[1], None, None, None, None]
+    _, climbs, _ = make(CLIMB, other, ABLATION, again, peers)
+    assert [climb["ablation"] for climb in climbs] == [climbs[2], None, None, None, None]
     assert climbs[3]["id"] == f"{ABLATION.name}-2"  # two of one name have two addresses
     rows = climbs[4]["rungs"]
     assert not any(row["base"] or row["beyond"] for row in rows)
@@ -478,7 +478,8 @@ def test_three_groups_of_losses_are_shown_until_others_are_chosen(browser):
         assert chart.text.endswith(axis.text)
         ends[axis.text] = float(chart.text.split()[-1 - len(axis.text.split())])
     warm = [sum(step["dt"] for step in log.steps[1:]) for log in logs.values()]
-    assert ends["steps"] == STEPS and ends["seconds after the first step"] <= max(warm) + 1e-6
+    assert STEPS - 2 < ends["steps"] <= STEPS  # the last round one
+    assert ends["seconds after the first step"] <= max(warm) + 1e-6
     assert ends["seconds"] > ends["seconds after the first step"]
 
 
