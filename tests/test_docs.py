@@ -134,7 +134,7 @@ def printed_by(name: str) -> str:
     return console.file.getvalue()
 
 
-RUN_HERE = {"diff": ["5"], "share": [str(logs("climb-3"))]}
+RUN_HERE = {"diff": ["5"], "limits": ["--gpu", "A100 SXM"], "share": [str(logs("climb-3"))]}
 RUN_HERE["share"] += ["--out", "2026-11-21-amd-epyc-2-threads-climb.tar.gz"]
 
 
