@@ -5,6 +5,7 @@ that say `invented` wait for a run on a GPU to replace them.
 """
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder import probe
 from ladder.cli import parse_args, pick_device
+from ladder.commands.gemm import at_peak
 from ladder.commands.profile import kernels
+from ladder.commands.results import Row, limit_name
 from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import BadInput, explain
+from ladder.log import Log
 from ladder.run import Run
 
 FOLDER = Path(__file__).parent / "recordings"
@@ -141,3 +145,24 @@ def test_a_gpu_that_does_not_start_is_in_the_log(known, no_cuda, tmp_path, monke
     (path,) = tmp_path.glob("*.log")
     assert path.read_text().startswith(f"error {said}")
     assert f"error {said}" in capsys.readouterr().err
+
+
+def test_a_gpu_that_only_emulates_bfloat16_is_measured_in_float16(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    found = []
+    for real in (True, False):
+
+        def supported(including_emulation=True, real=real):
+            return real or including_emulation
+
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+        found.append(at_peak(CUDA))
+    assert found == [(torch.bfloat16, 8192), (torch.float16, 8192)]
+
+
+@pytest.mark.parametrize(
+    ("peak", "source"), [("9.89e+14", "the data sheet's peak"), ("unknown", "a matmul's rate here")]
+)
+def test_the_limit_is_named_by_its_source(peak, source):
+    row = Row("baseline", {1: Log(mfu={"peak_flops": peak})})
+    assert limit_name([row]) == f"all FLOPs at {source}"
