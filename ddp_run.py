@@ -217,10 +217,9 @@ def train(args):
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: go on where a run was cut (before the model is wrapped)
-            saved = checkpoint.load(job.checkpoint, job.identity)
-            first_step, batches.position = saved["step"], saved["position"]
-            raw_model.load_state_dict(saved["model"])
-            optimizer.load_state_dict(saved["optimizer"])
+            first_step, batches.position = ranks.on_all_ranks(
+                checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer
+            )
         if DISTRIBUTED:  # ddp: the same weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
@@ -228,8 +227,7 @@ def train(args):
         # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        stop = []  # ddp: SIGTERM, from a scheduler that wants the machine back
-        signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+        run.waits_for_step = True  # ddp: SIGTERM, from a scheduler that wants the machine back
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -263,7 +261,7 @@ def train(args):
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             # ddp: SIGTERM to any rank stops all. They wait here for rank 0, which writes the log,
             # and below for its checkpoint: else their next step would take as long as that.
-            (stopping,) = reduced(len(stop), op=ReduceOp.MAX)
+            (stopping,) = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
@@ -276,7 +274,8 @@ def train(args):
                     path = ranks.on_rank_0(checkpoint.save, args.ckpt_dir, **state)
                     run.say(f"note  saved {path}")
             if stopping:
-                run.say("note  SIGTERM: stopped after a whole step, --resume goes on")
+                name = signal.Signals(int(stopping)).name
+                run.say(f"note  {name}: stopped after a whole step, --resume goes on")
                 break
         else:  # no break: all steps are done
             if RANK == 0:  # ddp: a few words from the model

@@ -9,13 +9,15 @@ corpora too large for that, for a fixed held-out split, and for other programs.
 """
 
 import argparse
-import sys
+import tempfile
 from pathlib import Path
 
+from ladder.cli import path
+from ladder.commands import program
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import DATA_DIR
-from ladder.shards import write_shard
+from ladder.shards import MOST_TOKENS, write_shard
 
 
 def main(argv=None):
@@ -23,23 +25,18 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("text", nargs="?", help="text file or folder (default: tinyshakespeare)")
-    parser.add_argument("--out", type=Path, help="folder for the shards (default: data/NAME)")
+    parser.add_argument(
+        "text", nargs="?", type=path, help="text file or folder (default: tinyshakespeare)"
+    )
+    parser.add_argument("--out", type=path, help="folder for the shards (default: data/NAME)")
     parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
     parser.add_argument(
         "--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)"
     )
     args = parser.parse_args(argv)
-    if args.shard_tokens < 1 or not 0 <= args.val_fraction < 1:
-        parser.error("--shard-tokens must be at least 1, --val-fraction in [0, 1)")
-    try:
-        prepare(args.text, args.out, args.shard_tokens, args.val_fraction)
-    except BadInput as error:
-        print(f"error {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except OSError as error:  # a full disk, or --out is no folder
-        print(f"error cannot write {error.filename}: {error.strerror}", file=sys.stderr)
-        raise SystemExit(2) from None
+    if not 1 <= args.shard_tokens <= MOST_TOKENS or not 0 <= args.val_fraction < 1:
+        parser.error(f"--shard-tokens must be in [1, {MOST_TOKENS}], --val-fraction in [0, 1)")
+    return program(prepare, args.text, args.out, args.shard_tokens, args.val_fraction)
 
 
 def prepare(text, out, shard_tokens, val_fraction):
@@ -47,17 +44,22 @@ def prepare(text, out, shard_tokens, val_fraction):
     corpus = load_corpus(text, say=print)
     if corpus.tokenizer != "gpt2":
         raise BadInput("shards hold GPT-2 tokens: set TIKTOKEN_CACHE_DIR or connect once")
-    out = out or DATA_DIR / corpus.name
+    out = Path(out or DATA_DIR / corpus.name)
     if any(out.glob("*.bin")):
         raise BadInput(f"{out} already holds shards: delete them or choose another --out")
     train = len(corpus) - int(len(corpus) * val_fraction)
-    for split, first, last in (("train", 0, train), ("val", train, len(corpus))):
-        for number, start in enumerate(range(first, last, shard_tokens)):
-            path = out / f"{corpus.name}_{split}_{number:06d}.bin"
-            tokens = corpus.read(start, min(shard_tokens, last - start))
-            write_shard(path, tokens)
-            print(f"{path}: {len(tokens)} tokens")
+    out.mkdir(parents=True, exist_ok=True)
+    # Nothing trains on a part of them: the shards get into `out` when the last one is written.
+    with tempfile.TemporaryDirectory(prefix="unfinished-", dir=out) as unfinished:
+        for split, first, last in (("train", 0, train), ("val", train, len(corpus))):
+            for number, start in enumerate(range(first, last, shard_tokens)):
+                name = f"{corpus.name}_{split}_{number:06d}.bin"
+                tokens = corpus.read(start, min(shard_tokens, last - start))
+                write_shard(Path(unfinished, name), tokens)
+                print(f"{out / name}: {len(tokens)} tokens")
+        for path in sorted(Path(unfinished).iterdir(), reverse=True):  # val first
+            path.rename(out / path.name)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,21 +1,38 @@
 """Checkpoints of ddp_run.py: files that are whole or not there, of which the last two are kept."""
 
-import tempfile
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
+
+HASH_BYTES = 32  # the SHA-256 of a checkpoint is the end of its file; torch.load passes over it
+_locks = []  # the lock of --ckpt-dir, as long as this process trains
+
+
+class Damaged(BadInput):
+    """A file that is not what `save` wrote, byte for byte."""
 
 
 def checkpoints(folder: str) -> list[Path]:
     """The whole ones in `folder`, oldest first."""
     found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
-    return sorted(found, key=lambda path: int(path.stem[5:]))
+    return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
+
+
+def _hash(file: BinaryIO, size: int) -> bytes:
+    """The SHA-256 of the first `size` bytes of a file, which is left at their end."""
+    sha256 = hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(min(2**20, size - file.tell())):
+        sha256.update(piece)
+    return sha256.digest()
 
 
 def save(folder: str, **state) -> Path:
@@ -24,9 +41,16 @@ def save(folder: str, **state) -> Path:
     `state` has KEYS. Raises BadInput if it cannot be written.
     """
     path = Path(folder) / f"step_{state['step']:06d}.pt"
+
+    def write(file):
+        torch.save(state, file)
+        file.write(_hash(file, file.tell()))
+
     try:
-        write_whole(path, lambda file: torch.save(state, file))
-    except (OSError, RuntimeError) as error:  # torch has its own for a full disk
+        write_whole(path, write)
+    except (OSError, RuntimeError) as error:
+        if isinstance(error.__context__, OSError):  # torch words a full disk as a wrong position
+            error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
     for old in checkpoints(folder)[:-2]:
         old.unlink()
@@ -36,25 +60,44 @@ def save(folder: str, **state) -> Path:
 def load(path: Path, identity: dict) -> dict:
     """What `save` wrote, on the CPU. Raises BadInput if it is damaged, foreign, of another run."""
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-        missing = [key for key in KEYS if key not in saved]
+        with regular(path).open("rb") as file:
+            size = max(0, path.stat().st_size - HASH_BYTES)
+            whole = _hash(file, size) == file.read()
     except OSError as error:
         raise BadInput(
             f"cannot read {path} ({error.strerror}): every machine has to see --ckpt-dir"
         ) from None
-    except Exception as error:  # torn and foreign files make torch raise many kinds
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:80]
-        raise BadInput(
-            f"{path} is damaged or no checkpoint of ddp_run.py ({reason}): delete it, and "
-            "--resume takes the one before it"
-        ) from None
-    if missing:
-        raise BadInput(f"{path} is of another version of ddp_run.py: it has no {missing[0]}")
-    found = saved["identity"]
+    if not whole:
+        raise Damaged(f"{path} is damaged or no checkpoint of ddp_run.py (its SHA-256 is wrong)")
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        found = {key: saved["identity"].get(key) for key in identity}
+        saved = {key: saved[key] for key in KEYS}
+    except Exception as error:  # torch raises many kinds
+        raise other_version(path, error) from None
     for key, value in identity.items():
-        if found.get(key) != value:
-            raise BadInput(f"{path} was saved with {key} {found.get(key)}, this run has {value}")
+        if found[key] != value:
+            raise BadInput(f"{path} was saved with {key} {found[key]}, this run has {value}")
     return saved
+
+
+def other_version(path: Path, error: Exception) -> BadInput:
+    """A checkpoint that is whole, and that this ddp_run.py cannot use."""
+    why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
+    return BadInput(f"{path} is of another version of ddp_run.py ({why})")
+
+
+def restore(path: Path, identity: dict, model, optimizer) -> tuple[int, int]:
+    """Load a checkpoint into model and optimizer. Returns its step and position; as `load`."""
+    saved = load(path, identity)
+    try:
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise other_version(path, error) from None
+    return saved["step"], saved["position"]
 
 
 def choose(
@@ -62,31 +105,44 @@ def choose(
 ) -> Path | None:
     """The checkpoint to resume, already checked, or None for a fresh start.
 
-    It says where `flags` are not those it was saved with. Raises BadInput, also where nothing could
-    be saved: hours later is too late to find out.
+    It is the newest that is not damaged. No other process may save into `folder` until this one
+    ends. Says where `flags` are not those it was saved with. Raises BadInput, also where nothing
+    could be saved: hours later is too late to find out.
     """
+    _locks.clear()  # of a run before this one, in the same process
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        _locks.append(lock(Path(folder)))
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
-    for unfinished in Path(folder).glob("step_*.pt.*.tmp"):
+    found = checkpoints(folder)
+    if found and not resume:
+        raise BadInput(
+            f"{found[-1]} is of an earlier run: go on from it with --resume, delete it, or choose "
+            "another --ckpt-dir"
+        )
+    chosen = _newest(found, identity, flags, say) if resume else None
+    if resume and not chosen:
+        say(f"note  no checkpoint in {folder}: starting from the beginning")
+    for unfinished in filter(Path.is_file, Path(folder).glob("step_*.pt.*.tmp")):
         say(f"note  {unfinished} was never finished: deleted, the one before it counts")
         unfinished.unlink()
-    found = checkpoints(folder)
-    if not resume:
-        if found:
-            raise BadInput(
-                f"{found[-1]} is of an earlier run: go on from it with --resume, delete it, or "
-                "choose another --ckpt-dir"
-            )
-        return None
-    if not found:
-        say(f"note  no checkpoint in {folder}: starting from the beginning")
-        return None
-    saved = load(found[-1], identity)
-    say(f"note  going on after step {saved['step']}, from {found[-1]}")
-    for flag, value in flags.items():
-        if saved["flags"][flag] != value:
-            say(f"note  {flag} was {saved['flags'][flag]}, now it is {value}")
-    return found[-1]
+    return chosen
+
+
+def _newest(found: list[Path], identity: dict, flags: dict, say) -> Path | None:
+    """The last of `found` that is not damaged. Raises BadInput if there are only damaged ones."""
+    for path in reversed(found):
+        try:
+            saved = load(path, identity)
+        except Damaged as error:
+            if path == found[0]:
+                raise BadInput(f"{error}: delete it to start from the beginning") from None
+            say(f"note  {error}: the one before it counts")
+            continue
+        say(f"note  going on after step {saved['step']}, from {path}")
+        for flag, value in flags.items():
+            if (before := saved["flags"].get(flag)) != value:
+                say(f"note  {flag} was {before}, now it is {value}")
+        return path
+    return None

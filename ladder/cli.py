@@ -1,8 +1,10 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
-
-import torch
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
 
 from ladder.errors import BadInput, explain
 
@@ -30,6 +32,13 @@ def integer(name: str, low: int, high: int, words: str):
     return parse
 
 
+def path(text: str) -> str:
+    """An argparse type: any path. An empty one would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got an empty one")
+    return text
+
+
 positive = integer("positive integer", 1, 2**63, "at least 1")
 count = integer("integer", 0, 2**63, "at least 0")
 seed = integer("integer", -(2**63), 2**64, "at most 64 bits")  # what torch.manual_seed takes
@@ -42,8 +51,8 @@ FLAGS = {
     "seq_len": dict(type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"),
     "seed": dict(type=seed, help="default: 1337"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
-    "data": dict(help="text, folder of texts, shard or folder of shards"),
-    "log_dir": dict(help="where the log goes (default: runs)"),
+    "data": dict(type=path, help="text, folder of texts, shard or folder of shards"),
+    "log_dir": dict(type=path, help="where the log goes (default: runs)"),
 }
 
 
@@ -94,8 +103,10 @@ def check_seq_len(T: int | None, longest: int | None = BLOCK_SIZE) -> None:
         raise BadInput(f"--seq-len {T} is longer than GPT-2's {longest} positions")
 
 
-def pick_device(name: str | None) -> torch.device:
-    """The device called `name`, or the best there is. Raises BadInput where there is none."""
+def pick_device(name: str | None):
+    """The torch.device called `name`, or the best there is. Raises BadInput where there is none."""
+    import torch  # not above: --help of a subcommand needs none
+
     if name is None:
         best = "cuda" if torch.cuda.is_available() else "cpu"
         name = "mps" if best == "cpu" and torch.backends.mps.is_available() else best
@@ -128,9 +139,30 @@ def pick_device(name: str | None) -> torch.device:
 FITS = ((40, 16), (22, 8), (14, 4), (10, 2))
 
 
-def default_batch_size(device: torch.device) -> int:
+def default_batch_size(device) -> int:
     """The B at which the baseline, the hungriest rung, fits the device at the default T."""
     if device.type != "cuda":
         return 4
+    import torch
+
     gigabytes = torch.cuda.get_device_properties(device).total_memory / 1e9
     return next((B for floor, B in FITS if gigabytes >= floor), 1)
+
+
+@contextmanager
+def signals_to(handler: Callable = signal.default_int_handler):
+    """Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) call handler(number, frame) inside.
+
+    Without a handler all of them raise KeyboardInterrupt. What is ignored, as by nohup, stays so.
+    Only the main thread gets signals.
+    """
+    numbers = [getattr(signal, name, 0) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+    heard = [n for n in numbers if n and signal.getsignal(n) != signal.SIG_IGN]
+    before = {n: signal.signal(n, handler) for n in heard}
+    try:
+        yield
+    finally:
+        for n, former in before.items():
+            signal.signal(n, former or signal.SIG_DFL)

@@ -13,14 +13,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ladder.errors import BadInput
-from ladder.files import DATA_DIR, write_whole
-from ladder.shards import open_shard, write_shard
+from ladder.files import DATA_DIR, regular, write_whole
+from ladder.shards import Shard, open_shard, write_shard
 
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -39,18 +39,22 @@ class Corpus:
 
     name: str
     sha256: str
-    shards: list[np.ndarray]  # each uint16, 1-D
+    shards: list[np.ndarray | Shard]  # each uint16, 1-D
     tokenizer: str = "gpt2"  # or "bytes", where there was no vocabulary
+    first: int = 0  # where in the shards the stream begins ...
+    end: int | None = None  # ... and ends
 
     def __post_init__(self):
         self.ends = np.cumsum([len(shard) for shard in self.shards])
+        if self.end is None:
+            self.end = int(self.ends[-1])
 
     def __len__(self) -> int:
-        return int(self.ends[-1])
+        return self.end - self.first
 
     def read(self, start: int, count: int) -> np.ndarray:
         """Tokens start … start+count-1 of the whole stream, across shard ends: uint16, (count,)."""
-        parts = []
+        parts, start = [], self.first + start
         index = int(np.searchsorted(self.ends, start, side="right"))
         while count > 0:
             shard = self.shards[index]
@@ -62,12 +66,7 @@ class Corpus:
 
     def part(self, start: int, stop: int) -> "Corpus":
         """Tokens start … stop-1 as a corpus of their own, with the name and hash of the whole."""
-        firsts = self.ends - [len(shard) for shard in self.shards]
-        parts = [
-            shard[max(0, start - first) : max(0, stop - first)]  # a view: shards stay on disk
-            for shard, first in zip(self.shards, firsts, strict=True)
-        ]
-        return Corpus(self.name, self.sha256, [p for p in parts if len(p)], self.tokenizer)
+        return replace(self, first=self.first + start, end=self.first + stop)
 
     @property
     def identity(self) -> str:
@@ -123,7 +122,7 @@ def val_shards(folder: Path) -> list[Path]:
 def _corpus_at(path: Path, say) -> Corpus:
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
-    if path.is_file():
+    if not path.is_dir():
         return _shard_corpus(path, [path]) if path.suffix == ".bin" else _text_corpus(path, say)
     shards = sorted(path.glob("*.bin"))
     if shards:
@@ -208,9 +207,14 @@ def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
 
 def _text_corpus(path: Path, say) -> Corpus:
     """A text, or all texts of a folder in order of name with <|endoftext|> between them."""
-    if path.is_file():
+    if not path.is_dir():
         return _tokenized(path.stem, [_read_text(path)], say)
-    files = sorted(f for f in path.rglob("*") if f.suffix in TEXT_SUFFIXES and f.is_file())
+
+    def refuse(error):  # a folder that cannot be read, which os.walk would leave out
+        raise error
+
+    found = (Path(f, n) for f, _, names in os.walk(path, onerror=refuse) for n in names)
+    files = sorted(file for file in found if file.suffix in TEXT_SUFFIXES)
     if not files:
         raise BadInput(f"{path} holds neither .bin shards nor .txt or .md files")
     return _tokenized(path.resolve().name, [_read_text(file) for file in files], say)
@@ -218,7 +222,7 @@ def _text_corpus(path: Path, say) -> Corpus:
 
 def _read_text(path: Path) -> bytes:
     try:
-        text = path.read_bytes()
+        text = regular(path).read_bytes()
         text.decode()
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
@@ -236,10 +240,17 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     """
     if not any(documents):
         raise BadInput(f"corpus {name} is empty: expected text")
-    sha256 = hashlib.sha256(b"\0".join(documents)).hexdigest()
+    name = name[:50]  # a part of file names, which end at 255 bytes
+    # Of several texts the hash of their hashes: joined, they could be one other text.
+    hashes = [hashlib.sha256(document) for document in documents]
+    joined = hashlib.sha256(b"".join(part.digest() for part in hashes))
+    sha256 = (hashes[0] if len(hashes) == 1 else joined).hexdigest()
     cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
     if cache.exists():
-        return Corpus(name, sha256, [open_shard(cache)])
+        try:
+            return Corpus(name, sha256, [open_shard(cache)])
+        except BadInput as error:
+            say(f"note  {error}: it is written anew")
     say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
     encode = gpt2_encoder(timeout_s)
     if encode is None:
@@ -252,7 +263,7 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     tokens = encode_documents(documents, encode)
     try:
         write_shard(cache, tokens)
-    except OSError as error:
+    except (OSError, BadInput) as error:
         say(f"note  the tokens could not be kept ({error}): the next run tokenizes again")
     return Corpus(name, sha256, [tokens])
 

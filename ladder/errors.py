@@ -1,5 +1,8 @@
 """Errors a user can put right, told in one line with exit status 2."""
 
+import errno
+import re
+
 
 class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
@@ -71,5 +74,30 @@ def explain(error: BaseException) -> str | None:
         for words, line in _CAUSES:
             if any(word in text for word in words):
                 return line
+        if line := _of_the_machine(error):
+            return line
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
+    return None
+
+
+# What a machine refuses whatever the script is: rights, room, open files, processes.
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+_REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
+# How Inductor's error begins if it could not write, compile or load its generated code.
+_NOT_BUILT = (
+    r"InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
+)
+
+
+def _of_the_machine(error: BaseException) -> str | None:
+    if re.match(_NOT_BUILT, f"{type(error).__name__}: {error}"):
+        return (
+            f"torch.compile failed ({str(error).splitlines()[0][:200]}): it needs a C++ compiler "
+            "that works, and room in a cache folder (TORCHINDUCTOR_CACHE_DIR) where programs may "
+            "run; rungs below 05 need neither"
+        )
+    if isinstance(error, OSError) and error.errno in _REFUSALS:
+        return f"{error.filename or 'the system'}: {error.strerror}"
+    if "can't start new thread" in str(error):
+        return "no more threads may be started here: raise the limit (ulimit -u)"
     return None

@@ -7,12 +7,44 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from ladder.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA_DIR = ROOT / "data"
+IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
+DATA_DIR = (ROOT if IS_CHECKOUT else Path.cwd()) / "data"
+
+
+def regular(path: Path) -> Path:
+    """`path`, if it is a regular file or nothing. Raises BadInput: a FIFO may wait for ever."""
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path} is not a regular file")
+    return path
+
+
+def lock(folder: Path) -> IO:
+    """Keep out of `folder` all other processes that ask, until what is returned is closed.
+
+    A process that ends, however it ends, lets go. Raises BadInput if another is in it, OSError if
+    it cannot be written.
+    """
+    file = regular(folder / ".lock").open("a")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BadInput(f"another run is at work in {folder}: wait, or choose another") from None
+    except (ImportError, OSError):
+        pass  # Windows, and file systems that have no locks
+    return file
+
+
+def drop(stream: IO) -> None:
+    """Send a stream that cannot be written any more, and what it still holds, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
@@ -22,9 +54,9 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
     the name is. Raises OSError, and what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}.tmp")  # names end at 255 bytes
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("w+b") as file:
             for part in parts:
                 part(file) if callable(part) else file.write(part)
             file.flush()
@@ -47,8 +79,10 @@ def git(*words: str) -> subprocess.CompletedProcess:
 def commit() -> str:
     """Short hash of the checkout, `-dirty` if a tracked file was changed or a script is untracked.
 
-    `unknown` without git.
+    `unknown` without git or a checkout.
     """
+    if not IS_CHECKOUT:
+        return "unknown"
     questions = (
         ("rev-parse", "--short=12", "HEAD"),
         ("status", "--porcelain", "--untracked-files=no"),

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ladder.errors import BadInput
+from ladder.files import regular
 
 
 @dataclass
@@ -43,7 +44,15 @@ def pairs_line(kind: str, pairs: dict) -> str:
     return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
 
 
+def printable(text: str) -> str:
+    r"""`text` with newlines, bytes that are not UTF-8 and the like escaped, as \n and \udcff."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _quoted(value: str) -> str:
+    value = printable(value)
     plain = re.fullmatch(r"[^\s\"'\\]+", value)
     return value if plain else json.dumps(value, ensure_ascii=False)
 
@@ -60,7 +69,9 @@ def read_log(path: Path) -> Log:
     log = Log()
     not_ours = f"{path} is not a log of this ladder"
     try:
-        with Path(path).open(encoding="utf-8", newline="\n") as file:  # may have a million steps
+        with regular(Path(path)).open(
+            encoding="utf-8", newline="\n"
+        ) as file:  # may have a million steps
             for number, line in enumerate(file, 1):
                 try:
                     _read_line(log, line.rstrip("\r\n"))

@@ -1,6 +1,8 @@
 """The processes of ddp_run.py: who they are, where they meet, and what one of them does for all."""
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +13,25 @@ import torch.distributed as dist
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import count, parse_args, positive
+from ladder.cli import count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput
+
+
+def _told(name: str, default: int) -> int:
+    """A number that torchrun put into the environment."""
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        trouble = f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it"
+        print(f"error {trouble}", file=sys.stderr)
+        raise SystemExit(2) from None
+
 
 # What torchrun tells each process; without it there is one, on one device.
 DISTRIBUTED = "RANK" in os.environ
 RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
-    int(os.environ.get(name, default))
+    _told(name, default)
     for name, default in (
         ("RANK", 0),
         ("WORLD_SIZE", 1),
@@ -52,8 +65,8 @@ def together(train: Callable, doc: str, argv: list[str] | None):
     """
     if not DISTRIBUTED:
         return train(parse(doc, argv))
-    meet()
     try:
+        meet()
         args = on_rank_0(parse, doc, argv)
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
@@ -62,21 +75,37 @@ def together(train: Callable, doc: str, argv: list[str] | None):
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
         sys.stdout.flush()
         os._exit(end.code or 0)
+    except KeyboardInterrupt:  # before there is a run
+        os._exit(130)
     dist.destroy_process_group()
     return result
 
 
 def meet() -> None:
-    """Wait until all ranks are there: NCCL between GPUs where there is one, else gloo."""
-    store, rank, world = next(dist.rendezvous("env://"))
-    if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torchrun keeps its store when it restarts the ranks of a node: those that died left
-        # their addresses there. (Several nodes count restarts each for itself; see README.md.)
-        store = dist.PrefixStore(f"start {RESTARTS}", store)
-    # A PyTorch for Windows has no NCCL; its gloo goes between GPUs too.
-    nccl = torch.cuda.is_available() and dist.is_nccl_available()
-    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    """Wait until all ranks are there: NCCL between GPUs where there is one, else gloo.
+
+    Ends the process with status 2 and one line if they cannot meet.
+    """
+    if dist.is_torchelastic_launched() and sys.platform == "linux":
+        # If torchrun is killed, this rank gets SIGTERM as if torchrun had passed one on.
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    try:
+        if not 0 <= RANK < WORLD:
+            raise ValueError(f"RANK is {RANK}, WORLD_SIZE {WORLD}")
+        store, rank, world = next(dist.rendezvous("env://"))
+        if os.environ.get("GROUP_WORLD_SIZE") == "1":
+            # torchrun keeps its store when it restarts the ranks of a node: those that died left
+            # their addresses there. (Several nodes count restarts each for itself; see README.md.)
+            store = dist.PrefixStore(f"start {RESTARTS}", store)
+        # A PyTorch for Windows has no NCCL; its gloo goes between GPUs too.
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    except (ValueError, RuntimeError) as error:  # variables that are missing, a port that is taken
+        reason = str(error).splitlines()[0]
+        print(f"error the ranks cannot meet: {reason}: start them with torchrun", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def on_rank_0(function: Callable, *args, **options):
@@ -103,6 +132,21 @@ def on_rank_0(function: Callable, *args, **options):
     return result[0]
 
 
+def on_all_ranks(function: Callable, *args):
+    """Call function(*args) on each rank. Where it fails on one, that one says why and all exit."""
+    result = trouble = None
+    try:
+        result = function(*args)
+    except BadInput as error:
+        trouble = error
+    (failed,) = reduced(trouble is not None, op=dist.ReduceOp.MAX)
+    if trouble:
+        raise trouble
+    if failed:
+        raise SystemExit(2)
+    return result
+
+
 def reduced(*values: float, op) -> list[float]:
     """The sum (dist.ReduceOp.SUM) or the maximum (MAX) of each number over all ranks."""
     numbers = torch.tensor(values, dtype=torch.float64)
@@ -125,7 +169,7 @@ def add_arguments(parser) -> None:
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never (default: 100)")
     add("--ckpt-every", **every, default=0, help="0: on SIGTERM alone (default)")
-    add("--ckpt-dir", default="checkpoints", help="default: checkpoints")
+    add("--ckpt-dir", type=path, default="checkpoints", help="default: checkpoints")
     add("--resume", action="store_true", help="from the last one in --ckpt-dir")
 
 
@@ -175,13 +219,17 @@ def prepare(args, say) -> Job:
         return agree(args, *splits, say)
 
     agreed = on_rank_0(look)
-    text, held_out = splits or load_splits(args.data, say)  # tokenized by now
-    if text.identity != agreed["identity"]["data"]:
-        raise BadInput(
-            f"this rank reads {text.identity}, rank 0 {agreed['identity']['data']}: give every "
-            "machine the same --data"
-        )
-    return Job(text, held_out, **agreed)
+
+    def read():
+        text, held_out = splits or load_splits(args.data, say)  # tokenized by now
+        if text.identity != agreed["identity"]["data"]:
+            raise BadInput(
+                f"this rank reads {text.identity}, rank 0 {agreed['identity']['data']}: give every "
+                "machine the same --data"
+            )
+        return Job(text, held_out, **agreed)
+
+    return on_all_ranks(read)
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
@@ -191,10 +239,13 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     Batches(text, args.batch_size, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
-        val_rows = min(args.total_batch // T, Batches(held_out, 1, T).rows_per_epoch)
+        batches = Batches(held_out, 1, T)
+        val_rows = min(args.total_batch // T, batches.rows_per_epoch)
+        batches.rows(range(val_rows))  # raises BadInput if there is an id that GPT-2 has not
     identity = {"data": text.identity, **named(args, MUST_AGREE)}
-    path = checkpoint.choose(args.ckpt_dir, args.resume, identity, named(args, MAY_CHANGE), say)
-    return dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, checkpoint=path)
+    flags = named(args, MAY_CHANGE)
+    found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
+    return dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, checkpoint=found)
 
 
 def named(args, names: tuple[str, ...]) -> dict:

@@ -8,37 +8,19 @@ import platform
 import signal
 import statistics
 import sys
-import threading
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from ladder import machine, probe
+from ladder.cli import signals_to
 from ladder.errors import explain
-from ladder.files import ROOT, commit
-from ladder.log import pairs_line, step_line
-
-
-@contextmanager
-def uninterrupted():
-    """Ctrl-C waits until what is inside is done: a step is recorded everywhere or nowhere.
-
-    Only the main thread gets Ctrl-C, and only it may hold it back.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = []
-    previous = signal.signal(signal.SIGINT, lambda *_: held.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if held:
-        raise KeyboardInterrupt
+from ladder.files import ROOT, commit, drop
+from ladder.log import pairs_line, printable, step_line
 
 
 class NotFinite(Exception):
@@ -49,8 +31,10 @@ class Run:
     """Context of one run: everything said goes to the screen and, flushed, to a file.
 
     Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
-    exit status 2, a loss that is not finite status 1, Ctrl-C status 130. The RESULT then covers the
-    steps done, and its `status` says so; `stopped` is a run that ended before its last step.
+    exit status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM and SIGHUP 143 and
+    129. The RESULT then covers the steps done, and its `status` says so; `stopped` is a run that
+    ended before its last step. If the screen or the file cannot be written any more, the run goes
+    on with the other one, and ends with status 2.
 
     Of several processes that train together only rank 0 speaks and writes a log; the others say
     nothing but their own errors.
@@ -63,7 +47,11 @@ class Run:
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.ending = False
+        self.signal = 0  # the one that ends the run ...
+        self.held = 0  # ... once these blocks are done; see _whole
+        self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`: the loop looks at it
+        self.stop = 0
+        self.ending = self.lost = False
         self.model, self.first_step = None, 0
         self.recording = None  # the profile of the second step, while that runs
         self.operators = self.effective = self.peak_bytes = None
@@ -72,7 +60,15 @@ class Run:
     def __enter__(self):
         # PyTorch's CUDA build tells, while it compiles, that a machine has no GPU: it need not.
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-        self.file = self._open_log()
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
+        try:
+            self.file = self._open_log()
+        except OSError as error:
+            print(f"error cannot write the log {error.filename}: {error.strerror}", file=sys.stderr)
+            raise SystemExit(2) from None
+        self.signals = signals_to(self._on_signal)
+        self.signals.__enter__()
         try:
             if self.args.device.type == "cuda":
                 torch.cuda.init()  # before it, there are no statistics to reset
@@ -85,16 +81,18 @@ class Run:
         return self
 
     def _open_log(self):
+        """A file of its own: in containers, process ids and seconds meet again."""
         if self.rank:
             return open(os.devnull, "w")
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        path = Path(self.args.log_dir) / f"{Path(self.script).stem}-{stamp}-{os.getpid()}.log"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return path.open("w", encoding="utf-8")
-        except OSError as error:
-            print(f"error cannot write the log {path}: {error.strerror}", file=sys.stderr)
-            raise SystemExit(2) from None
+        folder = Path(self.args.log_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{Path(self.script).stem[:50]}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+        for again in count():
+            try:
+                path = folder / (f"{name}-{again}.log" if again else f"{name}.log")
+                return path.open("x", encoding="utf-8")
+            except FileExistsError:
+                pass
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
@@ -102,43 +100,74 @@ class Run:
         with self.file:
             if error is None:
                 self._finish("stopped" if self._steps_left() else "ok")
+                status = 0
             elif isinstance(error, KeyboardInterrupt):
                 self._finish("interrupted")
-                raise SystemExit(130) from None
+                status = 128 + (self.signal or signal.SIGINT)
             elif isinstance(error, NotFinite):
                 self.say(f"error {error}", sys.stderr)
                 self._finish("not finite")
-                raise SystemExit(1) from None
+                status = 1
             elif isinstance(error, SystemExit):  # another rank has said why
-                pass
+                status = error.code
             elif line := explain(error):
                 self.say(f"error {line}", sys.stderr)
                 self._finish("failed")
-                raise SystemExit(2) from None
+                status = 2
             else:  # a mistake in a script: its traceback follows
                 self.say(f"error {type(error).__name__}: {error}".splitlines()[0], sys.stderr)
                 self._finish("failed")
+                status = None
+        # If it was interrupted and is the program itself, the process ends now: its handler stays,
+        # and one more Ctrl-C does not end in a traceback.
+        if not self.signal or Path(sys.argv[0]).name != Path(self.script).name:
+            self.signals.__exit__(None, None, None)
+        if status is not None and (status or self.lost):
+            raise SystemExit(status or 2) from None
+
+    def _on_signal(self, number, _frame) -> None:
+        """End the run, but not while it is ending: its RESULT is on the way."""
+        if self.waits_for_step and number != signal.SIGINT:
+            self.stop = number
+        else:
+            self.signal = number
+            if not self.held and not self.ending:
+                raise KeyboardInterrupt
+
+    @contextmanager
+    def _whole(self):
+        """A signal waits until what is inside is done: a step is recorded everywhere or nowhere."""
+        self.held += 1
+        try:
+            yield
+        finally:
+            self.held -= 1
+        if self.signal and not self.held and not self.ending:
+            raise KeyboardInterrupt
 
     def say(self, line: str, stream=None) -> None:
         """Write one line to the log and print it, both at once and flushed.
 
         Where nobody reads any more (`| head`; `| tee`, which gets the same Ctrl-C) it counts as
-        Ctrl-C: the RESULT is in the log.
+        Ctrl-C: the RESULT is in the log. A full disk costs only what was on it.
         """
+        line = printable(line)
         if self.rank:
             if stream is sys.stderr:
                 print(f"rank {self.rank}: {line}", file=stream, flush=True)
             return
-        stream = stream or sys.stdout
-        with uninterrupted():
-            self.file.write(line + "\n")
-            self.file.flush()
-            try:
-                print(line, file=stream, flush=True)
-            except BrokenPipeError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-                if not self.ending:
-                    raise KeyboardInterrupt from None
+        with self._whole():
+            for out in (self.file, stream or sys.stdout):
+                try:
+                    print(line, file=out, flush=True)
+                except BrokenPipeError:
+                    drop(out)
+                    self.signal = self.signal or signal.SIGINT
+                except OSError as error:
+                    drop(out)
+                    self.lost = True
+                    why = f"cannot write {out.name}: {error.strerror}"
+                    self.say(f"error {why}: the run goes on without it", sys.stderr)
 
     def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
         """The run line: what is about to run, where, on what.
@@ -146,9 +175,10 @@ class Run:
         `tokens_per_step` is B·T by default. A run that was resumed has a `first_step`. `more` goes
         into the line.
         """
-        self.model, self.first_step = model, first_step
+        self.first_step = first_step
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         if self.rank:
+            self.model = model
             return
         epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
         pairs = {
@@ -172,13 +202,14 @@ class Run:
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
+        self.model = model
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """One step line. `dt` in seconds; `more` are a rung's own values.
 
         It also profiles the second step, a warm-up step, and prints the `effective` line from it.
         """
-        with uninterrupted():
+        with self._whole():
             self.step_times.append(dt)
             self.losses.append(loss)
             values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)

@@ -9,27 +9,61 @@ from pathlib import Path
 import numpy as np
 
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import regular, write_whole
 
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
+MOST_TOKENS = 2**31 - 1  # of one shard: its header counts them in an int32
+
+
+class Shard:
+    """The tokens of one shard on disk: `shard[a:b]` reads them, uint16, shape (b - a,).
+
+    Not a memory map: if another program cuts the file, a map kills the process that reads it.
+    """
+
+    def __init__(self, path: Path, count: int):
+        self.path, self.count = path, count
+        self.file = path.open("rb")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Raises BadInput if the file was cut since it was opened."""
+        start, stop, _ = part.indices(self.count)
+        self.file.seek(HEADER_BYTES + 2 * start)
+        found = self.file.read(2 * (stop - start))
+        if len(found) < 2 * (stop - start):
+            raise BadInput(f"{self.path} was cut while it was in use: make it anew")
+        return np.frombuffer(found, dtype="<u2")
+
+    def __del__(self):
+        if hasattr(self, "file"):
+            self.file.close()
 
 
 def write_shard(path: Path, tokens: np.ndarray) -> None:
-    """Write `tokens` (uint16, 1-D) as one shard; the name appears only when the file is whole."""
+    """Write `tokens` (uint16, 1-D) as one shard; the name appears only when the file is whole.
+
+    Raises BadInput if they are too many for one.
+    """
+    if len(tokens) > MOST_TOKENS:
+        raise BadInput(f"{path}: {len(tokens)} tokens, but a shard has at most {MOST_TOKENS}")
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
     write_whole(path, header.tobytes(), tokens.astype("<u2", copy=False).tobytes())
 
 
-def open_shard(path: Path) -> np.ndarray:
-    """The tokens of one shard, memory-mapped: uint16, shape (token count,).
+def open_shard(path: Path) -> Shard:
+    """The tokens of one shard, read where they are asked for.
 
     Raises BadInput, naming the file, what was expected and what was found.
     """
     try:
-        size = path.stat().st_size
+        size = regular(path).stat().st_size
         header = np.fromfile(path, dtype="<i4", count=256)
+        shard = Shard(path, (size - HEADER_BYTES) // 2)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     if size == 0:
@@ -43,11 +77,11 @@ def open_shard(path: Path) -> np.ndarray:
             f"{path} is a token shard of version {header[1]}: expected {VERSION}, GPT-2 tokens "
             "as uint16"
         )
-    expected, found = int(header[2]), (size - HEADER_BYTES) // 2
-    if size != HEADER_BYTES + 2 * expected:
+    if size != HEADER_BYTES + 2 * int(header[2]):
         raise BadInput(
-            f"{path} is damaged: by its header it has {expected} tokens, but {found} were found"
+            f"{path} is damaged: by its header it has {header[2]} tokens, but {size - HEADER_BYTES}"
+            " bytes were found, two a token"
         )
-    if expected == 0:
+    if len(shard) == 0:
         raise BadInput(f"{path} holds no tokens: expected at least one")
-    return np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES, shape=(expected,))
+    return shard

@@ -89,7 +89,7 @@ def test_shard_round_trip_and_layout(tmp_path):
     raw = path.read_bytes()
     assert np.frombuffer(raw, "<i4", 256)[:4].tolist() == [20240520, 1, 3, 0]
     assert np.frombuffer(raw, "<u2", offset=1024).tolist() == [1, 50256, 3]
-    assert open_shard(path).tolist() == [1, 50256, 3]
+    assert open_shard(path)[:].tolist() == [1, 50256, 3]
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -104,8 +104,8 @@ HEADER = {0: 20240520, 1: 1, 2: 40}
         ({0: 20240801}, 1104, "expected magic number 20240520, found 20240801"),
         ({**HEADER, 1: 7}, 1104, "of version 7: expected 1"),
         ({**HEADER, 2: 0}, 1024, "holds no tokens"),
-        (HEADER, 1101, "by its header it has 40 tokens, but 38 were found"),
-        (HEADER, 1106, "by its header it has 40 tokens, but 41 were found"),
+        (HEADER, 1101, "by its header it has 40 tokens, but 77 bytes were found"),
+        (HEADER, 1106, "by its header it has 40 tokens, but 82 bytes were found"),
     ],
 )
 def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, size, said):
@@ -116,6 +116,50 @@ def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, s
     with pytest.raises(BadInput) as caught:
         load_corpus(str(path), say=print)
     assert str(path) in str(caught.value) and said in str(caught.value)
+
+
+def test_a_shard_that_is_cut_under_a_run_is_named(tmp_path):
+    """A memory map would kill the process; what is overwritten is checked as it is read."""
+    path = tmp_path / "a.bin"
+    write_shard(path, np.arange(40_000, dtype=np.uint16))
+    batches = Batches(load_corpus(str(path), say=print), B=1, T=16)
+    assert read(batches, 1) == [0]
+    os.truncate(path, 30_000)
+    batches.position = 2000
+    with pytest.raises(BadInput, match=r"a\.bin was cut while it was in use"):
+        next(batches)
+    path.write_bytes(b"\xff" * 100_000)
+    with pytest.raises(BadInput, match="token id 65535"):
+        next(batches)
+
+
+def test_more_tokens_than_a_header_counts_are_refused(tmp_path):
+    huge = np.broadcast_to(np.uint16(0), (2**31,))
+    with pytest.raises(BadInput, match="a shard has at most 2147483647"):
+        write_shard(tmp_path / "a.bin", huge)
+
+
+@pytest.mark.parametrize("name", ["a.bin", "folder/a.bin", "folder/a.txt", "a.txt"])
+def test_a_fifo_is_no_corpus(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BadInput, match="is not a regular file"):
+        load_corpus(str(tmp_path / name.split("/")[0]), say=print)
+
+
+def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "a.txt").write_text("to be")
+    real = os.scandir
+
+    def scandir(path):
+        if "secret" in str(path):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(BadInput, match=r"cannot read .*secret: Permission denied"):
+        load_corpus(str(tmp_path), say=print)
 
 
 def test_folder_of_shards_leaves_val_out(tmp_path):
@@ -139,6 +183,13 @@ def test_pieces_encode_as_the_whole():
         assert "".join(parts) == text
         assert [n for part in parts for n in words(part)] == words(text)
     assert len(list(pieces(text, 10))) > 5
+
+
+def test_a_part_of_a_part_of_several_shards():
+    whole = corpus_of(10, 1, 30)
+    part = whole.part(5, 40).part(4, 9)
+    assert part.read(0, 5).tolist() == [9, 10, 11, 12, 13] and len(part) == 5
+    assert len(whole.part(41, 41)) == 0  # the last tenth of a text of a few words
 
 
 def test_documents_are_separated():
@@ -247,6 +298,28 @@ def test_text_is_tokenized_once(tmp_path, bytes_for_tokens):
     assert first.sha256 == second.sha256 == hashlib.sha256(b"to be").hexdigest()
 
 
+def test_two_texts_are_not_one_with_their_bytes(tmp_path, bytes_for_tokens):
+    (tmp_path / "a.txt").write_bytes(b"one\0two")
+    (tmp_path / "x" / "a").mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / "x" / "a" / f"{name}.txt").write_text(name)
+    one, two = (load_corpus(str(tmp_path / name), say=print) for name in ("a.txt", "x/a"))
+    assert one.sha256 != two.sha256
+    assert [bytes(c.read(0, 4).astype(np.uint8)) for c in (one, two)] == [b"one\0", b"one\x50"]
+
+
+@pytest.mark.parametrize("damage", [lambda p: os.truncate(p, 1030), lambda p: p.write_bytes(b"")])
+def test_damaged_tokens_of_a_text_are_made_anew(damage, tmp_path, bytes_for_tokens):
+    text, said = tmp_path / f"{'x' * 250}.txt", []
+    text.write_text("to be")
+    load_corpus(str(text), said.append)
+    (cache,) = (tmp_path / "data" / "shards").iterdir()
+    damage(cache)
+    assert load_corpus(str(text), said.append).read(0, 5).tolist() == list(b"to be")
+    assert str(cache) in said[1] and "written anew" in said[1]
+    assert open_shard(cache)[:].tolist() == list(b"to be")
+
+
 @pytest.mark.real_corpus
 def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "DATA_DIR", tmp_path)
@@ -261,7 +334,7 @@ def test_tinyshakespeare_is_338025_tokens(monkeypatch, tmp_path):
 
 
 def prepare(*flags):
-    load(ROOT / "data" / "prepare.py").main([str(flag) for flag in flags])
+    return load(ROOT / "data" / "prepare.py").main([str(flag) for flag in flags])
 
 
 def test_prepare_writes_shards_that_scripts_read(tmp_path, bytes_for_tokens, capsys):
@@ -272,19 +345,36 @@ def test_prepare_writes_shards_that_scripts_read(tmp_path, bytes_for_tokens, cap
     assert sorted(os.listdir(out)) == shards
     corpus = load_corpus(str(out), say=print)
     assert bytes(corpus.read(0, len(corpus)).astype(np.uint8)) == text.read_bytes()[:30]
-    for taken, said in ((out, "already holds shards"), (text, f"error cannot write {text}")):
-        with pytest.raises(SystemExit) as caught:
-            prepare(text, "--out", taken)
-        assert caught.value.code == 2 and said in capsys.readouterr().err
+    for taken, said in ((out, "already holds shards"), (text, f"error {text}: File exists")):
+        assert prepare(text, "--out", taken) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_tokens):
+    """Training on a part of them would look like training on all."""
+    text, out, seen = tmp_path / "play.txt", tmp_path / "out", []
+    text.write_text("to be or not to be")
+    module = load(ROOT / "data" / "prepare.py")
+
+    def write(path, tokens):
+        seen.append(sorted(out.glob("*.bin")))
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        write_shard(path, tokens)
+
+    module.write_shard = write
+    words = [str(text), "--out", str(out), "--shard-tokens", "5", "--val-fraction", "0.1"]
+    assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == []
+    module.write_shard = write_shard
+    assert module.main(words) == 0 and len(os.listdir(out)) == 5
 
 
 def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
     monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s: None)
     (tmp_path / "play.txt").write_text("to be")
-    with pytest.raises(SystemExit) as caught:
-        prepare(tmp_path / "play.txt", "--out", tmp_path / "shards")
-    assert caught.value.code == 2 and "shards hold GPT-2 tokens" in capsys.readouterr().err
+    assert prepare(tmp_path / "play.txt", "--out", tmp_path / "shards") == 2
+    assert "shards hold GPT-2 tokens" in capsys.readouterr().err
     assert not (tmp_path / "shards").exists()
 
 

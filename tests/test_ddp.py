@@ -14,8 +14,9 @@ import torch
 from conftest import ROOT, SMALL, load
 
 from ladder import checkpoint, probe, ranks
-from ladder.corpus import Corpus
+from ladder.corpus import Corpus, load_corpus
 from ladder.errors import BadInput
+from ladder.files import lock
 from ladder.log import read_log
 from ladder.run import Run
 
@@ -90,11 +91,7 @@ def one(shard, tmp_path_factory):
 
 
 def main(*args, **options):
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        load(ROOT / "ddp_run.py").main(words(*args, **options))
-    finally:
-        signal.signal(signal.SIGTERM, handler)
+    load(ROOT / "ddp_run.py").main(words(*args, **options))
 
 
 @pytest.fixture
@@ -164,7 +161,7 @@ def test_the_log_of_several_ranks_is_that_of_one_script(two):
     assert log.result["tok_per_s"] == pytest.approx(512e3 / log.result["median_ms"], rel=1e-3)
     assert log.steps[3]["tok_per_s"] == pytest.approx(512 / log.steps[3]["dt"], rel=0.01)
     assert [val["step"] for val in log.vals] == [STEPS] and len(log.samples) == 1
-    kept = sorted(path.name for path in (two / "ckpt").iterdir())
+    kept = sorted(path.name for path in (two / "ckpt").glob("step*"))
     assert kept == ["step_000003.pt", "step_000006.pt"]
 
 
@@ -201,15 +198,20 @@ def test_two_nodes_stop_where_one_rank_gets_sigterm_and_one_node_goes_on(job, tw
     assert_equal_weights(tmp_path, two)
 
 
-def test_sigterm_to_torchrun(job, tmp_path):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
+    """Its ranks finish a step and save it."""
+    if name == "SIGKILL" and sys.platform != "linux":
+        pytest.skip("only Linux tells a process that its parent died")
     code = (
         "def at(step):\n"
         "    if step == 2 and RANK == 1:\n"
-        "        os.kill(os.getppid(), signal.SIGTERM)"
+        f"        os.kill(os.getppid(), signal.{name})"
     )
-    finish(job(tmp_path, "--steps", 100, code=code), status=None)
+    out, _ = finish(job(tmp_path, "--steps", 100, code=code), status=None)
     assert last_log(tmp_path).result["status"] == "stopped"
     assert list((tmp_path / "ckpt").glob("step_*.pt"))
+    assert f"note  {name.replace('KILL', 'TERM')}: stopped after a whole step" in out
 
 
 def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path):
@@ -290,7 +292,7 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
             os.truncate(saved, 100_000)
         elif trouble == "foreign":
             saved.write_bytes(b"no checkpoint at all")
-    before = {p: p.read_bytes() for p in tmp_path.glob("ckpt/*")}
+    before = {p: p.read_bytes() for p in tmp_path.glob("ckpt/step*")}
     if ranks == 1:
         status, _, own = alone(*flags)
         assert status == 2
@@ -300,7 +302,7 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
         assert "exitcode  : 2" in "".join(report)
     lines = [line for line in own.splitlines() if "error" in line]
     assert len(lines) == 1 and said in lines[0] and "Traceback" not in own, own
-    assert {p: p.read_bytes() for p in tmp_path.glob("ckpt/*")} == before
+    assert {p: p.read_bytes() for p in tmp_path.glob("ckpt/step*")} == before
 
 
 @pytest.mark.parametrize(
@@ -326,6 +328,43 @@ def test_devices_that_ranks_cannot_share(flags, said, monkeypatch, capsys):
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error ") and said in line
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"RANK": "abc"}, "RANK is 'abc' and no number"),
+        ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE is '' and no number"),
+        ({"RANK": "0"}, "WORLD_SIZE expected, but not set"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, WORLD_SIZE 2"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "x"}, "'x'"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, "EADDRINUSE"),
+    ],
+)
+def test_an_environment_that_torchrun_did_not_make(told, said, monkeypatch, capsys):
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(taken.getsockname()[1])}
+        for name, value in {**where, **told}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as caught:
+            for attribute, name in (("RANK", "RANK"), ("WORLD", "WORLD_SIZE")):
+                monkeypatch.setattr(ranks, attribute, ranks._told(name, 1))
+            ranks.meet()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert caught.value.code == 2 and line.startswith("error ") and said in line
+
+
+def test_where_one_rank_fails_all_end(monkeypatch):
+    """It says why; the others do not wait for it, nor say that it is gone."""
+    assert ranks.on_all_ranks(int, "3") == 3
+    with pytest.raises(BadInput, match="no such file or folder"):
+        ranks.on_all_ranks(load_corpus, "/no/such/corpus", print)
+    monkeypatch.setattr(ranks, "reduced", lambda *_, op: [1.0])
+    with pytest.raises(SystemExit) as caught:
+        ranks.on_all_ranks(int, "3")
+    assert caught.value.code == 2
 
 
 def test_help_ends_all_ranks_well(job, tmp_path):
@@ -354,12 +393,94 @@ def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
         ranks.prepare(args, print)
 
 
+@pytest.mark.parametrize(
+    ("held_out", "said"),
+    [
+        (np.full(500, 65535, np.uint16), "has token id 65535"),
+        (np.full(500, 50257, np.uint16), "has token id 50257"),
+        (np.zeros(9, np.uint16)[:0], "has 0 tokens, but one batch needs 9"),  # of a short text
+    ],
+)
+def test_held_out_text_is_checked_before_the_first_step(held_out, said, tmp_path, monkeypatch):
+    splits = [Corpus("text", "0123", [part]) for part in (np.zeros(500, np.uint16), held_out)]
+    monkeypatch.setattr(ranks, "load_splits", lambda *_: splits)
+    args = ranks.parse("", ["--device=cpu", "--batch-size=1", "--seq-len=8", "--total-batch=8"])
+    args.ckpt_dir = str(tmp_path)
+    with pytest.raises(BadInput, match=said):
+        ranks.prepare(args, print)
+
+
 def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
     (tmp_path / "step_best.pt").touch()  # somebody's own
     assert checkpoint.checkpoints(tmp_path) == []
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot write the checkpoint"):
         checkpoint.save(tmp_path / "file", step=1)
+
+
+def choose(folder, said=print, resume=True, **identity):
+    return checkpoint.choose(folder, resume, identity, {"--steps": 9}, said)
+
+
+def save(folder, step, **more):
+    state = dict(step=step, position=0, identity={"seed": 1}, flags={"--steps": 9}, model={})
+    return checkpoint.save(folder, **{**state, "optimizer": {}, **more})
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
+    """Also one byte of 4096 in the middle of a tensor, which torch.load would not notice."""
+    weights = {"w": torch.ones(4096)}
+    first, second = (save(tmp_path, step, model=weights) for step in (1, 2))
+    assert choose(tmp_path, seed=1) == second
+    content, said = bytearray(second.read_bytes()), []
+    content[content.index(weights["w"].numpy().tobytes()) + 2048] ^= 1
+    second.write_bytes(content)
+    assert torch.load(second)["model"]["w"].shape == (4096,)
+    assert choose(tmp_path, said.append, seed=1) == first
+    assert "is damaged" in said[0] and "going on after step 1" in said[1]
+    first.write_bytes(b"")
+    with pytest.raises(BadInput, match=r"step_000001.pt is damaged .* delete it"):
+        choose(tmp_path, seed=1)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"identity": 7},
+        {"optimizer": {"param_groups": [], "state": {}}},
+        {"optimizer": 7},
+        {"model": {"other": 1}},
+    ],
+)
+def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    state = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
+    path = save(tmp_path, 3, **state)
+    assert checkpoint.restore(path, {"seed": 1}, model, optimizer) == (3, 0)
+    save(tmp_path, 3, **{**state, **more})
+    with pytest.raises(BadInput, match=r"is of another version of ddp_run.py"):
+        checkpoint.restore(path, {"seed": 1}, model, optimizer)
+    checkpoint.save(tmp_path, step=3, identity={"seed": 1})
+    with pytest.raises(BadInput, match=r"is of another version .* 'position'"):
+        choose(tmp_path, seed=1)
+
+
+def test_a_second_job_leaves_the_folder_of_the_first_alone(tmp_path):
+    """Refused for its flags or because the first is at work, it deletes nothing."""
+    save(tmp_path, 1)
+    unfinished = tmp_path / "step_000002.pt.77.tmp"
+    unfinished.touch()
+    for flags in ({"resume": False}, {"seed": 2}):
+        with pytest.raises(BadInput):
+            choose(tmp_path, **flags)
+    checkpoint._locks.clear()
+    with lock(tmp_path), pytest.raises(BadInput, match="another run is at work"):
+        choose(tmp_path, seed=1)
+    assert unfinished.exists()
+    for name in ("step_000003.pt", "step_000009.pt.1.tmp"):
+        (tmp_path / name).mkdir()
+    assert choose(tmp_path, seed=1).name == "step_000001.pt" and not unfinished.exists()
 
 
 def test_another_schedule_is_said(alone, one, tmp_path):

@@ -1,5 +1,6 @@
 """Bad input gets one line on stderr and status 2; a run that is cut short loses nothing."""
 
+import errno
 import math
 import os
 import resource
@@ -11,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._inductor.config
 from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
-from ladder import machine
+from ladder import commands, machine, run
 from ladder.cli import MODELS, default_batch_size, parse_args
 from ladder.errors import BadInput, explain
 from ladder.log import read_log
@@ -76,6 +78,8 @@ def test_defaults_on_cuda_follow_the_memory_of_the_card(monkeypatch):
         (["--batch-size", "four"], "invalid positive integer value: 'four'"),
         (["--model", "gpt3"], "invalid choice: 'gpt3'"),
         ([*SMALL, "--data", "/no/such/corpus"], "no such file or folder: /no/such/corpus"),
+        (["--data", ""], "argument --data: expected a path"),
+        (["--log-dir", ""], "argument --log-dir: expected a path"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "cannot write the log /dev/null/logs"),
     ],
 )
@@ -88,6 +92,46 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_cuda_without_one(capsys):
     assert "sees 0 CUDA devices; try --device cpu" in fails(capsys, "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "said"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), 130, ""),
+        (lambda: os.kill(os.getpid(), signal.SIGHUP), 130, ""),
+        (
+            lambda: 1 / len(os.listdir("/no/folder")),
+            2,
+            "error /no/folder: No such file or directory\n",
+        ),
+        (lambda: print("über", file=sys.stdout), 0, ""),
+    ],
+)
+def test_a_command_ends_in_a_line(trouble, status, said, capsys, monkeypatch):
+    sys.stdout.reconfigure(encoding="ascii")
+    monkeypatch.setattr("ladder.commands.diff.run", lambda args: trouble())
+    assert commands.main(["diff", "5"]) == status
+    assert capsys.readouterr().err == said
+
+
+def test_a_command_that_nobody_can_read(tmp_path):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ladder", "diff", "5"]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (
+        done.returncode == 2 and done.stderr == "error standard output: No space left on device\n"
+    )
+
+
+def test_the_help_of_a_command_needs_no_torch():
+    code = "import sys; from ladder.commands import main; sys.modules['torch'] = None; "
+    assert "--repeats" in run_script("-c", code + "main(['climb', '--help'])").stdout
+
+
+def test_without_a_checkout_there_is_nothing_to_climb(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "IS_CHECKOUT", False)
+    assert commands.main(["climb"]) == 2
+    assert "clone the repository" in capsys.readouterr().err
 
 
 def write_tokens(token, count):
@@ -129,12 +173,48 @@ def test_a_gpu_without_bf16(monkeypatch):
         machine.require_bf16(torch.device("cuda"))
 
 
-def test_no_compiler_where_torch_compile_needs_one(capsys, shard, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        (None, "error torch.compile found no working C++ compiler"),
+        ("#!/bin/sh\nexit 0\n", "error torch.compile failed (IndexError"),
+    ],
+)
+def test_no_compiler_where_torch_compile_needs_one(
+    compiler, said, capsys, shard, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "/no/such/compiler"))
+    path = tmp_path / "c++"
+    if compiler:
+        path.write_text(compiler)
+        path.chmod(0o700)
     monkeypatch.setitem(MODELS["tiny"], "n_layer", 1)
-    line = fails(capsys, *SMALL, "--data", shard, "--log-dir", tmp_path, number=5)
-    assert "error torch.compile found no working C++ compiler" in line
+    with torch._inductor.config.patch({"cpp.cxx": (None, str(path))}):
+        line = fails(capsys, *SMALL, "--data", shard, "--log-dir", tmp_path, number=5)
+    assert said in line
+
+
+def raised(outer, inner):
+    outer.__cause__ = inner
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: Too many open files"),
+        (raised(ValueError(), OSError(errno.ENOSPC, "No space")), "the system: No space"),
+        (RuntimeError("can't start new thread"), "no more threads"),
+        (
+            type("InductorError", (Exception,), {})("OSError: /c/x.so: failed to map"),
+            "x.so: failed",
+        ),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
+    ],
+)
+def test_what_the_machine_refuses_is_said_in_a_line(error, said):
+    line = explain(error)
+    assert said in line if said else line is None
 
 
 def test_no_compiler_where_triton_needs_one():
@@ -187,6 +267,89 @@ def test_ctrl_c_keeps_the_steps_done(capsys, shard, tmp_path, monkeypatch):
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "interrupted" and len(log.steps) == 3
     assert the_log(tmp_path).read_text() == out  # every line printed is in the log
+
+
+def signal_after_step(monkeypatch, number, step=2):
+    """This process gets a signal after a step, as Run.log returns."""
+    log_step = Run.log
+
+    def log(self, done, **values):
+        log_step(self, done, **values)
+        if done == step:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Run, "log", log)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_keeps_the_steps_done(name, capsys, shard, tmp_path, monkeypatch):
+    """Also when it comes again while the RESULT is written."""
+    number, before = signal.Signals[name], signal.getsignal(signal.SIGTERM)
+    signal_after_step(monkeypatch, number)
+    finish = Run._finish
+    monkeypatch.setattr(
+        Run, "_finish", lambda self, status: os.kill(os.getpid(), number) or finish(self, status)
+    )
+    with pytest.raises(SystemExit) as caught:
+        load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
+    assert caught.value.code == 128 + number and not capsys.readouterr().err
+    log = read_log(the_log(tmp_path))
+    assert log.result["status"] == "interrupted" and len(log.steps) == 3
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(run_main, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signal_after_step(monkeypatch, signal.SIGHUP, step=0)
+        assert len(run_main(load(rung(0)), "--steps", 3).steps) == 3
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("full", ["log", "screen"])
+def test_a_full_disk_costs_only_what_is_on_it(full, capsys, shard, tmp_path, monkeypatch):
+    if full == "log":
+        monkeypatch.setattr(Run, "_open_log", lambda self: open("/dev/full", "w"))  # noqa: SIM115
+    else:
+        monkeypatch.setattr(sys, "stdout", open("/dev/full", "w"))  # noqa: SIM115
+    with pytest.raises(SystemExit) as caught:
+        load(rung(0)).main([*SMALL, "--steps=4", "--data", str(shard), "--log-dir", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and len(err.splitlines()) == 1
+    assert err.startswith("error cannot write /dev/full: No space left on device")
+    kept = tmp_path / "screen.log" if full == "log" else the_log(tmp_path)
+    if full == "log":
+        kept.write_text(out)
+    log = read_log(kept)
+    assert len(log.steps) == 4 and log.result["status"] == "ok"
+
+
+def test_two_runs_of_one_second_and_one_process_id_have_a_log_each(run_main, monkeypatch):
+    """As in two containers that share --log-dir."""
+    now = run.datetime.now()
+    monkeypatch.setattr(run, "datetime", type("Clock", (), {"now": staticmethod(lambda: now)}))
+    assert [run_main(load(rung(0)), "--steps", steps).run["steps"] for steps in (1, 2)] == [
+        "1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"foreign\xff", r"foreign\udcff"),
+        (b"new\nline", r"new\nline"),
+        ("line\u2028end".encode(), r"line\u2028end"),
+        (b'tab\t"quoted"', r'tab\t"quoted"'),
+    ],
+)
+def test_any_file_name_can_stand_in_a_log(name, shown, run_main, shard, tmp_path, capsys):
+    path = os.fsencode(tmp_path) + b"/" + name + b".bin"
+    os.link(shard, path)
+    assert run_main(load(rung(0)), "--steps", 1, "--data", os.fsdecode(path)).run["data"] == shown
+    assert shown in fails(capsys, *SMALL, "--data", os.fsdecode(path) + "x", "--log-dir", tmp_path)
 
 
 @pytest.mark.parametrize("ctrl_c", [False, True])

@@ -3,8 +3,11 @@
 import argparse
 import importlib
 import sys
+from collections.abc import Callable
 
+from ladder.cli import signals_to
 from ladder.errors import BadInput
+from ladder.files import IS_CHECKOUT, drop
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
 COMMANDS = {
@@ -34,11 +37,42 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
     argv = sys.argv[1:] if argv is None else argv
     name = parser.parse_args(argv[:1]).command
-    module = importlib.import_module(f"ladder.commands.{name}")
-    parser = argparse.ArgumentParser(prog=f"ladder {name}", description=module.__doc__, **raw)
-    module.add_arguments(parser)
-    try:
+
+    def run() -> int:
+        if not IS_CHECKOUT:
+            raise BadInput(
+                "`ladder` works on the scripts, which are not here: clone the repository, and "
+                "`pip install -e .` in it"
+            )
+        module = importlib.import_module(f"ladder.commands.{name}")
+        parser = argparse.ArgumentParser(prog=f"ladder {name}", description=module.__doc__, **raw)
+        module.add_arguments(parser)
         return module.run(parser.parse_args(argv[1:]))
+
+    return program(run)
+
+
+def program(function: Callable, *args) -> int:
+    """function(*args) as a program: its exit status, which is 2 after one line of what was wrong.
+
+    What the terminal cannot show is printed escaped.
+    """
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        with signals_to():
+            status = function(*args)
+            print(end="", flush=True)  # a full device shows here and not as the process ends
+            return status or 0
+    except KeyboardInterrupt:
+        return 130
     except BadInput as error:
-        print(f"error {error}", file=sys.stderr)
-        return 2
+        line = str(error)
+    except OSError as error:
+        if not error.filename:
+            drop(sys.stdout)
+        if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
+            return 130
+        line = f"{error.filename or 'standard output'}: {error.strerror}"
+    print(f"error {line}", file=sys.stderr)
+    return 2
