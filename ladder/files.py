@@ -14,6 +14,9 @@ from ladder.errors import BadInput
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
 DATA_DIR = (ROOT if IS_CHECKOUT else Path.cwd()) / "data"
+# The scripts and what they import, which ladder/commands/ is not, as git's path patterns.
+FOLDERS = ("candidates", "ladder", "peers", "speedups")
+RUNNING_CODE = ("baseline.py", "ddp_run.py", *(f":(glob){name}/*.py" for name in FOLDERS))
 
 
 def regular(path: Path) -> Path:
@@ -77,16 +80,16 @@ def git(*words: str) -> subprocess.CompletedProcess:
 
 
 def commit() -> str:
-    """Short hash of the checkout, `-dirty` if a tracked file was changed or a script is untracked.
+    """Short hash of the last commit that changed the running code; `unknown` without git.
 
-    `unknown` without git or a checkout.
+    `-dirty` is added if that code has changes that are not committed. A README is not running code:
+    to edit or commit one while scripts run changes nothing of what they are.
     """
     if not IS_CHECKOUT:
         return "unknown"
     questions = (
-        ("rev-parse", "--short=12", "HEAD"),
-        ("status", "--porcelain", "--untracked-files=no"),
-        ("status", "--porcelain", "--", "ladder/*.py", "peers/*.py", "speedups/*.py"),
+        ("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE),
+        ("status", "--porcelain", "--", *RUNNING_CODE),
     )
     try:
         answers = [git(*words) for words in questions]
@@ -94,5 +97,5 @@ def commit() -> str:
         return "unknown"
     if any(answer.returncode for answer in answers):
         return "unknown"
-    head, *changes = (answer.stdout.strip() for answer in answers)
-    return head + ("-dirty" if any(changes) else "")
+    last, changes = (answer.stdout.strip() for answer in answers)
+    return f"{last or 'unknown'}{'-dirty' if last and changes else ''}"
