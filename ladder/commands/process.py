@@ -1,16 +1,26 @@
 """Python started in a process of its own, why it failed, and where its results go."""
 
+import ctypes
 import os
 import signal
-import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL, Popen
+from typing import BinaryIO
 
 from ladder.errors import BadInput
 from ladder.files import ROOT
+
+LONGEST_REASON = 300  # characters
+# Linux kills a child when its parent is gone, even by kill -9: prctl(PR_SET_PDEATHSIG, SIGKILL).
+DIE_WITH_PARENT = None
+if sys.platform == "linux":
+    DIE_WITH_PARENT = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL)
 
 
 @dataclass
@@ -26,27 +36,67 @@ class Finished:
 def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) -> Finished:
     """Run `python words…`, a script or `-m module`, with `env` added to the environment.
 
-    This package is found, installed or not. Ctrl-C kills the process and goes on upwards.
+    Of what it prints the last megabyte is kept. Ctrl-C kills the process and goes on upwards.
+    """
+    # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        child = start(*words, python=python, stdout=stdout, stderr=stderr, **env)
+        try:
+            status = child.wait()
+        finally:
+            child.kill()  # it has ended, but after Ctrl-C
+            child.wait()
+        out, err = map(tail, (stdout, stderr))
+    return Finished(out, err, status, failure(status, err) if status else None)
+
+
+def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
+    """Start `python words…` with `env` added to the environment; it dies with this process.
+
+    This package is found, installed or not.
     """
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
-    # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("stdout", "stderr")]
-        with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
-            command = [*python, *map(str, words)]
-            status = subprocess.run(command, env=env, stdout=stdout, stderr=stderr).returncode
-        out, err = (file.read_text(encoding="utf-8", errors="replace") for file in files)
-    return Finished(out, err, status, failure(status, err) if status else None)
+    command = [*python, *map(str, words)]
+    return Popen(command, env=env, stdout=stdout, stderr=stderr, preexec_fn=DIE_WITH_PARENT)
+
+
+def tail(file: BinaryIO, size: int = 2**20) -> str:
+    """The end of a file as text."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+    return file.read().decode(errors="replace")
+
+
+@contextmanager
+def stopped_like_ctrl_c():
+    """SIGTERM and SIGHUP stop what is inside as Ctrl-C does, and the first of them counts.
+
+    What the caller has ignored, as nohup does with SIGHUP, stays ignored.
+    """
+    known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    heard = [one for one in known if one and signal.getsignal(one) != signal.SIG_IGN]
+
+    def stop(*_):
+        for one in heard:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {one: signal.signal(one, stop) for one in heard}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def failure(returncode: int, stderr: str) -> str:
     """Why a process failed, in one line: its signal, its error line or the last one it wrote."""
     if returncode < 0:
-        return f"killed by {signal.Signals(-returncode).name}"
+        names = {one.value: one.name for one in signal.Signals}  # it lacks most real-time ones
+        return f"killed by {names.get(-returncode, f'signal {-returncode}')}"
     lines = stderr.strip().splitlines() or ["it said nothing"]
     said = [line for line in lines if line.startswith("error ")] or lines
-    return said[-1].removeprefix("error ")
+    return said[-1].removeprefix("error ")[:LONGEST_REASON]
 
 
 def new_folder(name: str | Path | None, kind: str, exist_ok: bool = False) -> Path:
