@@ -16,9 +16,14 @@ LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>\d+)\.log")
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
-# 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; later ones are below 2.1.
+CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
+# What must be of one type in climb.json.
+FACTS = {"kind": str, "commit": str, "repeats": int, "scripts": list, "flags": list}
+FACTS |= {"versions": dict, "clocks": dict, "failures": dict}
+# 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
+LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
 @dataclass
@@ -28,11 +33,17 @@ class Gain:
     ratio: float
     low: float
     high: float
+    rounds: int  # that the interval is made from
 
     @property
     def is_noise(self) -> bool:
         """Whether the interval contains no difference at all."""
         return self.low <= 1 <= self.high
+
+    @property
+    def width(self) -> float:
+        """Per cent that the interval reaches to either side, whatever the gain is."""
+        return ((self.high / self.low) ** 0.5 - 1) * 100
 
 
 @dataclass
@@ -56,14 +67,45 @@ class Row:
         """The rates at p90 (a tenth of the steps is slower) and at p10, over that at the median."""
         return self.median_ms / self.p90_ms, self.median_ms / self.p10_ms
 
+    @property
+    def apart(self) -> dict[int, float]:
+        """Rounds that took more than twice the median of the row, with their milliseconds."""
+        times = {k: float(np.median(step_times(log))) for k, log in sorted(self.logs.items())}
+        return {k: ms for k, ms in times.items() if ms > 2 * self.median_ms}
+
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is not JSON."""
+    """climb.json, empty if there is none. Raises BadInput if it is not one of ours."""
     path = folder / "climb.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except ValueError as error:
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
+    if not isinstance(facts, dict):
+        raise BadInput(f"{path} is not a climb.json of this ladder: expected an object")
+    for key, kind in FACTS.items():
+        if not isinstance(facts.get(key, kind()), kind):
+            raise BadInput(f"{path} is not a climb.json of this ladder: {key}={facts[key]!r}")
+    return facts
+
+
+def read_run(path: Path) -> Log:
+    """The log of one run. Raises BadInput if it is none, or lacks what a table is made from."""
+    log = read_log(path)
+    try:
+        result, peak, times = log.result, log.mfu["peak_flops"], step_times(log)
+        shown = [log.run[key] for key in CAPTION]
+        losses = [result["first_loss"], result["final_loss"]]
+        numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
+        numbers += [1 if peak == "unknown" else peak, result["first_step_ms"]]
+        numbers = np.array([*numbers, result["tok_per_s"], *times], dtype=float)
+        good = (numbers > 0).all() and np.isfinite([*losses, *numbers]).all() and all(shown)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{path} cannot stand in a table: {error!r}") from error
+    if not len(times) or not good:
+        why = "a number in it makes no sense" if len(times) else "it has no measured steps"
+        raise BadInput(f"{path} cannot stand in a table: {why}")
+    return log
 
 
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
@@ -73,10 +115,10 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     """
     facts = read_facts(folder)
     logs: dict[str, dict[int, Log]] = {}
-    for path in sorted(folder.glob("*.log")):
+    for path in sorted(path for path in folder.glob("*.log") if path.is_file()):
         if not (match := LOG_NAME.fullmatch(path.name)):
             raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
-        logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_log(path)
+        logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_run(path)
     failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
@@ -88,7 +130,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     return facts, rows
 
 
-def check_comparable(folder: Path, logs: list[Log]) -> None:
+def check_comparable(folder: Path | str, logs: list[Log]) -> None:
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
         values = sorted({str(log.run.get(key)) for log in logs})
@@ -159,14 +201,30 @@ def gain(before: Row, after: Row) -> Gain | None:
     of their medians. The gain is the mean of these, its interval Student's with n - 1 degrees of
     freedom. What steps vary by inside a run is in the spread of the rounds already.
     """
-    rounds = sorted(before.logs.keys() & after.logs.keys())
-    if (n := len(rounds)) < 2:
+    if len(rounds := sorted(before.logs.keys() & after.logs.keys())) < 2:
         return None
     medians = [
         [np.median(step_times(r.logs[k])) / step_tokens(r.logs[k]) for k in rounds]
         for r in (before, after)
     ]
-    ratios = np.log(medians[0]) - np.log(medians[1])
-    t = T_975[n - 2] if n - 2 < len(T_975) else 2.1
+    return interval(np.log(medians[0]) - np.log(medians[1]))
+
+
+def interval(ratios: np.ndarray) -> Gain:
+    """The gain of two or more rounds from their log ratios."""
+    n = len(ratios)
+    t = T_975[n - 2] if n - 2 < len(T_975) else 1.96 + 2.6 / (n - 1)
     centre, half = ratios.mean(), t * ratios.std(ddof=1) / np.sqrt(n)
-    return Gain(*(float(np.exp(x)) for x in (centre, centre - half, centre + half)))
+    return Gain(*(float(np.exp(x)) for x in (centre, centre - half, centre + half)), n)
+
+
+def not_there(rows: list[Row], precision: float) -> list[Row]:
+    """Rows whose interval is not narrower than ± `precision` per cent over enough rounds yet.
+
+    Widths decide, never a gain: rounds that went on until one looks good would make it look so.
+    """
+    return [
+        row
+        for row in rows
+        if row.gain and (row.gain.rounds < LEAST_ROUNDS or row.gain.width >= precision)
+    ]

@@ -26,7 +26,10 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
     name = names.get(row.stem, row.stem)
     if row.failure:
         return [name, f"failed: {row.failure}", *[""] * (len(COLUMNS) - 2)]
-    first = row.logs[min(row.logs)].result
+    log = row.logs[min(row.logs)]
+    first = log.result
+    # It found all its graphs in the compile cache: no time to compile.
+    warm = " warm" if log.effective.get("compile_cache") == "warm" else ""
     memory = f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown"
     return [
         name,
@@ -37,7 +40,7 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
         f"{row.total.ratio:.2f}×" if row.total else "–",
         f"{row.mfu:.1%}" if row.mfu else "unknown",
         memory,
-        f"{first['first_step_ms'] / 1e3:.1f} s",
+        f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
         f"{first['first_loss']:.4f}",
         f"{first['final_loss']:.4f}",
     ]
@@ -71,13 +74,25 @@ def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) 
     lines = [dict(zip(COLUMNS, cells(row, names), strict=True)) for row in rows]
     if (line := first_beyond(facts, rows)) is not None:
         lines.insert(line, {"rung": BEYOND})
-    return pipes(shown, [[line.get(column, "") for column in shown.values()] for line in lines])
+    table = pipes(shown, [[line.get(column, "") for column in shown.values()] for line in lines])
+    return table + "".join(f"\n{line}\n" for line in foot(rows))
 
 
 def pipes(head, lines: list[list[str]], left: int = 1) -> str:
     """A Markdown table, all but its first `left` columns to the right."""
     lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def foot(rows: list[Row]) -> list[str]:
+    """What has to be said of a table: rounds that stand apart, and count as all others do."""
+    names = titles()
+    return [
+        f"Round {k} of {names.get(row.stem, row.stem)} took {ms:.1f} ms a step, more than twice "
+        "the median of its row. It is kept."
+        for row in rows
+        for k, ms in row.apart.items()
+    ]
 
 
 def screen(facts: dict, rows: list[Row]) -> Table:
@@ -104,4 +119,6 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
+    if facts.get("quick"):
+        text += "; quick: few steps and rounds"
     return text
