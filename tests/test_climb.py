@@ -6,20 +6,23 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, SMALL, hear_ctrl_c, rung
-from rich.console import Console
+from conftest import ROOT, SMALL, rung
 
 from ladder import files
 from ladder.commands import climb, main, process
-from ladder.commands.results import Row, gain, read_climb
+from ladder.commands.results import (
+    Row,
+    gain,
+    interval,
+    not_there,
+    read_climb,
+    step_times,
+)
 from ladder.errors import BadInput
 from ladder.log import Log
 
@@ -41,20 +44,59 @@ def ladder(*words, cwd=ROOT, env=None, **options):
 
 def synthetic(random, scale, repeats, drift=0.05, noise=0.03):
     """A row whose runs differ by `drift` and whose steps differ by `noise`, both relative."""
-    logs = {}
-    for repeat in range(repeats):
-        times = scale * np.exp(random.normal(0, drift) + random.normal(0, noise, 14))
-        steps = [{"dt": dt} for dt in times]
-        logs[repeat] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
-    return Row("synthetic", logs)
+    drifts = random.normal(0, drift, (repeats, 1))
+    return as_row(scale * np.exp(drifts + random.normal(0, noise, (repeats, 14))))
 
 
-@pytest.mark.parametrize("rounds", [3, 6])
-def test_two_identical_scripts_are_told_apart_once_in_twenty(rounds):
-    random = np.random.default_rng(rounds)
-    pairs = [(synthetic(random, 1, rounds), synthetic(random, 1, rounds)) for _ in range(400)]
-    assert 10 <= sum(not gain(*pair).is_noise for pair in pairs) <= 32  # 20: by 2.8 deviations
-    assert gain(*(synthetic(random, x, 1) for x in (2, 1))) is None, "one round tells nothing"
+def as_row(times) -> Row:
+    """A row of runs whose steps took these times: (rounds, steps), seconds."""
+    run, result = {"B": "4", "T": "256"}, {"warmup_steps": 0}
+    steps = [[{"dt": dt} for dt in one] for one in times]
+    return Row("synthetic", {k: Log(run=run, steps=s, result=result) for k, s in enumerate(steps)})
+
+
+@pytest.fixture(scope="module")
+def identical():
+    """identical(random, *size): log times of the steps of so many runs of one script.
+
+    They vary as in the ten rounds of logs/…-rule-10-rounds: each run as one of those differs from
+    the median of its script, each step as one of a single of those runs differs from its median.
+    """
+    rows = read_climb(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-rule-10-rounds")[1]
+    times = [np.log([step_times(log) for log in row.logs.values()]) for row in rows]
+    medians = [np.median(one, axis=1, keepdims=True) for one in times]
+    runs = np.concatenate([median - np.median(median) for median in medians])[:, 0]
+    steps = np.concatenate([one - median for one, median in zip(times, medians, strict=True)])
+
+    def draw(random, *size):
+        of = steps[random.integers(len(steps), size=size)]
+        drawn = np.take_along_axis(of, random.integers(of.shape[-1], size=of.shape), axis=-1)
+        return random.choice(runs, (*size, 1)) + drawn
+
+    return draw
+
+
+@pytest.mark.parametrize("rounds", [3, 6, 10])
+def test_two_identical_scripts_are_told_apart_once_in_twenty(rounds, identical):
+    times = np.exp(identical(np.random.default_rng(rounds), 1000, 2, rounds))
+    pairs = [(as_row(a), as_row(b)) for a, b in times]
+    assert 33 <= sum(not gain(*pair).is_noise for pair in pairs) <= 67  # 50: by 2.5 deviations
+    assert gain(as_row(times[0, 0, :1]), as_row(times[0, 1, :1])) is None, "one tells nothing"
+
+
+def test_a_precision_names_hardly_more_of_them(identical):
+    """Rounds until ± 10 %, nine of them by the median: 6 % of 20,000 pairs are named."""
+    times = np.median(identical(np.random.default_rng(1), 2000, 2, 60), axis=-1)
+    found = []
+    for ratios in times[:, 0] - times[:, 1]:
+        row = Row("b", {})
+        for n in range(2, 61):
+            row.gain = interval(ratios[:n])
+            if not not_there([row], 10):
+                break
+        found.append((row.gain.rounds, row.gain.is_noise))
+    assert min(n for n, _ in found) == 6 and 7 <= np.median([n for n, _ in found]) <= 11
+    assert 90 <= sum(not noise for _, noise in found) <= 142  # 116: by 2.5 deviations
 
 
 def test_a_difference_well_above_the_noise_is_named():
@@ -160,39 +202,6 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
 
 
 @pytest.fixture
-def begun(tmp_path):
-    """The folder of a climb of which nothing has run: two rounds of two scripts that copy a log."""
-    for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text(f"""import os, shutil, sys, time
-os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
-time.sleep(1)
-shutil.copy({str(FIRST_LOGS / "baseline.r1.log")!r}, sys.argv[-1])
-""")
-    facts = {"scripts": ["a.py", "b.py"], "repeats": 2, "flags": [], "data": None, "failures": {}}
-    now = {"commit": files.commit(), "versions": climb.versions()}
-    climb.save(tmp_path, {**facts, **now, "clocks": {}})
-    return tmp_path
-
-
-def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(begun, capfd):
-    folder, words = begun, ["climb", "--resume", str(begun)]
-    command = [sys.executable, "-m", "ladder", *words]
-    running = subprocess.Popen(command, cwd=ROOT, preexec_fn=hear_ctrl_c)
-    while not list(folder.glob("*.r1.log")):
-        assert running.poll() is None
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=300) == 130
-    assert f"ladder climb --resume {folder}" in capfd.readouterr().out
-    kept = {path: path.read_bytes() for path in folder.glob("*.log")}
-    assert 1 <= len(kept) < 4 and not list(folder.glob("tmp*")) and (folder / "cache").exists()
-    assert main(words) == 0
-    assert len(list(folder.glob("*.log"))) == 4 and not (folder / "cache").exists()
-    assert all(path.read_bytes() == content for path, content in kept.items())
-    assert f"({len(kept) + 1} of 4 runs, " in capfd.readouterr().out.splitlines()[0]
-
-
-@pytest.fixture
 def no_peak(monkeypatch):
     """The matmul whose rate a climb measures first is left out."""
     said = '{"peak_flops": null, "clocks": "1"}'
@@ -202,24 +211,6 @@ def no_peak(monkeypatch):
         return none if words[0] == "-m" else real(*words, **env)
 
     monkeypatch.setattr(process, "run_python", run)
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, terminal):
-    console = Console(file=io.StringIO(), force_terminal=terminal)
-    threads, redraws = threading.active_count(), []
-
-    def run(*words, **env):
-        assert threading.active_count() == threads + terminal
-        before = len(console.file.getvalue())
-        time.sleep(2)
-        redraws.append(console.file.getvalue()[before:].count("a.r1"))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(process, "run_python", run)
-    with pytest.raises(KeyboardInterrupt):
-        climb.run_rounds(begun, console)
-    assert redraws[0] <= 2 * terminal
 
 
 @pytest.mark.parametrize(
@@ -237,6 +228,9 @@ def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, te
         (["climb", "0", "--device", "cuda:99"], "--device cuda:99: this PyTorch sees"),
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
         (["ablate", "0"], "there is no rung 0 to take back"),
+        (["climb", "--quick", "--publish", "Fast."], "a quick climb is not published"),
+        (["ablate", "--precision", "0"], "--precision: expected a number above 0, got 0"),
+        (["peers", "--at-most", "nan"], "--at-most: expected a number above 0, got nan"),
     ],
 )
 def test_mistakes_of_users_leave_nothing_behind(words, message, tmp_path, monkeypatch, capsys):
@@ -269,7 +263,7 @@ def test_a_climb_of_which_nothing_came_to_its_end(no_peak, tmp_path, capsys):
     assert f"climb.json and what the runs said: {out}" in table
 
 
-def test_a_script_that_git_does_not_know_is_no_commit(tmp_path, monkeypatch):
+def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROOT", tmp_path)
 
     def commit_all():
@@ -288,5 +282,19 @@ def test_a_script_that_git_does_not_know_is_no_commit(tmp_path, monkeypatch):
     assert files.commit() == f"{clean}-dirty"
     commit_all()
     assert files.commit() != clean and not files.commit().endswith("-dirty")
-    (tmp_path / "baseline.py").write_text("")
-    assert files.commit().endswith("-dirty")
+    clean = files.commit()
+    (tmp_path / "ladder" / "commands").mkdir(parents=True)
+    for name in ("README.md", "ladder/commands/climb.py"):  # nothing of what a script is
+        (tmp_path / name).write_text("1\n")
+        commit_all()
+        (tmp_path / name).write_text("2\n")
+        assert files.commit() == clean, name
+    for name in ("baseline.py", "ladder/run.py", "candidates/14_mine.py", "speedups/13_mine.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 3\n")
+        assert files.commit() == f"{clean}-dirty", name
+        commit_all()
+        clean, before = files.commit(), clean
+        assert clean != before and len(clean) == 12
+    (tmp_path / "baseline.py").unlink()
+    assert files.commit() == f"{clean}-dirty"

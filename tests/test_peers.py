@@ -9,7 +9,7 @@ from test_climb import ladder
 
 from ladder.commands import peers
 from ladder.commands.process import Finished
-from ladder.commands.results import read_climb
+from ladder.commands.results import read_climb, read_facts
 from ladder.errors import BadInput
 
 TOP = rung(-1).stem
@@ -72,7 +72,9 @@ def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
         return peak if words[0] == "-m" else Finished("", "", 1, "it broke")
 
     monkeypatch.setattr("ladder.commands.process.run_python", run)
-    assert peers.run(parsed("--out", tmp_path / "out", "--repeats", 1)) == 1
+    assert peers.run(parsed("--out", tmp_path / "out", "--precision", 5, "--at-most", 9)) == 1
+    facts = read_facts(tmp_path / "out")  # nobody waits for an interval where all runs fail
+    assert (facts["repeats"], facts["precision"], facts["at_most"]) == (6, 5, 9)
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last == "RATIO top/transformers unknown: it broke"
 

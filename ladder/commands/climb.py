@@ -2,7 +2,8 @@
 
     ladder climb                              all rungs, three times: an hour on a small CPU
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
-    ladder climb --model tiny --steps 5 --repeats 1
+    ladder climb --quick                      what do I get here? Five minutes on a GPU
+    ladder climb --precision 2 --at-most 240  rounds until each gain is known to ± 2 %, or 4 hours
     ladder climb --resume                     go on with the last climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
@@ -10,12 +11,15 @@ down slows all rungs alike; a gain is the mean of the log ratios between neighbo
 round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
+import argparse
 import json
+import math
 import os
 import platform
 import shutil
 import tempfile
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -27,14 +31,31 @@ from rich.progress import Progress
 from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
 from ladder.commands import process
 from ladder.commands.gemm import clocks
-from ladder.commands.results import read_climb, read_facts
+from ladder.commands.precompile import precompile
+from ladder.commands.results import (
+    FACTS,
+    LEAST_ROUNDS,
+    Row,
+    check_comparable,
+    not_there,
+    read_climb,
+    read_facts,
+    read_run,
+)
 from ladder.commands.scripts import all_scripts, peer_scripts, select
-from ladder.commands.tables import caption, screen
+from ladder.commands.tables import caption, foot, screen
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, write_whole
 from ladder.log import read_log
 
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing is locked
+    fcntl = None
+
+SCRATCH = ".running-"  # where a run that is under way writes its log
+QUICK_MINUTES = 5
 PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
@@ -47,13 +68,31 @@ def add_arguments(parser):
 
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
-    parser.add_argument("--repeats", type=positive, help="rounds (default: 3)")
-    parser.add_argument("--out", help="folder for logs and results (default: runs/…)")
+    add = parser.add_argument
+    add("--repeats", type=positive, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
+    percent = "add rounds until every interval is narrower than ± this"
+    add("--precision", type=above_zero, metavar="PERCENT", help=percent)
+    minutes = "begin no round, but the first, that would not end within this time"
+    add("--at-most", type=above_zero, metavar="MINUTES", help=minutes)
+    true = dict(action="store_const", const=True)  # None where not given
+    add("--precompile", **true, help="fill the compile caches first, side by side")
+    quick = f"--precompile, few steps, --at-most {QUICK_MINUTES}: a first look, not to be published"
+    add("--quick", **true, help=quick)
+    add("--out", help="folder for logs and results (default: runs/…)")
     add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
+
+
+def above_zero(text: str) -> float:
+    """An argparse type."""
+    if not 0 < (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return value
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
+    if args.quick and args.publish:
+        raise BadInput("a quick climb is not published: leave out --quick or --publish")
     if args.resume is not None:
         asked = {**vars(args), "resume": None, "publish": None}
         if given := [name for name, value in asked.items() if value not in (None, [])]:
@@ -82,6 +121,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         other = f"choose another --out, or --resume {args.out}"
         raise BadInput(f"{args.out} has a climb already: {other}")
     check_seq_len(args.seq_len)
+    if args.quick:
+        on_cuda = pick_device(args.device).type == "cuda"
+        args.steps = args.steps or (12 if on_cuda else 5)
+        args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
     peak = process.run_python("-m", "ladder.commands.gemm", *given_flags(args, "device"))
@@ -96,7 +139,12 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
         "commit": commit(),
-        "repeats": args.repeats or 3,
+        "repeats": max(args.repeats or 3, LEAST_ROUNDS if args.precision else 1),
+        "precision": args.precision,
+        "at_most": args.at_most,
+        "minutes": 0,
+        "quick": bool(args.quick),
+        "precompile": bool(args.precompile or args.quick),
         "flags": given_flags(args, *(name for name in PASSED_ON if name != "data")),
         "data": args.data and str(Path(args.data).resolve()),
         "versions": versions(),
@@ -129,8 +177,11 @@ def find_stopped(name: str) -> Path:
     if not folders:
         raise BadInput("there is no climb under runs/: start one without --resume")
     folder = max(folders)
-    if not (facts := read_facts(folder)):
+    if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
+    facts = read_facts(folder)
+    if missing := FACTS.keys() - facts.keys():
+        raise BadInput(f"{folder}/climb.json is cut short: it has no {min(missing)}: start anew")
     for key, now in (("commit", commit()), ("versions", versions())):
         if facts[key] != now:
             raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
@@ -138,18 +189,48 @@ def find_stopped(name: str) -> Path:
 
 
 def run_and_report(folder: Path) -> int:
-    """Do what is left of a climb and print its table; 130 if Ctrl-C stopped it."""
+    """Do what is left of a climb and print its table; 130 if Ctrl-C or a signal stopped it.
+
+    Raises BadInput if another process climbs there, the code has changed, or the folder is deleted
+    or its disk full.
+    """
     console = Console(highlight=False)
     if not console.is_terminal:  # a file or a pipe has no edge to wrap at
         console.width = 120
-    try:
-        run_rounds(folder, console)
-    except KeyboardInterrupt:
-        done = len(list(folder.glob("*.r*.log")))
-        news = f"stopped; {done} runs are kept. Go on: ladder climb --resume {folder}"
-        console.print(news, markup=False, soft_wrap=True)
-        return 130
+    with locked(folder), process.stopped_like_ctrl_c():
+        try:
+            run_rounds(folder, console)
+        except KeyboardInterrupt:
+            console.print(f"stopped; {kept(folder)}", markup=False, soft_wrap=True)
+            return 130
+        except OSError as error:
+            why = f"{error.filename or folder}: {error.strerror}"
+            raise BadInput(f"stopped: {why}; {kept(folder)}") from error
     return report(folder, console)
+
+
+def kept(folder: Path) -> str:
+    """What is there of a climb that stops, and how to go on."""
+    done = len(list(folder.glob("*.r*.log")))
+    return f"{done} runs are kept. Go on: ladder climb --resume {folder}"
+
+
+@contextmanager
+def locked(folder: Path):
+    """One process at a time runs a climb. However that ends, the lock ends with it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadInput(f"{folder}: another process runs this climb: wait for its end") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def run_rounds(folder: Path, console: Console) -> None:
@@ -160,52 +241,121 @@ def run_rounds(folder: Path, console: Console) -> None:
     """
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
-    flags = facts["flags"] + (["--data", facts["data"]] if facts["data"] else [])
-    runs = [(path, f"{path.stem}.r{k + 1}") for k in range(facts["repeats"]) for path in scripts]
+    flags = facts["flags"] + (["--data", facts["data"]] if facts.get("data") else [])
+    # A script that was killed did not fail by itself: that run is due again.
+    old = facts["failures"].items()
+    facts["failures"] = {name: why for name, why in old if not why.startswith("killed by")}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
-    left = [(path, name) for path, name in runs if name not in ended]
-    before, started = len(runs) - len(left), time.monotonic()
+    for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
+        shutil.rmtree(left_over)
+    started = time.monotonic()
+    if facts.get("precompile") and not ended:
+        news = precompile(scripts, flags, folder.resolve() / "cache", facts)
+        facts["minutes"] = (time.monotonic() - started) / 60
+        console.print(news, markup=False)
+    begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
+    before, started, done, k = len(ended), time.monotonic(), 0, 0
     options = dict(refresh_per_second=1, speed_estimate_period=3600)
     # A Progress that is disabled has no thread.
     with Progress(console=console, disable=not console.is_terminal, **options) as bar:
-        task = bar.add_task("", total=len(runs), completed=before)
-        for done, (path, name) in enumerate(left, 1):
-            bar.update(task, description=name)
-            try:
-                news = f"{run_once(folder, path, name, flags):.0f} tok/s"
-            except BadInput as error:
-                facts["failures"][name] = str(error)
-                news = f"failed: {error}"
-            save(folder, facts)
-            bar.advance(task)
-            minutes = (time.monotonic() - started) / done * (len(left) - done) / 60
-            news += f" ({before + done} of {len(runs)} runs, about {minutes:.0f} min left)"
-            console.print(f"{name}: {news}", markup=False, soft_wrap=True)
+        task = bar.add_task("", completed=before)
+        while k < begun or another_round(folder, facts, k):
+            k += 1
+            facts["repeats"] = max(facts["repeats"], k)
+            total = facts["repeats"] * len(scripts)
+            due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
+            for path, name in due:
+                bar.update(task, description=name, total=total)
+                news = run_next(folder, facts, path, name, flags)
+                bar.advance(task)
+                done += 1
+                minutes = (time.monotonic() - started) / done * (total - before - done) / 60
+                left = f"{before + done} of {total} runs, about {minutes:.0f} min left"
+                if facts.get("precision") or facts.get("at_most"):
+                    left = f"round {k}, {facts['minutes']:.0f} min so far"
+                console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
+            if due and k > 1 and facts.get("precision"):
+                console.print(widest(folder, k), markup=False, soft_wrap=True)
+    facts["repeats"] = k
     device = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
     facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 
 
-def run_once(folder: Path, path: Path, name: str, flags: list[str]) -> float:
+def another_round(folder: Path, facts: dict, done: int) -> bool:
+    """Whether one more round follows these `done` ones.
+
+    None does that would not end in time, if it takes as long as the others did. Beyond the rounds
+    that were asked for, more are needed until all intervals are narrow enough; a row of which half
+    of the runs failed is not waited for.
+    """
+    limit = facts.get("at_most")
+    if limit and facts["minutes"] * (done + 1) / done > limit:
+        return False
+    if done < facts["repeats"] or not facts.get("precision"):
+        return done < facts["repeats"]
+    late = not_there(read_climb(folder)[1], facts["precision"])
+    return any(row.gain.rounds > done / 2 for row in late)
+
+
+def widest(folder: Path, done: int) -> str:
+    """How far the rounds have come."""
+    widths = {row.gain.width: row.stem for row in read_climb(folder)[1] if row.gain}
+    found = f"± {max(widths):.1f} % ({widths[max(widths)]})" if widths else "none yet"
+    return f"{done} rounds are done, the widest interval: {found}"
+
+
+def run_next(folder: Path, facts: dict, path: Path, name: str, flags: list[str]) -> str:
+    """One run, noted in climb.json. Returns what came of it.
+
+    Raises BadInput if the climb cannot go on, because the code has changed.
+    """
+    check_code(folder, facts)
+    started = time.monotonic()
+    try:
+        news = f"{run_once(folder, facts, path, name, flags):.0f} tok/s"
+    except BadInput as error:
+        check_code(folder, facts)  # which explains it
+        facts["failures"][name] = str(error)
+        news = f"failed: {error}"
+    facts["minutes"] = facts.get("minutes", 0) + (time.monotonic() - started) / 60
+    save(folder, facts)
+    return news
+
+
+def check_code(folder: Path, facts: dict) -> None:
+    """Raise BadInput if the scripts, or what they import, are no longer those of this climb."""
+    if (now := commit()) != facts["commit"]:
+        changed = f"the code changed from commit {facts['commit']} to {now}"
+        raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
+
+
+def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str]) -> float:
     """One run in a process of its own, whose log becomes NAME.log. Returns its tokens per second.
 
     Raises BadInput, saying why, if it failed.
     """
     cache = folder.resolve() / "cache" / path.stem
-    if name.endswith(".r1"):  # whose first step is the whole compilation
-        shutil.rmtree(cache, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    if name.endswith(".r1") and not facts.get("precompile"):
+        shutil.rmtree(cache, ignore_errors=True)  # its first step is the whole compilation
+    with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
         words = (path, *flags, "--log-dir", scratch)
         done = process.run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))
-        why = None if len(logs) == 1 else f"it left {len(logs)} logs in --log-dir instead of one"
-        if why := done.failure or why:
+        try:
+            if done.failure:
+                raise BadInput(done.failure)
+            if len(logs) != 1:
+                raise BadInput(f"it left {len(logs)} logs in --log-dir instead of one")
+            log = read_run(logs[0])
+            others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
+            check_comparable("this climb", [log, *others])
+        except BadInput as error:
             (folder / f"{name}.failed").write_text(done.stderr, encoding="utf-8")
-            raise BadInput(why)
-        rate = read_log(logs[0]).result["tok_per_s"]
+            raise BadInput(str(error).replace(scratch + os.sep, "")) from None
         os.replace(logs[0], folder / f"{name}.log")
-    return rate
+    return log.result["tok_per_s"]
 
 
 def report(folder: Path, console: Console) -> int:
@@ -222,7 +372,33 @@ def report(folder: Path, console: Console) -> int:
             f"Each run: {result['warmup_steps']} warm-up steps left out, "
             f"{result['measured_steps']} measured. Bounds: 95 % intervals of the paired rounds."
         )
+        for line in [*foot(rows), *precision_reached(facts, rows)]:
+            console.print(line, markup=False)
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
+    if can_be_shared(folder):
+        console.print(f"share it: ladder share {folder}", soft_wrap=True, markup=False)
     return 0 if good else 1
+
+
+def precision_reached(facts: dict, rows: list[Row]) -> list[str]:
+    """A line that says whether the rounds were enough, where a precision was asked for."""
+    if not (asked := facts.get("precision")) or not any(row.gain for row in rows):
+        return []
+    late = [f"{row.stem} (± {row.gain.width:.1f} %)" for row in not_there(rows, asked)]
+    if not late:
+        return [f"All intervals are narrower than ± {asked:g} %."]
+    return [f"Not narrower than ± {asked:g} % over {LEAST_ROUNDS} rounds yet: {', '.join(late)}."]
+
+
+def can_be_shared(folder: Path) -> bool:
+    """Whether `ladder share` takes it: the 124M model on the usual text, committed, not quick."""
+    from ladder.commands.publish import fit
+    from ladder.commands.share import pack
+
+    try:
+        pack(folder, fit(folder)[0])
+    except BadInput:
+        return False
+    return True

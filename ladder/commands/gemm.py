@@ -110,4 +110,6 @@ if __name__ == "__main__":
         "peak_shape": [n, n, n],
         "clocks": clocks(device),
     }
+    if device.type == "cuda":
+        facts["free_bytes"] = torch.cuda.mem_get_info(device)[0]
     print(json.dumps(facts))

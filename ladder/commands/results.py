@@ -82,10 +82,10 @@ def read_facts(folder: Path) -> dict:
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
     if not isinstance(facts, dict):
-        raise BadInput(f"{path} is not a climb.json of this ladder: expected an object")
+        raise BadInput(f"{path}: its outermost value is not as ladder climb writes it")
     for key, kind in FACTS.items():
         if not isinstance(facts.get(key, kind()), kind):
-            raise BadInput(f"{path} is not a climb.json of this ladder: {key}={facts[key]!r}")
+            raise BadInput(f"{path}: {key}={facts[key]!r} is not as ladder climb writes it")
     return facts
 
 

@@ -1,0 +1,409 @@
+"""`ladder climb` when it is stopped, goes on, or runs scripts that others wrote; its rounds."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT, SMALL, hear_ctrl_c, rung
+from rich.console import Console
+from test_climb import FIRST_LOGS, no_peak  # noqa: F401
+
+from ladder import files
+from ladder.commands import climb, main, precompile, process
+from ladder.commands.results import interval, read_climb
+from ladder.errors import BadInput
+from ladder.log import read_log
+
+PUBLISHED = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"
+LOG = (FIRST_LOGS / "baseline.r1.log").read_text()
+
+
+def write(folder, scripts, **facts):
+    """The folder of a climb of which nothing has run."""
+    for name, source in scripts.items():
+        (folder / name).write_text(source)
+    facts = {"repeats": 2, "flags": [], "failures": {}, "clocks": {}, "cores": 2, **facts}
+    facts |= {"kind": "climb", "device": "CPU", "data": None, "commit": files.commit()}
+    climb.save(folder, {**facts, "versions": climb.versions(), "scripts": [*scripts]})
+    return folder
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Two rounds of two scripts that write their id and a log; b takes a minute at first."""
+    source = f"""import os, sys, time
+os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
+name = __file__.replace(".py", ".pid")
+seconds = 60 if name.endswith("b.pid") and not os.path.exists(name) else 0.1
+open(name, "w").write(str(os.getpid()))
+time.sleep(seconds)
+open(sys.argv[-1] + "/a.log", "w").write({LOG!r})
+"""
+    return write(tmp_path, {"a.py": source, "b.py": source})
+
+
+def start(folder):
+    """The command in a process of its own, while its second run is under way; that run's id."""
+    words = [sys.executable, "-m", "ladder", "climb", "--resume", str(folder)]
+    running = subprocess.Popen(words, cwd=ROOT, preexec_fn=hear_ctrl_c)
+    while not (folder / "b.pid").exists() or not (folder / "b.pid").read_text():
+        assert running.poll() is None
+        time.sleep(0.02)
+    return running, int((folder / "b.pid").read_text())
+
+
+def is_gone(pid):
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children die with their parent on Linux only")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_signal_keeps_what_was_measured_and_resume_goes_on(begun, capfd, name):
+    folder, words = begun, ["climb", "--resume", str(begun)]
+    running, child = start(folder)
+    running.send_signal(signal.Signals[name])
+    status, killed = running.wait(timeout=300), name == "SIGKILL"
+    assert status == (-signal.SIGKILL if killed else 130) and is_gone(child)
+    assert killed or f"Go on: ladder climb --resume {folder}" in capfd.readouterr().out
+    assert killed or not list(folder.glob(".running-*"))
+    kept = {path: path.read_bytes() for path in folder.glob("*.log")}
+    assert 1 <= len(kept) < 4 and (folder / "cache").exists()
+    capfd.readouterr()
+    assert main(words) == 0
+    assert len(list(folder.glob("*.log"))) == 4
+    assert not (folder / "cache").exists() and not list(folder.glob(".running-*"))
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    assert f"({len(kept) + 1} of 4 runs, " in capfd.readouterr().out.splitlines()[0]
+
+
+def test_what_was_told_to_ignore_a_hangup_goes_on(begun, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with process.stopped_like_ctrl_c():
+            os.kill(os.getpid(), signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)  # the second one does not disturb the ending
+    finally:
+        assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
+def test_one_process_at_a_time_runs_a_climb(begun, capsys):
+    running, _ = start(begun)
+    assert main(["climb", "--resume", str(begun)]) == 2
+    assert "another process runs this climb" in capsys.readouterr().err
+    running.send_signal(signal.SIGINT)
+    running.wait(timeout=300)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal)
+    threads, redraws = threading.active_count(), []
+
+    def run(*words, **env):
+        assert threading.active_count() == threads + terminal
+        before = len(console.file.getvalue())
+        time.sleep(2)
+        redraws.append(console.file.getvalue()[before:].count("a.r1"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "run_python", run)
+    with pytest.raises(KeyboardInterrupt):
+        climb.run_rounds(begun, console)
+    assert redraws[0] <= 2 * terminal
+
+
+def stretched(log: str, factor: float) -> str:
+    """A log whose steps took `factor` times as long."""
+    head, *steps = log.split("| dt ")
+    return "| dt ".join(
+        [head, *(f"{float(s.split()[0]) * factor:.6f} {s.split(maxsplit=1)[1]}" for s in steps)]
+    )
+
+
+@pytest.fixture
+def rounds(tmp_path, monkeypatch):
+    """rounds(factors, **facts): a climb of a and b, whose runs take a minute by the clock and whose
+    steps take factors[script][round] of what they are in a real log. What it printed."""
+    clock = iter(range(0, 10**6, 60))
+    monkeypatch.setattr(climb, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    def climbed(factors, stop_at=None, **facts):
+        def run(script, *words, **env):
+            done = len(list(tmp_path.glob(f"{script.stem}.r*.log")))
+            if (script.stem, done) == stop_at:
+                raise KeyboardInterrupt
+            if done == len(factors[script.stem]):
+                return process.Finished("", "", 1, "it broke")
+            text = stretched(LOG, factors[script.stem][done])
+            Path(words[-1], "x.log").write_text(text)
+            return process.Finished("", "", 0, None)
+
+        monkeypatch.setattr(process, "run_python", run)
+        if not (tmp_path / "climb.json").exists():
+            write(tmp_path, {"a.py": "", "b.py": ""}, **{"repeats": 6, **facts})
+        console = Console(file=io.StringIO(), width=200)
+        monkeypatch.setattr(climb, "Console", lambda **_: console)
+        status = climb.run_and_report(tmp_path)
+        return status, console.file.getvalue()
+
+    return climbed
+
+
+FACTORS = np.exp(np.random.default_rng(8).normal(0, 0.04, (2, 60)))
+
+
+def due(precision):
+    """How many rounds of FACTORS it takes by the rule."""
+    ratios = np.log(FACTORS[0]) - np.log(FACTORS[1])
+    return next(n for n in range(6, 60) if interval(ratios[:n]).width < precision)
+
+
+@pytest.mark.parametrize("faster", [1, 2])
+def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, tmp_path, faster):
+    status, out = rounds({"a": FACTORS[0], "b": FACTORS[1] / faster}, precision=5.0)
+    assert status == 0 and due(5) > 7
+    assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
+    assert json.loads((tmp_path / "climb.json").read_text())["repeats"] == due(5)
+    assert "6 rounds are done, the widest interval: ± " in out and "(round 7, 13 min so far)" in out
+    assert "All intervals are narrower than ± 5 %." in out
+
+
+def test_never_before_six_rounds(rounds, tmp_path):
+    rounds({"a": [1] * 9, "b": [1] * 9}, precision=5.0)
+    assert len(list(tmp_path.glob("*.log"))) == 12
+
+
+def test_a_climb_for_a_precision_goes_on_where_it_was_stopped(rounds, tmp_path):
+    factors = {"a": FACTORS[0], "b": FACTORS[1]}
+    status, out = rounds(factors, stop_at=("b", 7), precision=5.0)
+    assert status == 130 and "stopped; 15 runs are kept" in out
+    status, out = rounds(factors)
+    assert status == 0 and out.startswith("b.r8: ")
+    assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
+
+
+def test_the_time_limit_ends_a_climb_after_a_whole_round(rounds, tmp_path):
+    """A round takes two minutes: after seven of them an eighth would take it to 16."""
+    _, out = rounds({"a": FACTORS[0], "b": FACTORS[1]}, precision=0.1, at_most=15)
+    assert len(list(tmp_path.glob("*.log"))) == 14
+    assert "Not narrower than ± 0.1 % over 6 rounds yet: b (± " in out
+
+
+def test_a_round_that_was_begun_is_completed_whatever_the_time(rounds, tmp_path):
+    factors = {"a": FACTORS[0], "b": FACTORS[1]}
+    rounds(factors, stop_at=("b", 6), precision=0.1, at_most=15)
+    assert len(list(tmp_path.glob("*.log"))) == 13
+    assert rounds(factors)[0] == 0 and len(list(tmp_path.glob("*.log"))) == 14
+
+
+def test_the_time_limit_holds_without_a_precision_too(rounds, tmp_path):
+    rounds({"a": [1] * 3, "b": [1] * 3}, repeats=3, at_most=1)
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    assert json.loads((tmp_path / "climb.json").read_text())["repeats"] == 1
+
+
+def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
+    status, out = rounds({"a": [1] * 60, "b": [1, 2, 1, 2]}, precision=0.1)
+    assert status == 0 and len(list(tmp_path.glob("a.r*.log"))) == 8  # half of them without b
+    assert "yet: b (± " in out
+
+
+def test_a_round_that_stands_apart_is_named_and_kept(rounds, tmp_path):
+    _, out = rounds({"a": [1, 1, 2.1], "b": [1, 1.9, 1]}, repeats=3)
+    assert out.count("more than twice the median of its row") == 1
+    _, (a, _) = read_climb(tmp_path)
+    assert f"Round 3 of a took {2.1 * a.median_ms:.1f} ms a step" in out and len(a.logs) == 3
+
+
+def test_changed_code_stops_a_climb_before_the_next_run(rounds, tmp_path, monkeypatch):
+    commits = iter(["before", "before", "after"])
+    write(tmp_path, {"a.py": "", "b.py": ""})
+    facts = json.loads((tmp_path / "climb.json").read_text())
+    climb.save(tmp_path, {**facts, "commit": "before"})
+    monkeypatch.setattr(climb, "commit", lambda: next(commits))
+    factors = {"a": [1] * 6, "b": [1] * 6}
+    with pytest.raises(
+        BadInput, match=r"changed from commit before to after.*2 runs are kept\. Go"
+    ):
+        rounds(factors)
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    monkeypatch.setattr(climb, "commit", lambda: "before")
+    status, _ = rounds(factors)
+    assert status == 0 and len(list(tmp_path.glob("*.log"))) == 4
+
+
+def copies(text: str) -> str:
+    """A script that leaves this log."""
+    return f"import sys\nopen(sys.argv[-1] + '/x.log', 'w').write({text!r})\n"
+
+
+def without(key: str) -> str:
+    """LOG, its RESULT without a key."""
+    head, _, result = LOG.rpartition("RESULT ")
+    return head + "RESULT " + json.dumps({k: v for k, v in json.loads(result).items() if k != key})
+
+
+NO_RATE = LOG.replace('"tok_per_s": ', '"tok_per_s": null, "was": ')
+NO_STEPS = LOG.replace('"warmup_steps": ', '"warmup_steps": 1000')
+OWN = {
+    "good": (copies(LOG), None),
+    "no_key": (copies(without("first_step_ms")), "stand in a table: KeyError('first_step_ms"),
+    "no_rate": (copies(NO_RATE), "x.log cannot stand in a table: a number in it makes no sense"),
+    "warm_up": (copies(NO_STEPS), "it has no measured steps"),
+    "list": (copies(LOG.partition("RESULT")[0] + "RESULT [1]"), "cannot stand in a table: "),
+    "garbage": (copies("\0\1 garbage"), "x.log is not a log of this ladder: line 1"),
+    "other_batch": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
+    "signal": ("import os\nos.kill(os.getpid(), 35)\n", "killed by signal 35"),
+    "loud": ("import sys\nsys.exit('x' * 20_000_000)\n", "x" * 300),
+}
+
+
+def test_scripts_of_ones_own_fail_each_with_one_line(tmp_path, capsys):
+    scripts = {f"{name}.py": source for name, (source, _) in OWN.items()}
+    write(tmp_path, scripts, repeats=1)
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()[: len(OWN)]
+    for line, (name, (_, why)) in zip(lines, OWN.items(), strict=True):
+        news = line.removeprefix(f"{name}.r1: ").rpartition(" (")[0]
+        assert news == "221 tok/s" if why is None else why in news, line
+        assert str(tmp_path) not in news and len(news) < 400
+    assert (tmp_path / "loud.r1.failed").stat().st_size == 2**20
+    assert [row.stem for row in read_climb(tmp_path)[1] if row.logs] == ["good"]
+    # What a signal killed is tried again, what failed by itself is not.
+    (tmp_path / "signal.py").write_text(scripts["good.py"])
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("signal.r1: 221 tok/s")
+    assert len(list(tmp_path.glob("*.log"))) == 2
+
+
+def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, capsys, monkeypatch):
+    source = "import os, shutil\nshutil.rmtree(os.path.dirname(__file__))\n"
+    folder = tmp_path / "climb"
+    folder.mkdir()
+    write(folder, {"a.py": source})
+    assert main(["climb", "--resume", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error stopped: {folder}") and "No such file" in line
+    assert not folder.exists()
+    folder.mkdir()
+    write(folder, {"a.py": copies(LOG)})
+
+    def full(path, *_):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(climb, "write_whole", full)
+    assert main(["climb", "--resume", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No space left on device; 1 runs are kept. Go on: " in line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "climb.json is cut short: it has no clocks"),
+        ("[]", "climb.json: its outermost value is not as ladder climb writes it"),
+        ("{", "is not a climb.json of this ladder: "),
+        ('{"kind": "climb"}', "climb.json is cut short: it has no clocks"),
+        ('{"repeats": "3"}', "climb.json: repeats='3' is not as ladder climb writes it"),
+        (None, "is no climb: it has no climb.json"),  # a folder of that name
+    ],
+)
+def test_a_climb_json_that_is_none(text, message, tmp_path, capsys):
+    path = tmp_path / "climb.json"
+    path.mkdir() if text is None else path.write_text(text)
+    assert main(["climb", "--resume", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_kind_that_nobody_knows(tmp_path):
+    climb.save(tmp_path, {"kind": "../x", "failures": {"a.r1": "it broke"}, "scripts": ["a.py"]})
+    with pytest.raises(BadInput, match=r"has the kind '\.\./x': expected climb, ablate, peers"):
+        read_climb(tmp_path)
+
+
+def test_compile_caches_are_filled_side_by_side_after_the_first(tmp_path, monkeypatch):
+    """The second and the third end only when both are under way."""
+    source = f"""
+# torch.compile
+import os, pathlib, sys, time
+os.makedirs(sys.argv[-1])
+{copies(LOG)}
+own, folder = pathlib.Path(__file__), pathlib.Path({str(tmp_path)!r})
+assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder / "cache" / own.stem)
+assert own.stem != "a" or not list(folder.glob("*.begun"))
+(folder / f"{{own.stem}}.begun").touch()
+for _ in range(300):
+    if own.stem == "a" or len(list(folder.glob("[bc].begun"))) == 2:
+        raise SystemExit
+    time.sleep(0.1)
+(folder / "alone").touch()
+"""
+    scripts = {"a.py": source, "plain.py": "1 / 0", "b.py": source, "c.py": source}
+    write(tmp_path, scripts, precompile=True)
+    monkeypatch.setattr(precompile, "free_bytes", lambda: 2**40)
+    paths = [tmp_path / name for name in scripts]
+    news = precompile.precompile(paths, [], tmp_path / "cache", {"cores": 2})
+    assert news.startswith("compiled 3 scripts first, 2 at once")
+    assert {path.stem for path in tmp_path.glob("*.begun")} == {"a", "b", "c"}
+    assert not (tmp_path / "alone").exists()
+
+
+def test_as_many_at_once_as_memory_allows(tmp_path, monkeypatch):
+    (tmp_path / "x.log").write_text(LOG)
+    peak = read_log(tmp_path / "x.log").result["peak_bytes"]
+    monkeypatch.setattr(precompile, "free_bytes", lambda: 4 * peak)
+    assert precompile.how_many_fit(tmp_path, {"cores": 64}) == 3  # a quarter more than the peak
+    assert precompile.how_many_fit(tmp_path, {"cores": 2}) == 2
+    monkeypatch.setattr(precompile, "free_bytes", lambda: 2**40)
+    gpu = {"cores": 64, "free_bytes": 10 * (1.25 * peak + 1e9)}
+    assert precompile.how_many_fit(tmp_path, gpu) == 10
+    assert precompile.how_many_fit(tmp_path / "none", {"cores": 64}) == 1
+
+
+@pytest.mark.usefixtures("no_peak")
+def test_a_quick_climb_has_warm_caches_and_says_so(shard, tmp_path, capsys):
+    """The real torch.compile, of a model that is small."""
+    own, out = tmp_path / "one_layer.py", tmp_path / "out"
+    small = "GPTConfig(n_layer=1, n_head=2, n_embd=32)"
+    own.write_text(rung(5).read_text().replace("GPTConfig(**MODELS[args.model])", small))
+    assert small in own.read_text()
+    words = ["climb", 0, own, *SMALL, "--quick", "--repeats", 1, "--data", shard, "--out", out]
+    assert main([*map(str, words)]) == 0
+    facts, rows = read_climb(out)
+    assert facts["quick"] and facts["precompile"] and facts["at_most"] == 5
+    assert [row.logs[1].effective.get("compile_cache") for row in rows] == [None, "warm"]
+    assert rows[0].logs[1].run["steps"] == "5"
+    told = capsys.readouterr().out
+    assert "compiled 1 scripts first" in told and "quick: few steps and rounds" in told
+    (line,) = [line for line in told.splitlines() if line.strip().startswith("one_layer ")]
+    assert " s warm " in line
+
+
+def test_only_what_share_takes_is_to_be_shared(tmp_path):
+    folder = shutil.copytree(PUBLISHED, tmp_path / "climb")
+    facts = json.loads((folder / "climb.json").read_text())
+    own = {"scripts": [*facts["scripts"], "mine.py"]}
+    for changed in {}, {"quick": True}, {"data": "/x"}, own:
+        climb.save(folder, facts | changed)
+        console = Console(file=io.StringIO(), width=500)
+        assert climb.report(folder, console) == 0
+        last = console.file.getvalue().splitlines()[-1]
+        assert (last == f"share it: ladder share {folder}") == (not changed), changed
