@@ -48,7 +48,6 @@ GELUS = {
     "sigmoid": lambda x: x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
 }
 COPIED = 2**28  # bytes: more than any cache holds
-BATCH_S = 0.02  # between two clock reads; at most 100 calls
 
 
 class Part(NamedTuple):
@@ -228,22 +227,24 @@ def measure(part: Part, device: torch.device, seconds: float) -> dict:
 def sustained(call: Callable, device: torch.device, seconds: float) -> tuple[float, bool]:
     """Seconds of one call, and whether a GPU waited for Python to launch it.
 
-    The median of batches, of which the first quarter, where an idle GPU raises its clock, is
-    left out.
+    The median, without the first quarter: there an idle GPU raises its clock.
     """
-    on_cuda = device.type == "cuda"
+    on_cuda, times = device.type == "cuda", []
     with torch.cuda.device(device) if on_cuda else nullcontext():
         call()  # compiles, chooses kernels
-        n = max(1, min(100, round(BATCH_S / batch(call, 1, on_cuda)[0])))
-        times, end = [], time.perf_counter() + seconds
+        end = time.perf_counter() + seconds
         while time.perf_counter() < end or len(times) < 2:
-            times.append(batch(call, n, on_cuda))
+            times.append(timed(call, on_cuda))
     s, host = map(statistics.median, zip(*times[len(times) // 4 :], strict=True))
     return s, on_cuda and host > 0.9 * s
 
 
-def batch(call: Callable, n: int, on_cuda: bool) -> tuple[float, float]:
-    """Seconds of a call, n made in a row: on the device, and until Python had launched it."""
+def timed(call: Callable, on_cuda: bool) -> tuple[float, float]:
+    """Seconds of a call on the device, and until Python had launched it.
+
+    On CUDA of ten in a row: launches and clock reads hide behind the kernels.
+    """
+    n = 10 if on_cuda else 1
     if on_cuda:
         before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         before.record()
@@ -269,10 +270,8 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
     known = {row["name"]: row for row in rows if "ms" in row}
     flop_rate = known.get("large matmul", {}).get("tflop_per_s", math.nan)
     byte_rate = known.get("copy", {}).get("gb_per_s", math.nan)
-    steps = defaultdict(dict)  # stage -> variant -> ms a step
     for name, row in known.items():
-        step_ms, ways = row["calls"] * row["ms"], steps[row["stage"]]
-        ways[row["variant"]] = ways.get(row["variant"], 0) + step_ms
+        step_ms = row["calls"] * row["ms"]
         amounts = row["calls"], row["flops"] / 1e9, row["bytes"] / 1e9, row["ms"], step_ms
         values = (*amounts, row["tflop_per_s"], row["gb_per_s"])
         kinds = (".0f", ".2f", ".3f", ".3f", ".2f", ".3f", ".1f")
@@ -281,9 +280,12 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
         share = max(row["tflop_per_s"] / flop_rate, row["gb_per_s"] / byte_rate)
         table.add_row(name, *cells, f"{share:.0%}", end_section=name == "copy")
     console.print(table)
-    del steps["reference"]
+    steps = defaultdict(lambda: defaultdict(float))  # stage -> variant -> ms a step
+    for row in rows:
+        if row["calls"]:
+            steps[row["stage"]][row["variant"]] += row["calls"] * row.get("ms", math.inf)
     best = {stage: min((ms, way) for way, ms in ways.items()) for stage, ways in steps.items()}
     terms = " + ".join(f"{stage} {way}".strip() + f" {ms:.2f}" for stage, (ms, way) in best.items())
     total = sum(ms for ms, _ in best.values())
     rest = "without embeddings, residual additions, casts and clipping"
-    console.print(f"A step, of the fastest of each: {terms} = {total:.2f} ms, {rest}.")
+    console.print(f"The fastest of each: {terms} = {total:.2f} ms a step, {rest}.")
