@@ -13,8 +13,9 @@ tanh and, the same function, with a sigmoid, LayerNorm, cross-entropy and AdamW.
 GB counts each input read once and each output written once. GFLOP is counted for matmuls and for
 attention: its causal half, backward with the scores computed again. `of roof` is the share of what
 the large matmul and the copy allow: the time at their rates, whichever is longer, over the time
-taken. GELU, LayerNorm and cross-entropy are compiled, and have forward and backward in one row.
-A * marks kernels so short that the GPU waited for Python: take a larger batch.
+taken; above 100 % the tensors fit into a cache. GELU, LayerNorm and cross-entropy are compiled, and
+have forward and backward in one row. A * marks kernels so short that the GPU waited for Python:
+take a larger batch.
 """
 
 import json
