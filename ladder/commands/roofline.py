@@ -37,10 +37,11 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ladder.cli import MODELS, add_flags, check_seq_len, given_flags, parse_args, pick_device
+from ladder.commands.gemm import at_peak
 from ladder.commands.process import new_folder
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
-from ladder.machine import device_name, require_bf16
+from ladder.machine import device_name
 
 FLAGS = ("model", "batch_size", "seq_len", "device")
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
@@ -85,7 +86,8 @@ def run(args) -> int:
     asked = parse_args(__doc__, given_flags(args, *FLAGS))
     facts = {"device": device_name(device), "torch": torch.__version__, "commit": commit()}
     facts |= {"model": asked.model, "B": asked.batch_size, "T": asked.seq_len}
-    facts |= {"dtype": args.dtype or default_dtype(device), "seconds": args.seconds}
+    facts |= {"dtype": args.dtype or str(at_peak(device)[0]).removeprefix("torch.")}
+    facts |= {"seconds": args.seconds}
     folder, rows = new_folder(args.out, "roofline"), []
     script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
     model = script["GPT"](script["GPTConfig"](**MODELS[asked.model])).to(device)
@@ -107,15 +109,6 @@ def run(args) -> int:
     return int(any("failed" in row for row in rows if row["stage"] != "attention"))
 
 
-def default_dtype(device: torch.device) -> str:
-    try:
-        require_bf16(device)
-    except BadInput:
-        print(f"note  {device_name(device)} only emulates bfloat16: this times float16")
-        return "float16"
-    return "bfloat16"
-
-
 # ------------------------------------------------------------------------------ the parts
 
 
@@ -126,7 +119,7 @@ def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
     """
     L, C, n_head = model.config.n_layer, model.config.n_embd, model.config.n_head
     N, V, size = B * T, model.config.vocab_size, to["dtype"].itemsize
-    n = 2048 if to["device"].type == "cpu" else 8192
+    _, n = at_peak(to["device"])
     large = partial(matmul, "forward", n, n, n, to)
     yield Part("reference", "", "large matmul", 0, 2 * n**3, 3 * n * n * size, large)
     yield Part("reference", "", "copy", 0, 0, 2 * COPIED, partial(copy, to["device"]))
