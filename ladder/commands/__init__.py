@@ -17,6 +17,7 @@ COMMANDS = {
     "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "timeit": "timing matrix: model sizes x passes x warm-up x precision",
+    "roofline": "the bare parts of a step, each beside its bytes and FLOPs",
     "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
     "limits": "the work of every rung, counted, and the time a GPU cannot beat",
     "doctor": "what this machine is, and which rungs can run or help here",

@@ -1,0 +1,226 @@
+"""`ladder roofline`: what each part costs by hand, what it computes, and how it is timed."""
+
+import json
+import re
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import load, rung
+from rich.console import Console
+from torch.utils.flop_counter import FlopCounterMode
+
+from ladder.cli import MODELS
+from ladder.commands import main, roofline
+from ladder.commands.roofline import GELUS, Part, parts, sustained
+
+CPU = torch.device("cpu")
+B, T = 2, 32
+SMALL = ["--model", "tiny", "--batch-size", str(B), "--seq-len", str(T), "--device", "cpu"]
+SMALL += ["--dtype", "float32", "--seconds", "0.02"]
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """run(*flags): the status of `ladder roofline`, its JSON, and what it printed."""
+
+    def command(*flags):
+        status = main(["roofline", *SMALL, "--out", str(tmp_path / "out"), *flags])
+        return status, json.loads((tmp_path / "out" / "roofline.json").read_text()), capsys
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Rung 10's model, and the parts of its step by name."""
+    script = load(rung(10))
+    model = script.GPT(script.GPTConfig(**MODELS["tiny"]))
+    found = parts(model, B, T, {"device": CPU, "dtype": torch.float32})
+    return model, {part.name: part for part in found}
+
+
+def test_bytes_and_flops_are_those_worked_out_by_hand(tiny):
+    _, by_name = tiny
+    fc = by_name["c_fc dX"]  # dy (64, 512) @ w (512, 128) = dx (64, 128)
+    assert fc.flops == 2 * 64 * 128 * 512 == 8_388_608
+    assert fc.bytes == 4 * (64 * 512 + 512 * 128 + 64 * 128) == 425_984
+    # q @ k.T and scores @ v: 2·T·T·hs each and per head, half of it masked.
+    flash = by_name["attention flash forward"]
+    assert flash.flops == 2 * (2 * 32 * 32 * 32) * 4 * B // 2 == 524_288
+    assert flash.bytes == 4 * (64 * 128) * 4  # q, k, v and y
+    # wte, wpe, four blocks of 12 C² + 13 C, ln_f: seven float32 values for each weight
+    weights = 50304 * 128 + 1024 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128
+    assert by_name["AdamW fused"].bytes == by_name["AdamW foreach"].bytes == 28 * weights
+    assert by_name["cross-entropy"].bytes == 3 * 64 * 50304 * 4  # read, read and written
+    calls = ("c_fc dX", "lm_head dW", "GELU tanh", "LayerNorm", "AdamW fused", "copy")
+    assert [by_name[name].calls for name in calls] == [4, 1, 4, 9, 1, 0]
+
+
+def test_the_command_times_all_parts_and_prints_their_rates(run, tiny):
+    status, found, capsys = run()
+    rows = {row["name"]: row for row in found["parts"]}
+    assert status == 0 and list(rows) == list(tiny[1])
+    assert (found["B"], found["T"], found["dtype"]) == (B, T, "float32")
+    failed = {name for name, row in rows.items() if "failed" in row}
+    assert {name.split()[1] for name in failed} <= {"cudnn", "efficient"}  # not on a CPU
+    fc, adamw, *rates = (rows[k] for k in ("c_fc dX", "AdamW fused", "large matmul", "copy"))
+    for row in (fc, adamw):
+        assert row["tflop_per_s"] == pytest.approx(row["flops"] / row["ms"] / 1e9)
+        assert row["gb_per_s"] == pytest.approx(row["bytes"] / row["ms"] / 1e6)
+
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if line.startswith("│c_fc dX")]
+    cells = [cell.strip() for cell in line.strip("│").split("│")]
+    assert cells[:5] == ["c_fc dX", "4", "0.01", "0.000", f"{fc['ms']:.3f}"]
+    share = max(
+        fc[unit] / r[unit] for unit, r in zip(("tflop_per_s", "gb_per_s"), rates, strict=True)
+    )
+    rest = [f"{fc['tflop_per_s']:.3f}", f"{fc['gb_per_s']:.1f}", f"{share:.0%}"]
+    assert cells[5:] == [f"{4 * fc['ms']:.2f}", *rest]
+    matmuls = sum(row["calls"] * row["ms"] for row in rows.values() if row["stage"] == "matmuls")
+    gelu = min(4 * rows[f"GELU {way}"]["ms"] for way in ("tanh", "sigmoid"))
+    said = " ".join(printed.split())
+    assert f": matmuls {matmuls:.2f} + attention " in said and f" {gelu:.2f} + LayerNorm" in said
+
+
+def test_the_matmuls_are_those_of_a_whole_step(tiny):
+    model, by_name = tiny
+    with FlopCounterMode(display=False) as counter:
+        x = torch.zeros(B, T, dtype=torch.int64)
+        model(x, x)[1].backward()
+    counted = counter.get_flop_counts()["Global"]
+    matmuls = [part for part in by_name.values() if part.stage == "matmuls"]
+    by_arithmetic = sum(part.flops * part.calls for part in matmuls)
+    of_linears = sum(n for op, n in counted.items() if str(op) in ("aten.mm", "aten.addmm"))
+    assert by_arithmetic == of_linears > 0
+    shapes = {"forward": (64, 512), "dX": (64, 128), "dW": (512, 128)}
+    for part in matmuls:  # and each does what it says
+        with FlopCounterMode(display=False) as counter:
+            result = part.make()()
+        assert counter.get_total_flops() == part.flops, part.name
+        linear, kind = part.name.split()
+        assert linear != "c_fc" or result.shape == shapes[kind]
+
+
+def test_attention_has_the_inputs_and_gradients_of_the_model(tiny):
+    _, by_name = tiny
+    forward, backward = (by_name[f"attention math {way}"].make() for way in ("forward", "backward"))
+    assert forward().shape == (B, 4, T, 32)
+    gradients = backward()
+    assert [g.shape for g in gradients] == [(B, 4, T, 32)] * 3
+    assert all(g.abs().sum() > 0 for g in gradients)
+    backward()  # again and again
+
+
+def test_both_ways_to_compute_gelu_are_one_function():
+    x = torch.linspace(-6, 6, 1001, dtype=torch.float64)
+    torch.testing.assert_close(GELUS["tanh"](x), GELUS["sigmoid"](x))
+
+
+def test_the_time_is_the_median_without_the_first_quarter(monkeypatch):
+    times = iter([9.0] * 3 + [2.0, 1.0] * 4 + [1.0])
+    monkeypatch.setattr(roofline, "timed", lambda call, on_cuda: (next(times), 0))
+    monkeypatch.setattr(roofline.time, "perf_counter", iter(range(20)).__next__)
+    assert sustained(int, CPU, 13) == (1.0, False)  # of all twelve it would be 2.0
+    assert not list(times)
+
+
+def test_on_a_cpu_a_call_is_timed_by_the_clock():
+    seconds, waits = sustained(lambda: time.sleep(0.01), CPU, 0.05)
+    assert 0.01 <= seconds < 1 and not waits
+
+
+@pytest.mark.parametrize(("device_ms", "waits"), [(50.0, False), (2.0, True)])
+def test_on_cuda_events_give_the_time(monkeypatch, device_ms, waits):
+    """The device takes `device_ms` a call; to launch it takes Python 2 ms."""
+    calls, marks = [], []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = len(calls)
+
+        def synchronize(self):
+            marks.append(self.at)
+
+        def elapsed_time(self, other):
+            assert marks[-1] == other.at  # it was waited for
+            return device_ms * (other.at - self.at)
+
+    fake = dict(device=lambda device: nullcontext(), Event=Event)
+    monkeypatch.setattr(roofline.torch, "cuda", SimpleNamespace(**fake))
+    call = lambda: (calls.append(None), time.sleep(0.002))  # noqa: E731
+    assert sustained(call, torch.device("cuda"), 0.1) == (pytest.approx(device_ms / 1e3), waits)
+
+
+def test_of_several_ways_the_fastest_that_is_whole_counts(capsys):
+    def row(way, kind, **more):
+        names = dict(stage="attention", variant=way, name=f"attention {way} {kind}", calls=12)
+        rates = dict(tflop_per_s=0.5, gb_per_s=1.0, waits_for_host=way == "math")
+        return {**names, "flops": 10**9, "bytes": 10**6, **rates, **more}
+
+    rows = [row("cudnn", "forward", ms=0.1), row("cudnn", "backward", failed="no such kernel")]
+    for way, ms in (("flash", 0.5), ("math", 2.0)):
+        rows += [row(way, "forward", ms=ms), row(way, "backward", ms=2 * ms)]
+    facts = dict(device="GPU [x]", torch="2.13", model="gpt2", B=4, T=64, dtype="float16")
+    roofline.report(facts, rows, Console(width=120))
+    printed = capsys.readouterr().out
+    assert "GPU [x], torch 2.13, gpt2, B=4, T=64, float16" in printed
+    assert "The fastest of each: attention flash 18.00 = 18.00 ms a step" in printed  # 12 · 1.5
+    assert re.search(r"attention math forward +│ +12│ *1.00│0.001│ *2.000\*│ *24.00│", printed)
+    assert re.search(r"attention flash forward +│ +12│ *1.00│0.001│ *0.500│ *6.00│", printed)
+
+
+def fail():
+    raise RuntimeError("no such kernel\nand a long story")
+
+
+def stop():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("stage", "make", "status", "known"),
+    [
+        ("GELU", fail, 1, 3),
+        ("attention", fail, 0, 3),  # few devices have all backends
+        ("GELU", stop, 130, 1),
+    ],
+)
+def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, status, known):
+    good = Part("AdamW", "", "good", 1, 0, 10, lambda: lambda: time.sleep(0.001))
+    bad = good._replace(stage=stage, name="bad", make=make)
+    found = [good._replace(stage="reference", name="copy"), bad, good]
+    monkeypatch.setattr(roofline, "parts", lambda *_: found)
+    done, saved, capsys = run()
+    assert (
+        done == status
+        and [row["name"] for row in saved["parts"]] == (["copy", "bad", "good"][:known])
+    )
+    printed = capsys.readouterr().out
+    if known == 3:
+        assert saved["parts"][1]["failed"] == "RuntimeError: no such kernel"
+        assert "2 of 3 bad: RuntimeError: no such kernel\n" in printed and "AdamW" in printed
+    else:
+        assert "stopped after 1 of 3 parts" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seconds", "0"], "--seconds 0.0: expected a number above 0"),
+        (["--seconds", "nan"], "--seconds nan: expected a number above 0"),
+        (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
+        (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
+        (["--out", "."], "cannot make the folder .: File exists"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
+    assert main(["roofline", *SMALL, "--out", str(tmp_path / "out"), *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"error {said}\n") and not (tmp_path / "out").exists()
