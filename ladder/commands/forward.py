@@ -3,7 +3,7 @@
 Change something in rung N that all rungs above it should have too, do not commit yet, and run
 
   ladder forward 3     the edit of rung 03, into 04 and all after it
-  ladder forward 0     the edit of baseline.py, into every rung
+  ladder forward 0     the edit of baseline.py, into every rung (and every candidate)
 
 Each later rung is merged three ways: with rung N as last committed, and as it is now. Every script
 keeps its own docstring, and an edit of a docstring is not carried. Where a rung has changed the
@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import all_scripts, split_source
+from ladder.commands.scripts import chain, split_source
 from ladder.errors import BadInput
 from ladder.files import git
 
@@ -32,7 +32,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """Merge, write the scripts that change, and name them. Returns 1 if any needs a hand."""
     number = rung_number(args.rung)
-    edited, *later = all_scripts()[number:]
+    edited, *later = chain()[number:]
     if not later:
         raise BadInput(f"{shown(edited)} is the last rung: there is nothing to carry its edit to")
     committed = git("show", f"HEAD:./{shown(edited)}")

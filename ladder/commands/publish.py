@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ladder.commands.kinds import BEYOND, KINDS
 from ladder.commands.results import Row, read_climb
-from ladder.commands.scripts import ROOT, all_scripts
+from ladder.commands.scripts import ROOT, all_scripts, low_precision
 from ladder.commands.tables import caption, markdown
 from ladder.errors import BadInput
 
@@ -80,6 +80,8 @@ def check(folder: Path, facts: dict, rows: list[Row]) -> None:
         raise BadInput(f"{folder} climbed with {run['model']}: only gpt2 (124M) is published")
     if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
         raise BadInput(f"{folder} was climbed at {run['commit']}: commit first, climb again")
+    if inexact := [path.stem for path in folder.glob("*.py") if low_precision(path)]:
+        raise BadInput(f"{folder} has {inexact[0]}: low precision is in no table with exact ones")
     if facts["data"] or run["data"] != "tinyshakespeare":
         raise BadInput(f"{folder} was climbed on other text than tinyshakespeare")
 
