@@ -17,8 +17,8 @@ UNTOUCHABLE = re.compile(
     r"perf_counter|synchronize\(|manual_seed|parse_args|batch_size|seq_len|\bB, T\b"
     r"|Batches\(|load_corpus\(|next\(batches\)|range\(args\.steps|run\.header|Run\("
 )
-# What a script may touch all the same: 19 reads the batch of the next step.
-MAY_TOUCH = {19: "next(batches)"}
+# What may be touched all the same: in 13 what forward returns, in 19 when the batch is read.
+MAY_TOUCH = {13: '"""idx, targets: (B, T) ', 19: "next(batches)"}
 # A kernel that a script brings stands under this heading, up to the next one.
 KERNEL = re.compile(r"^# -+ kernel\n(.*?)(?=^# -{10})", flags=re.DOTALL | re.MULTILINE)
 NEW_LOG_KEYS = {8: ", norm=norm.item()", 9: ", lr=lr"}
