@@ -50,19 +50,23 @@ QUERIES = 128  # speedup 12: in one block of attention
 if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before they write
 
     @triton.jit
-    def matmul_tile(
-        tile, a, b, M, N, K, B_IS_NK: tl.constexpr,
-        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    ):  # fmt: skip
-        """Tile number `tile` of a @ b in FP32, its left and right half, and where it begins.
-
-        a is (M, K), b is (N, K) and transposed here if B_IS_NK, else (K, N). Tiles that share
-        operands are taken at the same time: 8 rows of tiles, column by column.
-        """
+    def origin(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        """First row and column of a tile: 8 rows of tiles, column by column, share operands."""
+        # Apart from what reads memory: the compiler would take what is read there for written.
         tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
         first, inside = tile // (8 * tiles_n) * 8, tile % (8 * tiles_n)
         high = min(tiles_m - first, 8)
-        row0, col0 = (first + inside % high) * BLOCK_M, inside // high * BLOCK_N
+        return (first + inside % high) * BLOCK_M, inside // high * BLOCK_N
+
+    @triton.jit
+    def matmul_tile(
+        row0, col0, a, b, M, N, K, B_IS_NK: tl.constexpr,
+        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    ):  # fmt: skip
+        """A tile of a @ b in FP32, its left and its right half: epilogues need registers, too.
+
+        a is (M, K); b is (N, K) and transposed here if B_IS_NK, else (K, N).
+        """
         rows, cols = tl.arange(0, BLOCK_M), col0 + tl.arange(0, BLOCK_N)
         # Beyond the edge, the first ones are read instead; what they give is not written.
         rows, cols = tl.where(rows < M - row0, rows, 0), tl.where(cols < N, cols, 0)
@@ -78,9 +82,7 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
             else:
                 b_tile = tl.load(b + ks[:, None] * N + cols[None, :], ks[:, None] < K, 0.0)
             acc = tl.dot(a_tile, b_tile, acc, input_precision="ieee")
-        # In halves: what is done to them needs registers, too.
-        left, right = acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
-        return left, right, row0, col0
+        return acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
 
     @triton.jit
     def places(row0, col0, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
@@ -91,14 +93,11 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
 
     @triton.jit
     def sigmoid_2u(h):
-        """The s of gelu(h) = h * s: see rung 16."""
         return tl.sigmoid(1.5957691216057308 * (h + 0.044715 * h * h * h))
 
     @triton.jit
-    def write_gelu(
-        acc, bias, h, out, row0, col0, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
-    ):
-        where, inside, cols = places(row0, col0, M, N, BLOCK_M, BLOCK_N)
+    def write_gelu(acc, bias, h, out, row, col, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        where, inside, cols = places(row, col, M, N, BLOCK_M, BLOCK_N)
         acc += tl.load(bias + cols, cols < N, 0.0)[None, :]
         rounded = acc.to(h.dtype.element_ty)
         tl.store(h + where, rounded, inside)
@@ -106,8 +105,8 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         tl.store(out + where, (acc * sigmoid_2u(acc)).to(out.dtype.element_ty), inside)
 
     @triton.jit
-    def write_dgelu(acc, h, out, row0, col0, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-        where, inside, _ = places(row0, col0, M, N, BLOCK_M, BLOCK_N)
+    def write_dgelu(acc, h, out, row, col, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+        where, inside, _ = places(row, col, M, N, BLOCK_M, BLOCK_N)
         z = tl.load(h + where, inside, 0.0).to(tl.float32)
         s = sigmoid_2u(z)
         acc *= s + z * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * z * z)
@@ -115,29 +114,27 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
 
     @triton.jit
     def linear_gelu_kernel(
-        x, weight, bias, h, out, M, N, K, PROGRAMS: tl.constexpr,
+        x, w, bias, h, out, M, N, K, PROGRAMS: tl.constexpr,
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     ):  # fmt: skip
-        """h = x @ weight.T + bias and out = gelu(h): x (M, K), weight (N, K), the rest (M, N)."""
+        """h = x @ w.T + bias and out = gelu(h): x (M, K), w (N, K), the rest (M, N)."""
         tiles, half = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), BLOCK_N // 2
         for tile in range(tl.program_id(0), tiles, PROGRAMS):
-            left, right, row, col = matmul_tile(
-                tile, x, weight, M, N, K, True, BLOCK_M, BLOCK_N, BLOCK_K
-            )
+            row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
+            left, right = matmul_tile(row, col, x, w, M, N, K, True, BLOCK_M, BLOCK_N, BLOCK_K)
             write_gelu(left, bias, h, out, row, col, M, N, BLOCK_M, BLOCK_N // 2)
             write_gelu(right, bias, h, out, row, col + half, M, N, BLOCK_M, BLOCK_N // 2)
 
     @triton.jit
     def matmul_dgelu_kernel(
-        grad, weight, h, out, M, N, K, PROGRAMS: tl.constexpr,
+        dy, w, h, out, M, N, K, PROGRAMS: tl.constexpr,
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     ):  # fmt: skip
-        """out = (grad @ weight) * gelu'(h): grad (M, K), weight (K, N), h and out (M, N)."""
+        """out = (dy @ w) * gelu'(h): dy (M, K), w (K, N), h and out (M, N)."""
         tiles, half = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), BLOCK_N // 2
         for tile in range(tl.program_id(0), tiles, PROGRAMS):
-            left, right, row, col = matmul_tile(
-                tile, grad, weight, M, N, K, False, BLOCK_M, BLOCK_N, BLOCK_K
-            )
+            row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
+            left, right = matmul_tile(row, col, dy, w, M, N, K, False, BLOCK_M, BLOCK_N, BLOCK_K)
             write_dgelu(left, h, out, row, col, M, N, BLOCK_M, BLOCK_N // 2)
             write_dgelu(right, h, out, row, col + half, M, N, BLOCK_M, BLOCK_N // 2)
 

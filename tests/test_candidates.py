@@ -8,12 +8,14 @@ import sys
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import ROOT, SMALL, load, run_script
 from test_rungs import ROUNDING, TINY, random_batch, spied_run, tiny
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import aot_function
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -527,6 +529,46 @@ def test_mistakes_in_the_kernel_are_caught(tmp_path):
         assert not isinstance(worst, float) or not worst < 1e-3, wrong
 
 
+def test_compiler_sees_into_the_operator(monkeypatch):
+    """In its graphs: the kernels and what they write, the other matmuls, no copy and no zeros."""
+    needs_triton()
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget("cuda", 90, 32)  # asked for when it looks for what a kernel writes
+    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(
+        get_current_target=lambda: target, get_benchmarker=lambda: None
+    ))  # fmt: skip
+    gpu = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    module, found = load(SCRIPTS[17]), []
+
+    def collect(graph, _):
+        found.append(graph.graph)
+        return graph
+
+    step = aot_function(
+        lambda *given: module.mlp(*given)[0],
+        collect,
+        collect,
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    with torch._subclasses.FakeTensorMode():
+        shapes = (96, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
+        types = [torch.float32 if len(shape) == 1 else torch.bfloat16 for shape in shapes]
+        given = [
+            torch.empty(shape, device="cuda", dtype=dtype, requires_grad=True)
+            for shape, dtype in zip(shapes, types, strict=True)
+        ]
+        step(*given).sum().backward()
+    for graph, written, matmuls in zip(found, (["h", "out"], ["out"]), (1, 3), strict=True):
+        targets = targets_of(graph.nodes)
+        (kernel,) = [n for n in graph.nodes if "triton_kernel_wrapper" in str(n.target)]
+        assert sorted(kernel.kwargs["tensors_to_clone"]) == written
+        assert sum("mm" in target for target in targets) == matmuls
+        assert not [target for target in targets if "zeros" in target or "clone" in target]
+
+
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0)])
 @pytest.mark.parametrize("name", ["linear_gelu_kernel", "matmul_dgelu_kernel"])
 def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypatch, tmp_path):
@@ -537,7 +579,7 @@ def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypat
 
     module = load(SCRIPTS[17])
     major, minor = capability
-    gpu = type("gpu", (), dict(major=major, minor=minor, multi_processor_count=132))
+    gpu = SimpleNamespace(major=major, minor=minor, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
     programs, tiles = module.programs_and_tiles("cuda")
     options = {key: tiles.pop(key) for key in ("num_warps", "num_stages")}
