@@ -416,12 +416,12 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
-        # speedup 10: fused, one pass over weights, gradients and moments
-        settings = dict(betas=(0.9, 0.95), eps=1e-8, fused=True)
         graph = step_graph(device, run.say)
         lr_of_step = torch.tensor(MAX_LR, device=device)  # a number would be recorded as it is
-        capturable = graph is not None
-        optimizer = torch.optim.AdamW(groups, lr=lr_of_step, capturable=capturable, **settings)
+        for group in groups:
+            group.update(lr=lr_of_step, capturable=graph is not None)
+        # speedup 10: fused, one pass over weights, gradients and moments
+        optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
         x, y = (ids.to(device) for ids in next(batches))  # (B, T) token ids each
@@ -431,8 +431,7 @@ def main(argv=None):
             start = time.perf_counter()
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
             lr_of_step.fill_(lr)
-            if not graph or step < 2:
-                # speedup 19: the second step is recorded; from then on, the graph is replayed
+            if not graph or step < 2:  # speedup 19: the second is recorded, then replayed
                 with graph if graph and step else nullcontext():
                     optimizer.zero_grad()
                     # speedup 03: bf16 matmuls

@@ -94,8 +94,7 @@ def check_14(module, *_):
     added = [n for n in stream if n.args[0] in stream or n.args[1] in stream]
     assert len(added) >= 7 and {n.meta["val"].dtype for n in added} == {torch.bfloat16}
     norms = [n for n in forward.nodes if "norm" in str(n.target)]
-    sums = [n for n in forward.nodes if "var_mean" in str(n.target)] + norms
-    assert sums and {n.args[0].meta["val"].dtype for n in sums} == {torch.float32}
+    assert len(norms) == 9 and {n.meta["val"][1].dtype for n in norms} == {torch.float32}
 
 
 def check_15(module, *_):
@@ -138,9 +137,9 @@ def check_16(module, *_):
 
 def check_17(module, run_main, monkeypatch):
     """On a CPU it is candidate 16, and says so; its kernel is tested below."""
-    said = []
-    monkeypatch.setattr(module.Run, "say", lambda self, line, *_: said.append(line))
-    with pytest.raises(ValueError):  # no log to read: what it would have said was caught
+    said, say = [], module.Run.say
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Run, "say", lambda *words: said.append(words[1]) or say(*words))
         spied_run(module, run_main, monkeypatch, 1)
     assert any(line.startswith("note  candidate 17's kernel is for CUDA") for line in said)
     called = []
@@ -149,9 +148,9 @@ def check_17(module, run_main, monkeypatch):
         layer = module.MLP(module.GPTConfig(**TINY))
         assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C) and not called
     # Inside FakeTensorMode there is a CUDA device everywhere.
-    with torch._subclasses.FakeTensorMode():
-        layer = module.MLP(module.GPTConfig(**TINY)).to("cuda")
-        assert layer(torch.zeros(2, 3, C, device="cuda")).shape == (2, 3, C)
+    with torch._subclasses.FakeTensorMode(), torch.device("cuda"):
+        layer = module.MLP(module.GPTConfig(**TINY))
+        assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C)
     ((w_fc, b_fc, w_proj, b_proj),) = called
     assert (w_fc.shape, w_proj.shape) == ((4 * C, C), (C, 4 * C))
     assert w_fc.dtype == w_proj.dtype == torch.bfloat16
@@ -208,12 +207,12 @@ class FakeGraph(TorchDispatchMode):
 def check_19(module, run_main, monkeypatch):
     _, before = spied_run(load(SCRIPTS[18]), run_main, monkeypatch, 5)
     spy, plain = spied_run(module, run_main, monkeypatch, 5)
-    assert spy.settings["capturable"] is False
+    assert not any(group["capturable"] for group in spy.param_groups)
     graph = FakeGraph()
     monkeypatch.setattr(module, "step_graph", lambda *_: graph)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
     spy, replayed = spied_run(module, run_main, monkeypatch, 5)
-    assert spy.settings["capturable"] is True and graph.replays == 4
+    assert all(group["capturable"] for group in spy.param_groups) and graph.replays == 4
     for key in ("loss", "norm", "lr"):
         found = [[step[key] for step in log.steps] for log in (before, plain, replayed)]
         assert found[1] == pytest.approx(found[0], rel=1e-4), key
@@ -239,8 +238,6 @@ def check_20(module, *_):
     assert module.to_fp8(torch.zeros(4, 4))[0].float().abs().max() == 0
     # The layouts that CUDA asks for are checked by the operator's fake kernel.
     with torch._subclasses.FakeTensorMode():
-        for operand in (x, weight, targets):
-            del operand
         x, weight = (torch.empty(n, 768, device="cuda", dtype=torch.bfloat16) for n in (96, V))
         targets = torch.empty(96, device="cuda", dtype=torch.long)
         x.requires_grad_()
@@ -289,15 +286,15 @@ BREAKS = [
     (18, '{"coordinate_descent_tuning": True}', "{}"),
     (18, '{"coordinate_descent_tuning": True}', '{"coordinate_descent_tuning": False}'),
     (18, '"coordinate_descent_tuning"', '"coordinate_descent"'),
-    (19, "lr_of_step.fill_(lr)", "optimizer.param_groups[0]['lr'] = lr"),
-    (19, "lr=lr_of_step,", "lr=MAX_LR,"),
+    (19, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
+    (19, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
     (19, "with graph if graph and step else", "with graph if graph else"),
     (19, "if graph and step:\n", "if graph and step > 1:\n"),
     (19, "if not graph or step < 2:", "if not graph or step < 3:"),
     (19, "optimizer.zero_grad()", "pass"),
     (19, "zip((x, y), next(batches)", "zip((y, x), next(batches)"),
     (19, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
-    (19, "capturable = graph is not None", "capturable = False"),
+    (19, "capturable=graph is not None", "capturable=False"),
     (20, "/ 448", "/ 240"),
     (20, "/ 448", "/ 896"),
     (20, "(x.float() / scale)", "x.float()"),
