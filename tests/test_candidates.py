@@ -15,7 +15,7 @@ import torch
 from conftest import ROOT, SMALL, load, run_script
 from test_rungs import ROUNDING, TINY, random_batch, spied_run, tiny
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import aot_function
+from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -40,18 +40,21 @@ EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
 B, T, C, V = 2, 48, TINY["n_embd"], 50304
 
 
+def collector(found):
+    """A compiler that puts the graphs it gets into `found`, and runs them as they are."""
+
+    def collect(graph, _):
+        found.append(graph.graph)
+        return make_boxed_func(graph.forward)
+
+    return collect
+
+
 def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
-    found = []
-
-    def keep(graph, _):
-        found.append(graph.graph)
-        return graph
-
-    model = tiny(module)
-    backend = aot_autograd(
-        fw_compiler=keep, bw_compiler=keep, partition_fn=min_cut_rematerialization_partition
-    )
+    found, model = [], tiny(module)
+    collect, cut = collector(found), min_cut_rematerialization_partition
+    backend = aot_autograd(fw_compiler=collect, bw_compiler=collect, partition_fn=cut)
     torch._dynamo.reset()
     with torch.autocast("cpu", torch.bfloat16):
         _, loss = torch.compile(model, backend=backend)(*random_batch(B, T))
@@ -148,7 +151,7 @@ def check_17(module, run_main, monkeypatch):
         layer = module.MLP(module.GPTConfig(**TINY))
         assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C) and not called
     # Inside FakeTensorMode there is a CUDA device everywhere.
-    with torch._subclasses.FakeTensorMode(), torch.device("cuda"):
+    with torch._subclasses.FakeTensorMode(), torch.device("cuda"), torch.no_grad():
         layer = module.MLP(module.GPTConfig(**TINY))
         assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C)
     ((w_fc, b_fc, w_proj, b_proj),) = called
@@ -240,10 +243,10 @@ def check_20(module, *_):
     with torch._subclasses.FakeTensorMode():
         x, weight = (torch.empty(n, 768, device="cuda", dtype=torch.bfloat16) for n in (96, V))
         targets = torch.empty(96, device="cuda", dtype=torch.long)
-        x.requires_grad_()
-        weight.requires_grad_()
-        loss = module.LinearCrossEntropy.apply(x, weight, targets)
-        grads = torch.autograd.grad(loss, (x, weight))
+        ctx = SimpleNamespace()  # autograd itself would look for the device
+        ctx.save_for_backward = lambda *tensors: setattr(ctx, "saved_tensors", tensors)
+        loss = module.LinearCrossEntropy.forward(ctx, x, weight, targets)
+        grads = module.LinearCrossEntropy.backward(ctx, torch.ones_like(loss))[:2]
     assert [(g.shape, g.dtype) for g in grads] == [(p.shape, torch.bfloat16) for p in (x, weight)]
     monkeypatch = pytest.MonkeyPatch()
     with monkeypatch.context() as patch:
@@ -539,22 +542,13 @@ def test_compiler_sees_into_the_operator(monkeypatch):
     gpu = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
     module, found = load(SCRIPTS[17]), []
-
-    def collect(graph, _):
-        found.append(graph.graph)
-        return graph
-
-    step = aot_function(
-        lambda *given: module.mlp(*given)[0],
-        collect,
-        collect,
-        partition_fn=min_cut_rematerialization_partition,
-    )
+    collect, cut = collector(found), min_cut_rematerialization_partition
+    step = aot_function(lambda *given: module.mlp(*given)[0], collect, collect, partition_fn=cut)
     with torch._subclasses.FakeTensorMode():
         shapes = (96, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
         types = [torch.float32 if len(shape) == 1 else torch.bfloat16 for shape in shapes]
         given = [
-            torch.empty(shape, device="cuda", dtype=dtype, requires_grad=True)
+            torch.empty(shape, dtype=dtype, requires_grad=True)
             for shape, dtype in zip(shapes, types, strict=True)
         ]
         step(*given).sum().backward()
