@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import ROOT, SMALL, load, run_script
+from functorch.compile import aot_function, make_boxed_func
 from test_rungs import ROUNDING, TINY, random_batch, spied_run, tiny
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.decomposition import select_decomp_table
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -54,7 +55,12 @@ def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
     found, model = [], tiny(module)
     collect, cut = collector(found), min_cut_rematerialization_partition
-    backend = aot_autograd(fw_compiler=collect, bw_compiler=collect, partition_fn=cut)
+    backend = aot_autograd(
+        fw_compiler=collect,
+        bw_compiler=collect,
+        partition_fn=cut,
+        decompositions=select_decomp_table,  # as the compiler has them before it cuts
+    )
     torch._dynamo.reset()
     with torch.autocast("cpu", torch.bfloat16):
         _, loss = torch.compile(model, backend=backend)(*random_batch(B, T))
@@ -96,8 +102,8 @@ def check_14(module, *_):
     stream = [n for n in of_size(forward.nodes, B * T * C) if "add" in str(n.target)]
     added = [n for n in stream if n.args[0] in stream or n.args[1] in stream]
     assert len(added) >= 7 and {n.meta["val"].dtype for n in added} == {torch.bfloat16}
-    norms = [n for n in forward.nodes if "norm" in str(n.target)]
-    assert len(norms) == 9 and {n.meta["val"][1].dtype for n in norms} == {torch.float32}
+    sums = [n for n in forward.nodes if "var_mean" in str(n.target)]
+    assert len(sums) == 9 and {n.args[0].meta["val"].dtype for n in sums} == {torch.float32}
 
 
 def check_15(module, *_):
@@ -105,8 +111,8 @@ def check_15(module, *_):
     (gradient,) = of_size(kept(forward), B * T * V)
     assert gradient.meta["val"].dtype == torch.bfloat16
     largest = of_size(backward.nodes, B * T * V)
-    assert len(largest) >= 2  # the gradient as it is and transposed: nothing is computed from it
-    assert not [n for n in targets_of(largest) if "permute" not in n and "aten.t." not in n]
+    # Transposed for the matmul with x, and nothing is computed from it.
+    assert set(targets_of(largest)) == {"aten.permute.default"}
     # A loss that is scaled, as accumulation scales it, scales its gradients.
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, 16, generator=generator).requires_grad_() for n in (7, 50))
@@ -138,6 +144,12 @@ def check_16(module, *_):
     assert {n.meta["val"].dtype for n in wide} == {torch.bfloat16}  # FP32 is in registers only
 
 
+class SaysCuda(torch.Tensor):
+    """A tensor on the CPU that says that it is on a GPU."""
+
+    device = torch.device("cuda")
+
+
 def check_17(module, run_main, monkeypatch):
     """On a CPU it is candidate 16, and says so; its kernel is tested below."""
     said, say = [], module.Run.say
@@ -150,10 +162,8 @@ def check_17(module, run_main, monkeypatch):
     with torch.device("meta"):
         layer = module.MLP(module.GPTConfig(**TINY))
         assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C) and not called
-    # Inside FakeTensorMode there is a CUDA device everywhere.
-    with torch._subclasses.FakeTensorMode(), torch.device("cuda"), torch.no_grad():
-        layer = module.MLP(module.GPTConfig(**TINY))
-        assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C)
+    layer = module.MLP(module.GPTConfig(**TINY))
+    assert layer(torch.zeros(2, 3, C).as_subclass(SaysCuda)).shape == (2, 3, C)
     ((w_fc, b_fc, w_proj, b_proj),) = called
     assert (w_fc.shape, w_proj.shape) == ((4 * C, C), (C, 4 * C))
     assert w_fc.dtype == w_proj.dtype == torch.bfloat16
@@ -218,11 +228,26 @@ def check_19(module, run_main, monkeypatch):
     assert all(group["capturable"] for group in spy.param_groups) and graph.replays == 4
     for key in ("loss", "norm", "lr"):
         found = [[step[key] for step in log.steps] for log in (before, plain, replayed)]
-        assert found[1] == pytest.approx(found[0], rel=1e-4), key
+        assert found[1] == pytest.approx(found[0], rel=1e-3), key
         assert found[2] == pytest.approx(found[1], rel=1e-6), key
 
 
-def check_20(module, *_):
+def scaled_mm_of_cuda(a, b, scale_a, scale_b, multiply=torch._scaled_mm, **how):
+    """torch._scaled_mm with what CUDA asks for: layouts, sizes, types (of one scale each)."""
+    assert a.is_contiguous() and b.stride() == (1, len(b))
+    assert not [size for size in (*a.shape[1:], *b.shape) if size % 16]
+    assert b.dtype == torch.float8_e4m3fn
+    for scale in (scale_a, scale_b):
+        assert scale.dtype == torch.float32 and scale.numel() == 1
+    # The long sum, over the vocabulary, is not done in the short accumulator.
+    assert how == dict(out_dtype=torch.bfloat16) | (
+        dict(use_fast_accum=True) if a.dtype == torch.float8_e4m3fn else {}
+    )
+    return multiply(a, b, scale_a, scale_b, **how)
+
+
+def check_20(module, run_main, monkeypatch):
+    monkeypatch.setattr(torch, "_scaled_mm", scaled_mm_of_cuda)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(64, 128, generator=generator).bfloat16().requires_grad_()
     weight = (torch.randn(512, 128, generator=generator) * 0.1).bfloat16().requires_grad_()
@@ -239,16 +264,6 @@ def check_20(module, *_):
     assert small.dtype == torch.float8_e4m3fn and small.float().abs().max() == 448
     torch.testing.assert_close(small.float() * scale, x.float() * 1e-4, rtol=2**-4, atol=1e-6)
     assert module.to_fp8(torch.zeros(4, 4))[0].float().abs().max() == 0
-    # The layouts that CUDA asks for are checked by the operator's fake kernel.
-    with torch._subclasses.FakeTensorMode():
-        x, weight = (torch.empty(n, 768, device="cuda", dtype=torch.bfloat16) for n in (96, V))
-        targets = torch.empty(96, device="cuda", dtype=torch.long)
-        ctx = SimpleNamespace()  # autograd itself would look for the device
-        ctx.save_for_backward = lambda *tensors: setattr(ctx, "saved_tensors", tensors)
-        loss = module.LinearCrossEntropy.forward(ctx, x, weight, targets)
-        grads = module.LinearCrossEntropy.backward(ctx, torch.ones_like(loss))[:2]
-    assert [(g.shape, g.dtype) for g in grads] == [(p.shape, torch.bfloat16) for p in (x, weight)]
-    monkeypatch = pytest.MonkeyPatch()
     with monkeypatch.context() as patch:
         patch.setattr(module, "device_name", lambda _: "NVIDIA A100")
         patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
@@ -323,7 +338,7 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
     assert code.count(right) == 1
     broken = tmp_path / "broken.py"
     broken.write_text(docstring + run_field + code.replace(right, wrong))
-    with pytest.raises((AssertionError, RuntimeError, TypeError, BadInput)):
+    with pytest.raises((AssertionError, RuntimeError, TypeError, BadInput, SystemExit)):
         CHECKS[number](load(broken), run_main, monkeypatch)
 
 
