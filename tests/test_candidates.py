@@ -467,6 +467,14 @@ INTERPRET = """
 import json, sys, torch; from pathlib import Path; sys.path.append("tests")
 from conftest import load
 from torch.nn import functional as F
+from triton.runtime import interpreter
+
+# Before 3.9 it asks NumPy for the int of an array of one number, which NumPy refuses from 2.4 on.
+patch = interpreter._patch_lang_tensor
+def patch_lang_tensor(tensor, *scope):
+    patch(tensor, *scope)
+    tensor.__index__ = lambda self: int(self.handle.data.item())
+interpreter._patch_lang_tensor = patch_lang_tensor
 
 def errors(path, M, C, dtype):
     module = load(Path(path))
