@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -23,6 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.commands import main
+from ladder.commands.publish import check
+from ladder.commands.results import read_climb
 from ladder.commands.scripts import (
     all_scripts,
     candidate_scripts,
@@ -454,6 +457,16 @@ def test_numbers_name_candidates_only_where_asked(capsys):
     assert main(["diff", "13"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("13 loss only") and "--- speedups/12_causal_blocks.py" in out
+
+
+def test_low_precision_is_not_published(tmp_path):
+    folder = tmp_path / "climb"
+    shutil.copytree(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3", folder)
+    shutil.copy(SCRIPTS[EXACT[-1]], folder)
+    check(folder, *read_climb(folder))
+    shutil.copy(SCRIPTS[20], folder)
+    with pytest.raises(BadInput, match="has 20_fp8_head: low precision is in no table"):
+        check(folder, *read_climb(folder))
 
 
 # ------------------------------------------------- the kernel of 17, without a GPU
