@@ -372,8 +372,10 @@ def gradient_errors(number, monkeypatch, autocast):
 def test_gradients_are_those_of_the_baseline(number, monkeypatch):
     assert max(gradient_errors(number, monkeypatch, autocast=False).values()) < 1e-4
     autocast = gradient_errors(3, monkeypatch, autocast=True)
+    # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
+    times = 1.5 if number < 14 else 2
     for name, error in gradient_errors(number, monkeypatch, autocast=True).items():
-        assert error < 1.5 * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
+        assert error < times * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
 
 
 @pytest.mark.parametrize("number", sorted({*NUMBERS} - {*EXACT}))
