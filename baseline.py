@@ -1,13 +1,13 @@
 """00 baseline: GPT-2 (124M), plainly
 
-Change: none. This is where the ladder starts; every file in speedups/ is the file before it plus
-  one optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
+Change: none. The ladder starts here. Every file in speedups/ is the file before it plus one
+  optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
 Why: plain FP32 keeps the matmuls off the tensor cores, on units an order of magnitude slower, and
   attention written out moves its (T, T) scores through memory for every head of every layer.
   With B=16 sequences of T=1024 tokens, the size on a large GPU, the scores alone are
   16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, written and read again by each of scale, mask
   and softmax.
-Numerics: the reference. All other rungs are judged against it.
+Numerics: the reference for all other rungs.
 Run: python baseline.py
 """
 

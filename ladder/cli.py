@@ -4,7 +4,7 @@ import argparse
 
 import torch
 
-from ladder.errors import BadInput
+from ladder.errors import BadInput, explain
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -110,9 +110,22 @@ def pick_device(name: str | None) -> torch.device:
             f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA devices; "
             "try --device cpu"
         )
+    if device.type == "cuda":
+        try:
+            torch.cuda.get_device_properties(device)  # starts CUDA
+        except Exception as error:  # not all that CUDA raises is a RuntimeError
+            why = explain(error) or str(error).partition("\n")[0]
+            raise BadInput(f"--device {name}: CUDA does not start: {why}") from error
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise BadInput(f"--device {name}: no Apple GPU here; try --device cpu")
     return device
+
+
+# Memory in GB (1e9 bytes) from which the baseline fits at T=1024, and with which B. Counting its
+# tensors gives 2.03 GB a sequence (16 x 3.1 MB and 50 MB of scores in each of 12 layers, 4 x 206 MB
+# of logits) + 1.98 GB (weights, two moments, buffers, AdamW's temporaries): 6.0, 10.1, 18.3 and
+# 34.6 GB for these B. CUDA itself takes about one more, and freed blocks do not fit exactly.
+FITS = ((40, 16), (22, 8), (14, 4), (10, 2))
 
 
 def default_batch_size(device: torch.device) -> int:
@@ -120,4 +133,4 @@ def default_batch_size(device: torch.device) -> int:
     if device.type != "cuda":
         return 4
     gigabytes = torch.cuda.get_device_properties(device).total_memory / 1e9
-    return next((B for floor, B in ((64, 16), (20, 4), (10, 2)) if gigabytes >= floor), 1)
+    return next((B for floor, B in FITS if gigabytes >= floor), 1)

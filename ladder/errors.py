@@ -5,17 +5,56 @@ class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
-# How torch words a failed allocation where it has no class of its own.
-_NO_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    "out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
+# Words of PyTorch and of the libraries under it, and what a user can do. The first match is told.
+# tests/recordings/errors.json has the whole texts and where they come from.
+_CAUSES = (
+    (
+        (
+            "can't allocate memory",
+            "not enough memory",
+            "out of memory",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+        ),
+        "out of memory: try a smaller --batch-size (or --seq-len, or --model)",
+    ),
+    (  # cuBLAS takes its own memory after PyTorch has taken nearly all
+        ("CUBLAS_STATUS_NOT_INITIALIZED",),
+        "cuBLAS did not start, as it does where the GPU's memory is full: look at nvidia-smi, and "
+        "try a smaller --batch-size",
+    ),
+    (  # gloo's words, then NCCL's, for a process that has ended
+        ("Connection closed by peer", "Connection reset by peer", "ncclRemoteError"),
+        "another rank is gone: if it failed, its own line says why",
+    ),
+    (
+        ("no kernel image is available",),
+        "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
+        "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch",
+    ),
+    (
+        ("busy or unavailable",),
+        "another process has the GPU for itself: see nvidia-smi, or take another, --device cuda:N",
+    ),
+    (
+        ("InvalidCxxCompiler", "Python.h"),
+        "torch.compile found no working C++ compiler: install g++ or clang++ and the Python "
+        "headers (or name a compiler with CXX), or run a rung below 05",
+    ),
+    (
+        ("Failed to find C compiler",),
+        "Triton found no C compiler: install gcc or clang and the Python headers (or name a "
+        "compiler with CC), or run a rung below 05",
+    ),
+    (  # What Triton compiles, in the command that failed: cuda_utils.c, or cuda_utils.cpython-….so
+        ("cuda_utils.c", "__triton_launcher"),
+        "Triton's C compiler failed, and said why above: mostly the Python headers are missing "
+        "(apt install python3-dev); or run a rung below 05",
+    ),
+    (
+        ("TritonMissing",),
+        "torch.compile needs Triton on a GPU: pip install triton, or run a rung below 05",
+    ),
 )
-# How gloo words it when a process that it waits for has ended.
-_NO_PEER = ("Connection closed by peer", "Connection reset by peer")
-# How torch.compile words it when there is no compiler, or no headers for it.
-_NO_COMPILER = ("InvalidCxxCompiler", "Python.h")
 
 
 def explain(error: BaseException) -> str | None:
@@ -27,21 +66,10 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, BadInput):
             return str(error)
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
-            return "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
-        if any(words in text for words in _NO_PEER):
-            return "another rank is gone: if it failed, its own line says why"
-        if any(words in text for words in _NO_COMPILER):
-            return (
-                "torch.compile found no working C++ compiler: install g++ or clang++ and the "
-                "Python headers (or name a compiler with CXX), or run a rung below 05"
-            )
-        if "Failed to find C compiler" in text:  # Triton's words
-            return (
-                "Triton found no C compiler: install gcc or clang and the Python headers (or name "
-                "a compiler with CC), or run a rung below 05"
-            )
-        if "TritonMissing" in text:
-            return "torch.compile needs Triton on a GPU: pip install triton, or run a rung below 05"
+        if isinstance(error, MemoryError):  # Python's own has no words
+            text = "out of memory"
+        for words, line in _CAUSES:
+            if any(word in text for word in words):
+                return line
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
     return None

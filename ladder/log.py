@@ -16,6 +16,7 @@ Values are read by key, never by column.
 import json
 import re
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,19 +57,20 @@ def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float
 
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if it is cut short or not a log of ours."""
+    log = Log()
+    not_ours = f"{path} is not a log of this ladder"
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        with Path(path).open(encoding="utf-8", newline="\n") as file:  # may have a million steps
+            for number, line in enumerate(file, 1):
+                try:
+                    _read_line(log, line.rstrip("\r\n"))
+                except (ValueError, KeyError, RecursionError) as error:
+                    why = f"{not_ours}: line {number}: {line[:60].rstrip()!r}"
+                    raise BadInput(why) from error
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not a log of this ladder: it is not text") from error
-    log = Log()
-    not_ours = f"{path} is not a log of this ladder"
-    for number, line in enumerate(lines, 1):
-        try:
-            _read_line(log, line)
-        except (ValueError, KeyError) as error:
-            raise BadInput(f"{not_ours}: line {number}: {line[:60]!r}") from error
+        raise BadInput(f"{not_ours}: it is not text") from error
     if not log.run:
         raise BadInput(f"{not_ours}: it has no run line")
     if not log.result:
@@ -98,14 +100,15 @@ def _read_line(log: Log, line: str) -> None:
 
 
 def _read_step(text: str) -> dict[str, float]:
-    position, *fields = [part.split() for part in text.split("|")]
-    values = {key: float(value) for key, value, *_ in fields}
-    if not re.fullmatch(r"\d+/\d+", position[0]):
+    position, *fields = text.split("|")
+    number, _, steps = position.strip().partition("/")
+    if not (number.isdigit() and steps.isdigit()):
         raise ValueError(f"no step number in {text!r}")
-    return {
-        "step": int(position[0].split("/")[0]),
-        "loss": values.pop("loss"),
-        "dt": values.pop("dt") / 1e3,
-        "tok_per_s": values.pop("tok/s"),
-        **values,
-    }
+    values = {"step": int(number)}
+    for key, value, *_ in map(str.split, fields):
+        values[sys.intern(key)] = float(value)
+    if "loss" not in values:
+        raise ValueError(f"no loss in {text!r}")
+    values["dt"] /= 1e3
+    values["tok_per_s"] = values.pop("tok/s")
+    return values

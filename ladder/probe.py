@@ -5,6 +5,7 @@ import re
 import sys
 from contextlib import contextmanager
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 # As the profiler names them. Operators inside a compiled graph appear too: the matmuls and the
@@ -42,20 +43,36 @@ def stop(recording: profile) -> None:
         recording.stop()
 
 
-def effective(recording: profile) -> dict[str, str]:
-    """What one training step ran, from its recording.
+def matmul_units(device: torch.device) -> str:
+    """`tf32` or `fp32`: what multiplies float32 matrices, tried and not read from the setting.
+
+    A library or NVIDIA_TF32_OVERRIDE may overrule the setting. 1 + 2^-12 times the identity is
+    1 + 2^-12 in float32, and 1 where it is rounded to TF32's 10 bits first.
+    """
+    a = torch.full((512, 512), 1 + 2**-12, device=device)
+    return "fp32" if torch.equal(a @ torch.eye(512, device=device), a) else "tf32"
+
+
+def operators(recording: profile) -> list[tuple[str, list[str]]]:
+    """Name and dtypes of the first inputs of all that ran on the CPU's side, each once."""
+    events = recording.profiler.kineto_results.events()
+    found = {(event.name(), *event.dtypes()[:3]) for event in events}
+    return [(name, dtypes) for name, *dtypes in sorted(found)]
+
+
+def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
+    """What one training step ran, from its `operators`.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, where
     something was compiled compile_cache, attention (`math` is scores, softmax and values as
     separate operators) and optimizer.
     """
-    events = recording.profiler.kineto_results.events()
-    names = {event.name() for event in events}
+    names = {name for name, _ in ran}
     # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
     dtypes = {
-        _DTYPES.get(event.dtypes()[1], event.dtypes()[1])
-        for event in events
-        if _MATMUL.match(event.name()) and len(event.dtypes()) > 1
+        _DTYPES.get(inputs[1], inputs[1])
+        for name, inputs in ran
+        if _MATMUL.match(name) and len(inputs) > 1
     }
     return {
         "autocast": "off" if dtypes == {"float32"} else "+".join(sorted(dtypes)) or "unknown",

@@ -57,7 +57,6 @@ def together(train: Callable, doc: str, argv: list[str] | None):
         args = on_rank_0(parse, doc, argv)
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
-            torch.cuda.set_device(args.device)
         result = train(args)
     except SystemExit as end:
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
@@ -68,13 +67,15 @@ def together(train: Callable, doc: str, argv: list[str] | None):
 
 
 def meet() -> None:
-    """Wait until all ranks are there: NCCL between GPUs, gloo between CPUs."""
+    """Wait until all ranks are there: NCCL between GPUs where there is one, else gloo."""
     store, rank, world = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts the ranks of a node: those that died left
         # their addresses there. (Several nodes count restarts each for itself; see README.md.)
         store = dist.PrefixStore(f"start {RESTARTS}", store)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    # A PyTorch for Windows has no NCCL; its gloo goes between GPUs too.
+    nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
 
 

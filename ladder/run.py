@@ -66,27 +66,35 @@ class Run:
         self.ending = False
         self.model, self.first_step = None, 0
         self.recording = None  # the profile of the second step, while that runs
-        self.effective = self.peak_bytes = None
+        self.operators = self.effective = self.peak_bytes = None
         self.result = None
 
     def __enter__(self):
         # PyTorch's CUDA build tells, while it compiles, that a machine has no GPU: it need not.
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-        if self.args.device.type == "cuda":
-            torch.cuda.init()  # before it, there are no statistics to reset
-            torch.cuda.reset_peak_memory_stats(self.args.device)
+        self.file = self._open_log()
+        try:
+            if self.args.device.type == "cuda":
+                torch.cuda.init()  # before it, there are no statistics to reset
+                if self.args.device.index is not None:  # or GPU 0 holds something too
+                    torch.cuda.set_device(self.args.device)
+                torch.cuda.reset_peak_memory_stats(self.args.device)
+        except Exception as error:  # not all that CUDA raises is a RuntimeError
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _open_log(self):
         if self.rank:
-            self.file = open(os.devnull, "w")
-            return self
+            return open(os.devnull, "w")
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(self.args.log_dir) / f"{Path(self.script).stem}-{stamp}-{os.getpid()}.log"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = path.open("w", encoding="utf-8")
+            return path.open("w", encoding="utf-8")
         except OSError as error:
             print(f"error cannot write the log {path}: {error.strerror}", file=sys.stderr)
             raise SystemExit(2) from None
-        return self
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
@@ -177,8 +185,9 @@ class Run:
             self.say(step_line(step, self.args.steps, **values))
             self.peak_bytes = machine.peak_bytes(self.args.device)
             if recording := self._stop_recording():
-                setting = f"{torch.get_float32_matmul_precision()}(setting)"
-                self.effective = {"matmul": setting, **probe.effective(recording)}
+                units = probe.matmul_units(self.args.device)
+                self.operators = probe.operators(recording)
+                self.effective = {"matmul": units, **probe.effective(self.operators)}
                 self.say(pairs_line("effective", self.effective))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")

@@ -1,11 +1,10 @@
 """01 weight tying
 
-Change: the token embedding and the output head are one parameter, as in the GPT-2 that was
-  released.
-Why: one 50257 x 768 matrix less: 38.6M parameters that AdamW does not update. It reads weight,
-  gradient and two moments and writes three of them, 7 x 4 bytes each: 1.1 GB less traffic a step,
-  and 618 MB less memory. In return the gradients of both uses are summed, two reads and a write
-  of 154 MB more. The head's matmul stays: no FLOP is saved.
+Change: the token embedding and the output head share one matrix. So does the released GPT-2.
+Why: AdamW has one 50257 x 768 matrix less to update, 38.6M parameters. For each it would read
+  weight, gradient and two moments and write three of them, 7 x 4 bytes: 1.1 GB less traffic a step,
+  and 618 MB less memory. In return the gradients of both uses are summed: two reads and a write
+  of 154 MB more. The head's matmul stays, so no FLOP is saved.
 Numerics: changes the function. 124,439,808 parameters instead of 163,037,184; the gradients of
   both uses add up in the one matrix.
 Run: python speedups/01_weight_tying.py

@@ -3,7 +3,7 @@
 Change: FP32 matmuls may round their operands to TF32.
 Why: tensor cores multiply TF32 but not FP32. On an H100 that is 495 instead of 67 TFLOP/s. TF32
   has FP32's 8 exponent bits and 10 of its 23 mantissa bits; sums stay FP32. Tensors stay 4 bytes
-  an element in memory, so whatever waits for memory gains nothing. Needs an Ampere GPU or newer;
+  an element in memory, so what is limited by memory gains nothing. Needs an Ampere GPU or newer;
   a CPU without TF32 units computes as before.
 Numerics: rounding. Each matmul operand is off by less than 2^-10 of its value.
 Run: python speedups/02_tf32.py

@@ -1,15 +1,15 @@
 """03 bf16 autocast
 
-Change: forward and loss run under autocast: matmuls take and give bfloat16.
+Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16.
 Why: half the bytes an element, and tensor cores multiply bfloat16 at twice their TF32 rate (989
   instead of 495 TFLOP/s on an H100). Weights, gradients and AdamW's moments stay FP32; backward
   runs in the types that forward recorded, so `loss.backward()` needs no autocast. bfloat16 has
-  FP32's range: no gradient scaler is needed, as float16 would. No FP32 matmul is left that rung
-  02's setting could speed up. The price: autocast casts the weights anew in each step, 124.4M x (4
-  bytes read + 2 written) = 747 MB. On CUDA softmax and its scores stay FP32, so that memory hardly
-  falls.
+  FP32's range, so it needs no gradient scaler; float16 would. No FP32 matmul is left that rung
+  02's setting could speed up. The price: autocast casts the weights again in each step, 124.4M x
+  (4 bytes read + 2 written) = 747 MB. On CUDA softmax and its scores stay FP32, so memory use
+  hardly falls.
 Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value; the loss is
-  still taken in FP32.
+  still computed in FP32.
 Run: python speedups/03_bf16_autocast.py
 """
 

@@ -1,10 +1,10 @@
 """04 residual scaling
 
-Change: the projections that write to the residual stream (c_proj of attention and MLP) start with
-  std 0.02 / sqrt(2 * n_layer) instead of 0.02.
-Why: this buys no speed, and is here because GPT-2 has it (section 2.3 of its paper). 24 such
-  projections add to the stream of the 124M model; unscaled, the variance they bring grows with
-  every one. Divided by sqrt(24), all of them together bring as much as one alone.
+Change: projections into the residual stream start with std 0.02 / sqrt(2 * n_layer), not 0.02.
+  These are c_proj of attention and MLP.
+Why: it brings no speed. It is here because GPT-2 has it (section 2.3 of its paper). 24 such
+  projections add to the stream of the 124M model; unscaled, each of them adds to its variance.
+  Divided by sqrt(24), all of them together add as much as one alone.
 Numerics: changes the function. Other initial weights, the same mathematics.
 Run: python speedups/04_residual_scaling.py
 """

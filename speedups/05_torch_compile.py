@@ -1,12 +1,12 @@
 """05 torch.compile
 
-Change: the model is compiled.
+Change: the model is compiled with torch.compile.
 Why: run one by one, every elementwise operator reads its whole input from memory and writes its
   whole output back: at B=16, T=1024 GELU alone moves 2 x 16 x 1024 x 3072 x 2 bytes = 201 MB in
   each layer. The compiler fuses chains of them into one kernel that keeps the values in registers,
   and launches its kernels one after the other from one generated function. The matmuls stay
-  library calls. Compiling happens in the first step, which is reported apart; where the compiler
-  finds its work in its cache on disk, that step is short.
+  library calls. The first step compiles and is reported apart. It is short if the compiler finds
+  its earlier work in the cache on disk.
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order.
 Run: python speedups/05_torch_compile.py
 """

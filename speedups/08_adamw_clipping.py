@@ -1,13 +1,14 @@
 """08 AdamW and clipping
 
-Change: optimizer settings taken as one recipe. From the GPT-3 paper: betas (0.9, 0.95) instead of
-  PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0, weight decay 0.1
-  instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step line gains norm.
-Why: this buys no speed a step; it buys loss a step, and lets rung 09 double the learning rate. A
-  beta2 of 0.95 forgets in 20 steps instead of 1000, clipping takes the edge off a bad batch, and
+Change: AdamW has GPT-3's settings, and gradients are clipped. From the GPT-3 paper: betas (0.9,
+  0.95) instead of PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0,
+  weight decay 0.1 instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step
+  line gains norm.
+Why: a step is not faster, but it lowers the loss more, and rung 09 can double the learning rate. A
+  beta2 of 0.95 forgets in 20 steps instead of 1000, clipping limits what one bad batch can do, and
   biases and LayerNorms have no reason to shrink. The price is one more pass over 498 MB of
   gradients to measure them and one to scale them.
-Numerics: changes the function. Other update, same forward and backward.
+Numerics: changes the function. Another update; the same forward and backward.
 Run: python speedups/08_adamw_clipping.py
 """
 

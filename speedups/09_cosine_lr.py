@@ -1,12 +1,12 @@
 """09 cosine LR
 
-Change: the learning rate rises linearly to 6e-4 over the first fifth of --steps, then falls along
-  a cosine to a tenth of that at the last step. The step line gains lr.
-Why: this buys no speed a step; it buys loss a step. AdamW's second moments are noise at first, so
-  small steps come first; later a large rate makes progress, and a small one at the end settles.
+Change: the learning rate warms up to 6e-4, then falls along a cosine. The warm-up is linear, over
+  the first fifth of --steps; the last step has a tenth of 6e-4. The step line gains lr.
+Why: a step is not faster, but it lowers the loss more. AdamW's second moments are noise at first,
+  so small steps come first; later a large rate makes progress, and a small one at the end settles.
   6e-4 is what the GPT-3 paper gives for 125M parameters and batches of half a million tokens; the
   batches here are far smaller. Setting it costs two Python assignments.
-Numerics: changes the function. Another step length every step, same gradients.
+Numerics: changes the function. Another learning rate every step, the same gradients.
 Run: python speedups/09_cosine_lr.py
 """
 

@@ -1,11 +1,11 @@
 """11 keep memory
 
-Change: the C library keeps memory that is freed instead of giving it back to the system.
-Why: on a CPU every large tensor is a fresh mapping: the system zeroes each of its 4 KiB pages at
-  the first touch, and takes them back when the tensor is freed. Gradients (498 MB), logits and
-  their gradient (103 MB each at B=4, T=256 in bfloat16) and activations come anew in every step,
+Change: the C library keeps freed memory instead of returning it to the system.
+Why: on a CPU every large tensor is a fresh mapping. The system zeroes each of its 4 KiB pages at
+  the first touch, and takes them back when the tensor is freed. Every step allocates gradients
+  (498 MB), logits and their gradient (103 MB each at B=4, T=256 in bfloat16) and activations again,
   together 1.2 GB: 300,000 page faults. Kept pages are faulted in once.
-  On a GPU it changes nothing: PyTorch's own allocator keeps memory there already.
+  On a GPU nothing changes: PyTorch's own allocator keeps memory there already.
 Numerics: identical. The same arithmetic, in memory that was used before.
 Run: python speedups/11_keep_memory.py
 """

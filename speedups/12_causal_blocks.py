@@ -1,12 +1,13 @@
 """12 causal blocks
 
-Change: on a CPU, attention as bfloat16 batched matmuls of 128 queries with the keys up to them.
-Why: a GPU's flash attention spares the traffic of the (T, T) scores to memory. A CPU's caches hold
-  the scores of a few heads anyway. The fused kernel that PyTorch has for CPUs multiplies 64 queries
-  of one head (256 from T=768 on) at a time with up to 512 keys and masks afterwards: at T=256 it
-  leaves no key out, at T=1024 a quarter. Here, 128 queries are multiplied only with the keys up to
-  the last of them, which saves 1/4 of the work at T=256 and 7/16 at T=1024, and the matmul library
-  gets all heads in one call. The scores are in memory again: it costs some.
+Change: on a CPU, attention multiplies blocks of 128 queries only with the keys up to them. The
+  matmuls are batched over all heads, in bfloat16.
+Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CPU's caches hold the
+  scores of a few heads anyway. PyTorch's fused kernel for CPUs multiplies 64 queries of one head
+  (256 from T=768 on) at a time with up to 512 keys and masks afterwards: at T=256 it leaves no key
+  out, at T=1024 a quarter. Here, 128 queries are multiplied only with the keys up to the last of
+  them, which saves 1/4 of the work at T=256 and 7/16 at T=1024, and the matmul library gets all
+  heads in one call. The scores are in memory again, which costs some memory.
 Numerics: rounding. Scores and probabilities are bfloat16 between the matmuls, as before rung 06.
 Run: python speedups/12_causal_blocks.py
 """

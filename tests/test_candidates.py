@@ -24,8 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.commands import main
-from ladder.commands.publish import check
-from ladder.commands.results import read_climb
+from ladder.commands.publish import fit
 from ladder.commands.scripts import (
     all_scripts,
     candidate_scripts,
@@ -465,10 +464,10 @@ def test_low_precision_is_not_published(tmp_path):
     folder = tmp_path / "climb"
     shutil.copytree(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3", folder)
     shutil.copy(SCRIPTS[EXACT[-1]], folder)
-    check(folder, *read_climb(folder))
+    fit(folder)
     shutil.copy(SCRIPTS[20], folder)
     with pytest.raises(BadInput, match="has 20_fp8_head: low precision is in no table"):
-        check(folder, *read_climb(folder))
+        fit(folder)
 
 
 # ------------------------------------------------- the kernel of 17, without a GPU

@@ -125,8 +125,8 @@ def test_diff_of_a_script_with_itself(ladder):
         ((99,), "there is no rung 99"),
         (("3-5",), "3-5 is several rungs"),
         ((1, 2, 3), "expected one or two rungs, got 3"),
-        (("ladder/cli.py",), "ladder/cli.py is no rung of this ladder"),
-        ((3, "pyproject.toml"), r"pyproject.toml:\d is no valid Python"),
+        (("ladder/cli.py",), "ladder/cli.py is not a rung of this ladder"),
+        ((3, "pyproject.toml"), r"pyproject.toml:\d is not valid Python"),
         (("nothing.py", 3), "nothing.py is neither the number of a rung nor a script"),
     ],
 )
@@ -172,7 +172,7 @@ def test_forward_marks_and_names_a_conflict(project, ladder):
         assert ours == old
     assert done.stdout.count("conflict") == len(before) - 8
     assert f"{len(before) - 8} of {len(before) - 6} scripts need a hand" in done.stdout
-    refused(ladder("forward", 5), r"speedups/08_\w+.py:\d+ is no valid Python")
+    refused(ladder("forward", 5), r"speedups/08_\w+.py:\d+ is not valid Python")
     assert texts() == after
 
 
@@ -185,7 +185,7 @@ def test_forward_names_a_merge_that_is_no_python(project, ladder):
     done = ladder("forward", 9)
     assert done.status == 1
     number = texts()[10].splitlines().index("        assert device") + 1
-    assert f"speedups/10_fused_adamw.py:{number} merged, but no valid Python" in done.stdout
+    assert f"speedups/10_fused_adamw.py:{number} merged, but not valid Python" in done.stdout
 
 
 def test_forward_refuses(project, ladder, tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Every diff is one idea: budgets, tags, and what no rung may touch."""
 
 import ast
-import difflib
 import re
 from collections import Counter
 from itertools import pairwise
@@ -9,7 +8,8 @@ from itertools import pairwise
 import pytest
 from conftest import rung
 
-from ladder.commands.scripts import ROOT, chain, number_of, peer_scripts, split_docstring
+from ladder.commands.diff import changed_lines, parts_of
+from ladder.commands.scripts import ROOT, chain, number_of, peer_scripts
 
 PAIRS = list(pairwise(chain()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.
@@ -27,7 +27,7 @@ MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
 
 def code_lines(path) -> list[str]:
     """The lines of a script with its docstring, its kernel and its blank lines left out."""
-    code = KERNEL.sub("", split_docstring(path)[1])
+    code = KERNEL.sub("", parts_of(path)[1])
     return [line for line in code.splitlines() if line.strip()]
 
 
@@ -43,19 +43,13 @@ def budget(number: int) -> int:
     return 14 if number <= 7 else 40
 
 
-def changed(before: list[str], after: list[str]) -> list[str]:
-    """The + and - lines of the diff, docstring and blank lines left out."""
-    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
-    return [line for line in lines if not line.startswith("@@")]
-
-
 def tags(lines: list[str]) -> Counter:
     return Counter(tag for line in lines for tag in re.findall(r"# speedup \d\d: \S.*", line))
 
 
 def guard(number: int, before: list[str], after: list[str]) -> None:
     """Raise AssertionError if the step from rung number-1 to rung number is more than one idea."""
-    lines = changed(before, after)
+    lines = changed_lines(before, after)
     assert len(lines) <= budget(number), f"{len(lines)} changed lines, budget {budget(number)}"
     for line in lines:
         allowed = MODEL_SHAPES.search(line) or MAY_TOUCH.get(number, "\n") in line

@@ -58,7 +58,7 @@ def test_defaults_on_cuda_follow_the_memory_of_the_card(monkeypatch):
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
         return default_batch_size(torch.device("cuda"))
 
-    assert [card(n) for n in (85, 64, 48, 25.4, 12, 8)] == [16, 16, 4, 4, 2, 1]
+    assert [card(n) for n in (85, 42.3, 33.7, 23.7, 16.9, 12.6, 8.4)] == [16, 16, 8, 8, 4, 2, 1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     args = parse_args("doc", [])

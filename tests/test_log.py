@@ -100,6 +100,12 @@ def test_flops_per_token_of_the_124m_model():
         ("NVIDIA H200 NVL", 835e12),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 3080", 59.5e12),
+        ("NVIDIA GeForce RTX 3080 Ti", None),
+        ("NVIDIA RTX 6000 Ada Generation", 364.2e12),
+        ("NVIDIA B300 SXM6 AC", 2250e12),
+        ("AMD Instinct MI300X", 1307.4e12),
+        ("AMD Instinct MI250X / MI250", None),  # either
         ("AMD EPYC (2 threads)", None),
     ],
 )

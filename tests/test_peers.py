@@ -51,7 +51,7 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(finished):
 
 
 def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
-    """On the published logs: README says the same number."""
+    """On the published logs: RUNLOG.md says the same number."""
     folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-peers"
     rows = {row.stem: row for row in read_climb(folder)[1]}
     medians = [
@@ -63,12 +63,12 @@ def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
     monkeypatch.setattr(peers, "run_and_report", lambda _: 0)
     assert peers.run(parsed()) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"RATIO top/transformers {ratio:.2f}"
-    assert f"| {ratio:.2f}× |" in (ROOT / "README.md").read_text("utf-8")
+    assert f"| {ratio:.2f}× |" in (ROOT / "RUNLOG.md").read_text("utf-8")
 
 
 def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
     def run(*words, **env):
-        peak = Finished('{"peak_flops": null}', "", 0, None)
+        peak = Finished('{"peak_flops": null, "clocks": "1"}', "", 0, None)
         return peak if words[0] == "-m" else Finished("", "", 1, "it broke")
 
     monkeypatch.setattr("ladder.commands.process.run_python", run)

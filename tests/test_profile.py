@@ -9,6 +9,7 @@ import torch
 from conftest import SMALL, rung
 from torch.autograd import DeviceType
 
+from ladder import probe
 from ladder.commands import main
 from ladder.commands.profile import (
     PROFILED_STEPS,
@@ -57,6 +58,16 @@ def read(path):
     trace = json.loads((path.parent / f"{stem}.trace.json").read_text())
     traced = {event["name"] for event in trace["traceEvents"]}
     assert {kernel["name"] for kernel in found["kernels"]} <= traced
+
+    # What is recorded for tests/recordings/ gives the same again.
+    recording = json.loads((path.parent / f"{stem}.recording.json").read_text())
+    ran = probe.effective(recording["operators"])
+    for key in ("autocast", "compiled", "attention", "optimizer"):
+        assert ran[key] == log.effective[key]
+    assert {kernel["name"] for kernel in found["kernels"]} <= {
+        row[0] for row in recording["events"]
+    }
+
     milliseconds = [kernel["ms"] for kernel in found["kernels"]]
     assert milliseconds == sorted(milliseconds, reverse=True) and len(milliseconds) > 10
     assert sum(milliseconds) == pytest.approx(found["self_ms"])

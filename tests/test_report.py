@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from copy import deepcopy
 from functools import cache
 from importlib.util import find_spec
 from itertools import product
@@ -19,8 +18,7 @@ import pytest
 from conftest import ROOT
 
 from ladder.__main__ import main
-from ladder.commands import ablate, gather, report
-from ladder.commands.publish import BLOCK
+from ladder.commands import gather, page, report
 from ladder.commands.results import read_climb
 from ladder.commands.tables import cells, titles
 from ladder.files import git
@@ -37,7 +35,8 @@ NEEDS_HISTORY = pytest.mark.skipif(
     git("cat-file", "-e", "d2d72edfc0b7^{commit}").returncode != 0,
     reason="this checkout lacks the commit of the published climb",
 )
-EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'
+gathered = cache(gather.gather)  # what is published takes a second or two
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
 
 def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(), **run):
@@ -46,52 +45,45 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
     Their first step, with the compilation, took twenty times as long.
     """
     folder.mkdir(parents=True)
+    run = {"commit": "unknown", "torch": "2.13.0", "device": "Test GPU", "model": "gpt2"} | run
+    run = {"data": "topics", "B": 4, "T": 256, "steps": STEPS, "seed": 1} | run
     facts = {
         "kind": kind, "started": "2026-11-21 10:00", "repeats": repeats, "failures": dict(failures),
         "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "peak_flops": 4e12,
         "peak_dtype": "bfloat16", "scripts": [f"{stem}.py" for stem in times],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},
+        "device": run["device"],
     }  # fmt: skip
     (folder / "climb.json").write_text(json.dumps(facts))
-    run = {"commit": "unknown", "torch": "2.13.0", "device": "Test GPU", "model": "gpt2"} | run
-    run = {"data": "topics", "B": 4, "T": 256, "steps": STEPS, "seed": 1} | run
     for stem, repeat in product(times, range(repeats if logged is None else logged)):
         if not (ms := times[stem]):
             continue
         lines = [pairs_line("run", {"script": f"{stem}.py", **run})]
-        for step in range(STEPS):
+        for step in range(run["steps"]):
             dt = ms / 1e3 * (1 + repeat / 1e3) * (20 if step == 0 else 1 + step % 3 / 500)
             lines.append(step_line(step, STEPS, loss=11 - step / 4, dt=dt, tok_per_s=1024 / dt))
         lines.append(pairs_line("effective", {"matmul": "highest(setting)", "compiled": "no"}))
         lines.append(pairs_line("mfu", {"flops_per_token": 1000000000, "peak_flops": "unknown"}))
         result = {
             "warmup_steps": WARMUP, "measured_steps": STEPS - WARMUP, "peak_bytes": 3_000_000_000,
-            "first_step_ms": 20 * ms, "first_loss": 11.0, "final_loss": 9.0,
+            "first_step_ms": 20 * ms, "first_loss": 11.0, "final_loss": 9.0, "tok_per_s": 1024 / ms,
         }  # fmt: skip
         text = "\n".join([*lines, f"RESULT {json.dumps(result)}\n"])
         (folder / f"{stem}.r{repeat + 1}.log").write_text(text, encoding="utf-8")
     return folder
 
 
-from_logs = cache(gather.gather)
-
-
-def gathered(folder):
-    """gather(folder), for what is published only once: it takes a second or two."""
-    return deepcopy(from_logs(folder)) if folder.is_relative_to(LOGS) else gather.gather(folder)
-
-
 @pytest.fixture
 def make(tmp_path, monkeypatch, capsys):
     """make(*words): the status, the climbs on the page and what was printed; away from runs/."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report, "gather", gathered)
+    seen = []
+    monkeypatch.setattr(report, "page", lambda *words: seen.append(words[0]) or page.page(*words))
 
     def run(*words, out=tmp_path / "page.html"):
+        seen.clear()
         status = main(["report", *map(str, words), "--out", str(out)])
-        text = out.read_text(encoding="utf-8") if status == 0 else ""
-        found = re.search(r' id="data">(.*?)</script>', text, re.DOTALL)
-        return status, found and json.loads(found[1])["climbs"], "".join(capsys.readouterr())
+        return status, seen[-1] if status == 0 else None, "".join(capsys.readouterr())
 
     return run
 
@@ -102,183 +94,219 @@ def fails(done, words):
     return (status, climbs, printed.count("\n")) == (2, None, 1) and words in printed
 
 
+def folders(done):
+    return [climb["folder"] for climb in done[1]]
+
+
 # ------------------------------------------------------------------------------ what goes in
 
 
-def test_a_fresh_clone_shows_the_climbs_of_the_readme(make, tmp_path):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = [m["folder"] for m in BLOCK.finditer(text) if m["folder"] != "none"]
-    status, climbs, printed = make()
-    assert status == 0 and [climb["folder"] for climb in climbs] == named
-    assert all(f"{folder}: " in printed for folder in named)
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+def test_unasked_the_newest_of_each_kind_come_first_then_the_published(make, tmp_path):
+    known = folders(make())
+    assert known[0] == "logs/2026-11-21-amd-epyc-2-threads-climb-3"  # as in README.md
+    kinds = [gathered(ROOT / folder)["kind"].what for folder in known]
+    assert {*kinds} == {"the climb", "one optimisation left out", "beside transformers"}
+    assert f"logs/{ABLATION.name}" not in known  # RUNLOG.md has a newer one
+    assert f"logs/{NEGATIVE.name}" not in known
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
-    # The newest climb that is not published comes along.
-    for number, name in enumerate(("climb-3", "climb-2"), 1):
-        folder = fabricate(tmp_path / "runs" / name, {"baseline": 20, "01_weight_tying": 18})
+    times = {"baseline": 20, "01_weight_tying": 18}
+    for number, name in enumerate(("climb-3", "climb-2", "ablate-1"), 1):
+        kind = name.partition("-")[0]
+        folder = fabricate(tmp_path / "runs" / name, times, kind=kind)
         os.utime(folder / "climb.json", (number, number))
-    shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")
-    fabricate(tmp_path / "runs" / "climb-4", {"baseline": 1}, logged=0)  # nothing in it yet
-    _, climbs, _ = make()
-    assert [climb["folder"] for climb in climbs] == [*named, "climb-2"]
+    shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")  # is published
+    fabricate(tmp_path / "runs" / "climb-4", times, logged=0)  # nothing in it yet
+    done = make()
+    assert folders(done) == ["ablate-1", "climb-2", *known]
+    assert done[1][1]["ablation"] is done[1][0]
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
-    _, climbs, printed = make()
-    assert [climb["folder"] for climb in climbs] == named
-    assert "left out: " in printed and "is not a log of this ladder" in printed
+    done = make()
+    assert folders(done) == ["ablate-1", *known]
+    assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
-def test_an_ablation_stands_beside_the_climb_of_its_settings_and_peers_alone(make, tmp_path):
+def test_an_ablation_belongs_to_climbs_of_its_settings(make, tmp_path):
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
     other = fabricate(tmp_path / "other", times, kind="ablate")
     again = shutil.copytree(ABLATION, tmp_path / "again" / ABLATION.name)
     times = {"transformers": 15, "baseline": 40, "10_fused_adamw": 12, "12_causal_blocks": 10}
     peers = fabricate(tmp_path / "peers", times, kind="peers")
-    _, climbs, printed = make(CLIMB, ABLATION, other, again, peers)
-    # A second one of the same climb is not hidden behind the first; peers are no climb to it.
-    assert [climb["beside"] for climb in climbs] == [None, CLIMB.name, None, None, None]
-    assert f"(beside {CLIMB.name})" in printed
-    assert [row["against"] for row in climbs[2]["rows"]] == [None, "10_fused_adamw"]
-    # Two of one name have addresses of their own.
-    ids = [CLIMB.name, ABLATION.name, "other", f"{ABLATION.name}-2", "peers"]
-    assert [climb["id"] for climb in climbs] == ids
-    assert climbs[4]["label"].endswith(": beside transformers")
-    rows = climbs[4]["rows"]
-    assert not any(row["diff"] or row["beyond"] for row in rows)  # as in the tables
-    gains = [row["gain"] and round(row["gain"]["ratio"], 2) for row in rows]
-    assert gains == [None, 0.38, 1.25, 1.5]
+    _, climbs, _ = make(CLIMB, ABLATION, other, again, peers)
+    assert [climb["ablation"] for climb in climbs] == [climbs[1], None, None, None, None]
+    assert climbs[3]["id"] == f"{ABLATION.name}-2"  # two of one name have two addresses
+    rows = climbs[4]["rungs"]
+    assert not any(row["base"] or row["beyond"] for row in rows)
+    assert [row["said"] for row in rows] == ["", "−62.5 %", "+25.0 %", "+50.0 %"]
+    assert [row["state"] for row in rows] == ["", "down", "up", "up"]
+
+
+def test_the_result_in_words(make, tmp_path):
+    def said(name, times, **options):
+        (climb,) = make(fabricate(tmp_path / name, times, **options))[1]
+        return climb["verdict"]
+
+    times = {"baseline": 40, "01_weight_tying": 36, "02_tf32": 12, "03_bf16_autocast": 12}
+    head, sure = said("a", times)
+    assert head == "3.3 times as fast as 00 baseline on Test GPU; most of it is 02 TF32"
+    assert sure.startswith("02 TF32: 85,050 tokens per second, not 25,523, 3.3 to 3.3 times as")
+    assert "Of 3 gains, proven: 2; proven losses: 0; not told from noise: 1 (95 %" in sure
+    assert said("b", {"baseline": 20, "01_weight_tying": 20})[0].startswith("Nothing is proven")
+    assert "needs two rungs and two rounds" in said("c", times, repeats=1)[1]
+    times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
+    head, _ = said("d", times, kind="ablate")
+    assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
 
 
 @NEEDS_HISTORY
 def test_diffs_are_of_the_scripts_as_measured(tmp_path, monkeypatch):
-    climb, kept = (gathered(one)["rows"] for one in (CLIMB, KEPT_SCRIPT))
+    climb, kept = (gathered(one)["rungs"] for one in (CLIMB, KEPT_SCRIPT))
     assert climb[5]["source"] == "at commit d2d72edfc0b7"
     assert [line for line in climb[5]["diff"] if line[0] in "+-"] == [
         "+        model = torch.compile(model)"
         "  # speedup 05: fuses the elementwise chains between matmuls"
     ]
-    assert dict(climb[1]["doc"])["Numerics"].startswith("changes the function")
+    assert "Numerics: changes the function" in climb[1]["doc"]
     assert kept[1]["source"] == "kept beside its logs"
     assert any(line.startswith("+") and "mallopt" in line for line in kept[1]["diff"])
     times = {"baseline": 20, "01_weight_tying": 19, "mine": 18}
     commit = f"--output={tmp_path}/stolen"  # were it given to git
-    _, tying, mine = gathered(fabricate(tmp_path / "lost", times, commit=commit))["rows"]
+    _, tying, mine = gathered(fabricate(tmp_path / "lost", times, commit=commit))["rungs"]
     assert not list(tmp_path.glob("stolen*")) and tying["diff"]
     assert tying["source"].startswith("as it is in this checkout now: what ran, commit --output")
     assert mine["diff"] is None and mine["source"].startswith("the script is not here")
     # Of an ablation whose scripts are not kept they are made again.
-    monkeypatch.setattr(ablate, "source_at", lambda *w: f"asked = {w}\n", raising=False)
+    monkeypatch.setattr(gather, "source_at", lambda *words: f"asked = {words}\n")
     times = {"10_fused_adamw": 10, "without_05_torch_compile": 11}
     made = fabricate(tmp_path / "made", times, kind="ablate", commit="d2d72edfc0b7")
-    _, without = gathered(made)["rows"]
+    _, without = gathered(made)["rungs"]
     assert without["source"] == "made again from the scripts at commit d2d72edfc0b7"
     assert "+asked = ('d2d72edfc0b7', 'without_05_torch_compile')" in without["diff"]
 
 
 def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = {row["stem"]: row["profile"] for row in gathered(CLIMB)["rows"] if row["profile"]}
-    assert found["10_fused_adamw"]["folder"] == f"logs/{PROFILE.name}"  # the newer one of two
-    assert found["09_cosine_lr"]["folder"] == f"logs/{EXAMPLES.name}"
+    found = {r["row"].stem: r["profile"] for r in gather.gather(CLIMB)["rungs"] if r["profile"]}
+    assert found["10_fused_adamw"]["from"].startswith(f"logs/{PROFILE.name}")  # the newer of two
+    assert found["09_cosine_lr"]["from"].startswith(f"logs/{EXAMPLES.name}")
     own = tmp_path / "runs" / "profile-20261121-100000"  # as `ladder profile` leaves it
     own.mkdir(parents=True)
     text = (EXAMPLES / "10_fused_adamw.json").read_text().replace("2e93aea66793", "d2d72edfc0b7")
     (own / "10_fused_adamw.json").write_text(text)
     (own / "list.json").write_text("[1]")
-    assert gather.gather(CLIMB)["rows"][-1]["profile"]["commit"] == "d2d72edfc0b7"
+    (own / "deep.json").write_text("[" * 100_000)
+    os.mkfifo(own / "fifo.json")
+    assert "commit d2d72edfc0b7" in gather.gather(CLIMB)["rungs"][-1]["profile"]["from"]
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
-    assert gather.gather(other)["rows"][-1]["profile"] is None
+    assert gather.gather(other)["rungs"][-1]["profile"] is None
 
 
 def test_the_foot_says_how_to_measure_it_again(tmp_path):
-    own = fabricate(tmp_path / "own", {"baseline": 20, "my_idea": 18}, data="my texts")
-    climbs = [gathered(folder) for folder in (CLIMB, ABLATION, NEGATIVE, own)]
-    peers = gathered(fabricate(tmp_path / "peers", {"transformers": 15}, kind="peers"))
-    assert peers["foot"]["Again"] == "ladder peers --repeats 3 --steps=9 --data topics"
+    times = {"baseline": 20, "my_idea": None}
+    why = {"my_idea.r1": "no!"}
+    own = fabricate(tmp_path / "own", times, data="my texts", failures=why)
+    peers = fabricate(tmp_path / "peers", {"transformers": 15}, kind="peers")
+    feet = [gathered(folder)["foot"] for folder in (CLIMB, ABLATION, NEGATIVE, own, peers)]
     names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
     tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
     ten = "1 2 3 4 5 6 7 8 9 10"
-    assert [climb["foot"]["Again"] for climb in climbs] == [
+    assert [foot["Again"] for foot in feet] == [
         f"git checkout d2d72edfc0b7 && ladder climb 0 {ten} --repeats 3 --steps=9",
         f"git checkout 2e93aea66793 && ladder ablate {ten} --repeats 3 --steps=9",
         f"git checkout 68d2a9a5f60e && ladder climb 12 {tried} --repeats 6 --steps=9",
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
+        "ladder peers --repeats 3 --steps=9 --data topics",
     ]
-    foot = climbs[0]["foot"]
-    assert foot["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
-    assert foot["Steps"] == "3 for warm-up, left out; 6 measured in each run"
-    assert "/home/someone" not in json.dumps(climbs)
+    assert feet[0]["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
+    assert feet[0]["Steps"] == "3 for warm-up, left out; 6 measured in each run"
+    assert feet[3]["Not finished"] == "4 of 6 runs are in" and not feet[0]["Not finished"]
+    assert feet[3]["Failed"] == "my_idea.r1: no!" and "/home/someone" not in json.dumps(feet)
 
 
-def test_a_climb_under_way_and_one_of_a_single_round(tmp_path):
-    times = {"baseline": 20, "01_weight_tying": None}
-    first = gathered(fabricate(tmp_path / "a", times, logged=1, failures={"baseline.r2": "no!"}))
-    assert first["progress"] == "Not finished: 2 of 6 runs are in."
-    assert first["foot"]["Failed"] == "baseline.r2: no!"
-    assert first["rows"][1]["cells"][:2] == ["01 weight tying", "not run yet"]
+def test_long_logs_are_cut_and_a_page_stays_under_its_size(make, tmp_path, monkeypatch):
     times = {"baseline": 20, "01_weight_tying": 18}
-    second = gathered(fabricate(tmp_path / "b", times, repeats=1))
-    assert second["progress"] is None
-    assert (second["rows"][1]["gain"], second["rows"][1]["cells"][4]) == (None, "single run")
-
-
-def test_a_page_stays_under_its_size(make, tmp_path, monkeypatch):
-    folder = fabricate(tmp_path / "big", {"baseline": 20, "01_weight_tying": 18}, repeats=9)
-    assert [len(row["logs"]) for row in make(folder)[1][0]["rows"]] == [9, 9]
-    page = (tmp_path / "page.html").read_bytes()
-    assert b"To keep the page small" not in page
-    monkeypatch.setattr(report, "LARGEST", len(page))
-    assert [len(row["logs"]) for row in make(folder)[1][0]["rows"]] == [1, 1]
-    page = (tmp_path / "page.html").read_bytes()
-    assert b"To keep the page small, only the first run's." in page
-    monkeypatch.setattr(report, "LARGEST", 1000)
-    assert fails(make(folder), "is over 1,000 bytes: name fewer folders")
-    assert (tmp_path / "page.html").read_bytes() == page
-    monkeypatch.setattr(gather, "POINTS", 4)
-    assert [step for step, _, _ in gathered(folder)["rows"][0]["loss"]] == [1, 4, 7, 9]
+    long = fabricate(tmp_path / "long", times, repeats=1, steps=2000)
+    (rung, _) = make(long)[1][0]["rungs"]
+    ((_, text),) = rung["logs"]
+    assert text == "Longer than 100,000 bytes, see long/baseline.r1.log"
+    assert [point[0] for point in rung["curve"]][:2] == [1, 8] and rung["curve"][-1][0] == 2000
+    folder = fabricate(tmp_path / "big", times, repeats=9)
+    html = tmp_path / "page.html"
+    sizes = []
+    for rounds in (9, 1, 0):
+        assert make(folder)[0] == 0
+        text = html.read_text()
+        assert text.count(".r1.log</summary>") == 2 * (rounds > 0)
+        assert text.count(".r2.log</summary>") == 2 * (rounds > 1)
+        sizes.append(html.stat().st_size)
+        monkeypatch.setattr(report, "LARGEST", sizes[-1])
+    assert sizes == sorted(sizes, reverse=True)
+    assert fails(make(folder), "bytes: name fewer folders") and html.stat().st_size == sizes[-1]
 
 
 # ------------------------------------------------------------------------------ mistakes
 
 
 def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
-    failed = fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    listed, bare, nan = (fabricate(tmp_path / name, {"baseline": 2}) for name in ("l", "b", "n"))
-    (listed / "climb.json").write_text("[1]")
-    (bare / "climb.json").unlink()
-    log = nan / "baseline.r1.log"
-    log.write_text(re.sub(r"loss [\d.]+", "loss nan", log.read_text()))
-    for folder, words in (
-        (EXAMPLES, "is not a log of a climb"),
-        (tmp_path / "no_such", "no_such holds no logs of a climb"),
-        (failed, "none of its runs has ended well"),
-        (listed, "is no climb of this ladder"),
-        (bare, "is no climb of this ladder"),
-        (nan, "no finite number"),
-    ):
-        assert fails(make(folder), words), folder
+    def odd(name, file="baseline.r1.log", old="", new=None, **run):
+        """A climb with a file that is missing or changed."""
+        folder = fabricate(tmp_path / name, {"baseline": 2, "01_weight_tying": 1}, **run)
+        text = (folder / file).read_text()
+        (folder / file).unlink()
+        if new is not None:
+            (folder / file).write_text(re.sub(old, new, text, flags=re.DOTALL))
+        return folder
+
+    os.mkfifo(odd("fifo") / "baseline.r1.log")
+    (odd("folder") / "baseline.r1.log").mkdir()
+    odd("bare", "climb.json")
+    odd("list", "climb.json", ".+", "[1]")
+    odd("deep", "climb.json", ".+", "[" * 100_000)
+    odd("result", old="RESULT .+", new="RESULT " + "[" * 100_000)
+    odd("steps", old="step .*?(?=effective)", new="")
+    odd("warm", old='"warmup_steps": 3', new='"warmup_steps": 9')
+    odd("zero", old=r"dt +[\d.]+ ms", new="dt 0 ms")
+    odd("nan", old=r"dt +[\d.]+ ms", new="dt nan ms")
+    fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
+    fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
+    for folder in [EXAMPLES, tmp_path / "no_such", *tmp_path.iterdir()]:
+        assert fails(make(folder), f"{folder.name}"), folder
     monkeypatch.setattr(report, "ROOT", tmp_path)
-    (tmp_path / "README.md").write_text("nothing yet")
+    for name in ("README.md", "RUNLOG.md"):
+        (tmp_path / name).write_text("nothing yet")
     assert fails(make(), "error no climb in logs/ or runs/: run")
 
 
+def test_scripts_that_cannot_be_read_and_losses_that_are_no_number(make, tmp_path):
+    folder = fabricate(tmp_path / "odd", dict.fromkeys(("latin", "folder", "deep", "fifo"), 9))
+    (folder / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
+    (folder / "folder.py").mkdir()
+    (folder / "deep.py").write_text("(" * 10_000)
+    os.mkfifo(folder / "fifo.py")
+    log = folder / "latin.r1.log"
+    log.write_text(re.sub(r"loss [\d.]+", "loss nan", log.read_text()))
+    rungs = make(folder)[1][0]["rungs"]
+    assert ["cannot read" in rung["source"] for rung in rungs] == [True, False, True, False]
+    assert ["is not here" in rung["source"] for rung in rungs] == [False, True, False, True]
+    assert [len(rung["curve"]) for rung in rungs] == [0, STEPS, STEPS, STEPS]
+
+
 def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypatch):
-    opened = []
+    opened, html = [], tmp_path / "page.html"
     monkeypatch.setattr(report.webbrowser, "open", opened.append)
-    page = tmp_path / "page.html"
-    page.write_text("<html>my holidays</html>")
+    html.write_text("<html>my holidays</html>")
     assert fails(make(CLIMB, "--open"), "is no page of ladder report: choose another --out")
-    assert page.read_text() == "<html>my holidays</html>"
-    page.write_text(f"{report.MARKER} old news")
-    assert make(CLIMB)[0] == 0 and "old news" not in page.read_text()
-    assert opened == []
+    assert html.read_text() == "<html>my holidays</html>"
+    html.write_text(f"{report.MARKER} old news")
+    assert make(CLIMB)[0] == 0 and "old news" not in html.read_text() and not opened
     make(CLIMB, "--open")
-    assert opened == [page.as_uri()]
+    assert opened == [html.as_uri()]
 
 
-@pytest.mark.parametrize("out", ["no/such/folder/page.html", ".", f"{__file__}/page.html"])
+@pytest.mark.parametrize("out", ["no/such/folder/page.html", ".", f"{__file__}/page.html", "fifo"])
 def test_a_page_that_cannot_be_written(make, tmp_path, out):
+    os.mkfifo(tmp_path / "fifo")
     assert fails(make(CLIMB, out=out), "error cannot write ")
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
 
 
 def test_the_page_is_installed_with_the_package_and_needs_no_torch():
@@ -326,14 +354,10 @@ def pages(tmp_path_factory):
     third = fabricate(folder / "third", {"baseline": 30, "01_weight_tying": 15})
     evil = {"baseline": 20, 'ev"il&<b>': 10}
     fourth = fabricate(folder / "fourth <b>&", evil, data=EVIL, device=f"GPU {EVIL}")
-    docs = f"00 evil\n\nChange: {EVIL}\nWhy: {EVIL}\nNumerics: {EVIL}\nRun: {EVIL}\n"
-    (fourth / "baseline.py").write_text(f'"""{docs}"""\na = 1\n', encoding="utf-8")
-    (fourth / 'ev"il&<b>.py').write_text(f"'''{EVIL}'''\nb = '{EVIL}'\n", encoding="utf-8")
-    shown = {"own": (CLIMB, ABLATION), "made_up": (first, second, third, fourth)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "gather", gathered)
-        for name, climbs in shown.items():
-            assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
+    (fourth / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
+    (fourth / 'ev"il&<b>.py').write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
+    for name, climbs in {"own": (CLIMB, ABLATION), "all": (first, second, third, fourth)}.items():
+        assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
     return folder
 
 
@@ -343,59 +367,38 @@ class Page:
     def __init__(self, driver, folder):
         self.driver, self.folder = driver, folder
 
-    def open(self, name, address="", scheme="light"):
-        self.resize(1200)
-        self.emulate("", scheme)
+    def open(self, name, address="", width=1200, media="", scheme="light"):
+        cdp = self.driver.execute_cdp_cmd
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        cdp("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        cdp("Emulation.setEmulatedMedia", {"media": media, "features": features})
         self.driver.get("about:blank")
         self.driver.get((self.folder / f"{name}.html").as_uri() + address)
-
-    def resize(self, width):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def emulate(self, media, scheme):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        media = {"media": media, "features": features}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     def js(self, code, *arguments):
         return self.driver.execute_script(f"return {code}", *arguments)
 
     def each(self, selector, code):
-        """What `code` says of each such element, `one`."""
-        return self.js(
-            f"[...document.querySelectorAll(arguments[0])].map((one) => {code})", selector
-        )
+        """What `code` says of each such element, `one`, that is shown."""
+        found = f"[...document.querySelectorAll('{selector}')].filter((e) => e.checkVisibility())"
+        return self.js(f"{found}.map((one) => {code})")
+
+    def shown(self, selector):
+        return [one for one in self.all(selector) if one.is_displayed()]
 
     def all(self, selector):
         return self.driver.find_elements("css selector", selector)
 
-    def one(self, selector):
-        return self.driver.find_element("css selector", selector)
+    def choose(self, name, text):
+        from selenium.webdriver.support.ui import Select
 
-    def text(self, selector):
-        return self.one(selector).text
-
-    def press(self, *keys):
-        from selenium.webdriver import Keys
-
-        for key in keys:
-            self.driver.switch_to.active_element.send_keys(getattr(Keys, key))
-
-    def wait_for(self, selector):
-        """A new address is followed a moment after it is set. Returns the first such element."""
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        return WebDriverWait(self.driver, 5, 0.02).until(lambda _: self.all(selector))[0]
-
-    def bars(self):
-        """The length of each bar that is drawn, by the stem of its script."""
-        box = "one.getBoundingClientRect().width"
-        return dict(self.each(".bar .fill", f"[one.closest('.bar').dataset.stem, {box}]"))
+        Select(self.all(f"[name={name}]")[0]).select_by_visible_text(text)
+        return self.js("document.querySelector('main > section:not([hidden])').id")
 
 
 @pytest.fixture
-def page(chromium, pages):
+def browser(chromium, pages):
     """The browser. After each test: no word in its console, no request but for the file itself."""
     yield Page(chromium, pages)
     assert chromium.get_log("browser") == []
@@ -404,195 +407,140 @@ def page(chromium, pages):
     assert sent and all(url.startswith(("file:", "data:", "about:")) for url in sent), sent
 
 
-def test_bars_as_long_as_their_numbers_and_the_tables_of_the_readme(page):
-    page.open("own")
-    rows = gathered(CLIMB)["rows"]
-    left = "arguments[0].getBoundingClientRect().left"
-    for metric in ("mfu", "memory", "tok"):
-        page.one(f"#metrics label:has([value={metric}])").click()
-        drawn, bounded = page.bars(), metric != "memory"
-        scale = [drawn[row["stem"]] / row[metric][0] for row in rows]
-        assert max(scale) == pytest.approx(min(scale), rel=1e-3) and min(scale) > 0
-        assert len(page.all(".bar .whisker")) == 11 * bounded
-        assert len(page.all("#bars .limit")) == bounded
-        if bounded:
-            end, start = (page.js(left, page.one(f"#bars {one}")) for one in (".limit", ".fill"))
-            peak = gathered(CLIMB)["limit"][metric]
-            assert (end - start) / peak == pytest.approx(scale[0], rel=1e-3)
-            assert "all FLOPs at matmul peak: " in page.text("#bars")
-    both = [row for folder in (CLIMB, ABLATION) for row in read_climb(folder)[1]]
-    shown = page.each("#tables tbody tr", "[...one.cells].map((cell) => cell.textContent)")
-    assert shown == [cells(row, titles()) for row in both]
+def test_bars_and_marks_are_as_their_numbers(browser):
+    browser.open("own")
+    rungs = gathered(CLIMB)["rungs"]
+    widths = browser.each(".bars .bar", "one.getBoundingClientRect().width")
+    scale = [width / rung["row"].tok_per_s for width, rung in zip(widths, rungs, strict=True)]
+    assert max(scale) == pytest.approx(min(scale), rel=1e-2) and min(scale) > 0
+    colours = browser.each(".bars .bar", "getComputedStyle(one).background")
+    states = [rung["state"] for rung in rungs]
+    assert len({*zip(states, colours, strict=True)}) == len({*states}) == len({*colours}) == 3
+    dots = browser.each(".mark:not(.alone) .dot", "one.getBoundingClientRect().x")
+    ratios = [rung["row"].gain.ratio for rung in rungs[1:]]
+    assert sorted(range(10), key=dots.__getitem__) == sorted(range(10), key=ratios.__getitem__)
+    assert len(browser.shown(".mark.alone .dot")) == 10
+    table = browser.each("tbody tr", "[...one.cells].map((cell) => cell.textContent.trim())")
+    assert table == [cells(row, titles()) for row in read_climb(CLIMB)[1]]
 
 
 @NEEDS_HISTORY
-def test_a_click_opens_a_rung_with_its_docstring_diff_profile_and_logs(page):
-    page.open("own")
-    assert not page.one("#rung").is_displayed()
-    page.one(".bar[data-stem='10_fused_adamw'] .fill").click()
-    assert page.wait_for("#rung h2:focus").text == "10 fused AdamW"
-    assert page.js("location.hash") == f"#{CLIMB.name}/10_fused_adamw"
-    facts = json.loads((PROFILE / "10_fused_adamw.json").read_text())
-    kernel = facts["kernels"][0]
+def test_a_rung_opens_by_mouse_keyboard_and_address(browser):
+    from selenium.webdriver import Keys
+
+    browser.open("own")
+    assert not browser.shown(".rung pre")
+    for _ in range(30):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        focused = browser.driver.switch_to.active_element
+        if focused.text.startswith("10 fused AdamW"):
+            break
+    assert focused.value_of_css_property("outline-width") == "3px"
+    focused.send_keys(Keys.ENTER)
+    (body,) = browser.shown(".rung > div")
+    kernel = json.loads((PROFILE / "10_fused_adamw.json").read_text())["kernels"][0]
     for words in (
-        "the optimizer updates all parameters in one fused kernel.",
-        "rounding. The same formula, evaluated in another order.",
-        gathered(CLIMB)["rows"][10]["cells"][4],
+        "Change: the optimizer updates all parameters in one fused kernel.",
         "optimizer: fused",
+        gathered(CLIMB)["rungs"][10]["cells"][4],
+        f"Left out of 10 fused AdamW alone: {gathered(ABLATION)['rungs'][10]['cells'][4]}",
         "Both scripts at commit d2d72edfc0b7.",
         f"logs/{PROFILE.name}, commit 503d992a5313",
-        f"backward\n{facts['median_ms']['backward']:.1f} ms",
         f"aten::mm {kernel['ms']:.1f} {kernel['share']:.1%} {kernel['calls']}",
     ):
-        assert words in page.text("#rung")
-    removed, added = (page.one(f"#rung > .scroll .{kind}") for kind in ("del", "add"))
-    assert [one.text.split()[:2] for one in (removed, added)] == [["163", "−"], ["163", "+"]]
-    assert "fused=True" in added.text and removed.rect["y"] == added.rect["y"]  # side by side
-    grounds = [one.value_of_css_property("background-color") for one in (removed, added)]
-    assert len({*grounds, "rgba(0, 0, 0, 0)"}) == 3
-    summaries = page.all("#rung > details summary")
-    assert [one.text for one in summaries[:3]] == [f"10_fused_adamw.r{k}.log" for k in (1, 2, 3)]
-    summaries[0].click()
-    assert page.text("#rung pre") == (CLIMB / "10_fused_adamw.r1.log").read_text().strip()
-    page.one("#rung .left-out summary").click()
-    for words in (gathered(ABLATION)["rows"][10]["cells"][4], "Change against 10 fused AdamW"):
-        assert words in page.text("#rung .left-out")
-    page.resize(700)  # the two blocks of the diff stand one above the other
-    assert removed.rect["y"] + removed.rect["height"] == pytest.approx(added.rect["y"], abs=1)
-    assert removed.rect["x"] == added.rect["x"]
+        assert words in body.text
+    (removed,), *_, added = browser.shown(".del"), *browser.shown(".add")
+    assert removed.text[0] == "-" and "fused=True" in added.text
+    body.find_element("css selector", "details summary").click()
+    log = (CLIMB / "10_fused_adamw.r1.log").read_text()
+    assert browser.shown(".rung details pre")[0].text == log.strip()
+    assert browser.js("decodeURIComponent(location.hash)") == f"#{CLIMB.name}/10_fused_adamw"
+    focused.click()
+    assert not body.is_displayed() and browser.js("location.hash") == f"#{CLIMB.name}"
+    browser.open("own", f"#{ABLATION.name}/without_02_tf32")
+    assert "Change against 10 fused AdamW" in browser.shown(".rung > div")[0].text
 
 
-def test_the_keyboard_reaches_and_opens_a_rung(page):
-    page.open("own")
-    for _ in range(30):
-        page.press("TAB")
-        if page.all("[data-stem='03_bf16_autocast']:focus"):
-            break
-    focused = page.driver.switch_to.active_element
-    assert focused.get_attribute("aria-label") == "03 bf16 autocast: Tokens per second 543"
-    assert focused.value_of_css_property("outline-width") == "3px"
-    page.press("ENTER")
-    assert page.wait_for("#rung h2:focus").text == "03 bf16 autocast"
-    page.press("TAB", "TAB", "ENTER")  # next
-    page.wait_for("[data-stem='04_residual_scaling'].open")
-    page.press("TAB", "TAB", "TAB", "ENTER")  # close
-    page.wait_for("#one:has(#rung[hidden]) [data-stem='04_residual_scaling']:focus")
-    page.press("SPACE")
-    assert page.wait_for("#rung h2:focus").text == "04 residual scaling"
-    page.one("[data-stem='04_residual_scaling']").click()  # again: it closes
-    page.wait_for("#rung[hidden]")
+def test_three_groups_of_losses_are_shown_until_others_are_chosen(browser):
+    browser.open("own")
+    assert len(browser.shown("polyline")) == 3
+    names = [one.text for one in browser.shown(".curves label")]
+    assert len(names) < 11 and names[0] == "00 baseline"
+    logs = {row.stem: row.logs[1] for row in read_climb(CLIMB)[1]}
+    one, two = ([s["loss"] for s in logs[k].steps] for k in ("01_weight_tying", "02_tf32"))
+    assert one == two and any("01 weight tying, 02 TF32" in name for name in names)
+    browser.shown(".curves label")[1].click()
+    assert len(browser.shown("polyline")) == 4
+    ends = {}
+    for axis in browser.shown(".choice label"):
+        axis.click()
+        (chart,) = browser.shown(".chart")
+        assert chart.text.endswith(axis.text)
+        ends[axis.text] = float(chart.text.split()[-1 - len(axis.text.split())])
+    warm = [sum(step["dt"] for step in log.steps[1:]) for log in logs.values()]
+    assert ends["steps"] == STEPS and ends["seconds after the first step"] <= max(warm) + 1e-6
+    assert ends["seconds"] > ends["seconds after the first step"]
 
 
-def test_gains_stand_side_by_side_and_hollow_within_the_noise(page):
-    page.open("own")
-    inks = page.each(".track .dot", "getComputedStyle(one).fill")
-    filled = [luminance(ink) < 1 for ink in inks]  # not as white as the page
-    both = zip(*(gathered(folder)["rows"][1:] for folder in (CLIMB, ABLATION)), strict=True)
-    rows = [row for pair in both for row in pair]
-    assert filled == [not row["gain"]["noise"] for row in rows] and {*filled} == {True, False}
-    said = [one.text for one in page.all("#gains .said")]
-    assert said == [row["cells"][4].partition(" (")[0] for row in rows]
-    assert "commit 2e93aea66793" in page.text("#gains figcaption")
-
-
-def test_losses_are_read_at_the_pointer_and_with_keys(page):
-    from selenium.webdriver import ActionChains
-
-    def shown(key=None, axis=None):
-        """Where the losses are read and what they are, after a choice and a key."""
-        if axis:
-            page.one(f"#axes label:has([value={axis}])").click()
-        if key:
-            page.js("document.getElementById('at').focus()")
-            page.press(key)
-        return page.text("#curves .cursor"), [node.text for node in page.all("#readout .value")]
-
-    page.open("own")
-    logs = [min(row.logs.items())[1] for row in read_climb(CLIMB)[1]]
-    losses = [[f"{log.steps[k]['loss']:.4f}" for log in logs] for k in range(STEPS)]
-    assert len(page.all("#curves .curve")) == 11 and shown() == ("step 9", losses[8])
-    ActionChains(page.driver).move_to_element(page.one("#curves")).perform()
-    assert shown() == ("step 5", losses[4]) and shown("ARROW_LEFT") == ("step 4", losses[3])
-    said = page.one("#at").get_attribute("aria-valuetext")
-    assert said.startswith(f"step 4: 00 baseline {losses[3][0]}, 01 weight")
-    assert shown("HOME") == ("step 1", losses[0])
-    firsts = [log.steps[0]["dt"] for log in logs]
-    ends = [sum(step["dt"] for step in log.steps) for log in logs]
-    assert shown(axis="time")[0] == f"{max(ends):.1f} s"
-    where, values = shown("HOME")
-    assert where == f"{min(firsts):.1f} s"
-    assert values.count("–") == 10  # the other first steps had not ended
-    warm = max(end - first for end, first in zip(ends, firsts, strict=True))
-    assert shown(axis="warm")[0] == f"{warm:.1f} s"
-    page.all("#readout button")[3].click()
-    assert len(page.all("#curves .curve[aria-pressed=true]")) == 1
-
-
-def test_climbs_are_chosen_and_only_their_gains_compared(page):
-    page.open("made_up")
-    options = page.all("#climb option")
-    assert len(options) == 5 and options[-1].text == "Compare the gains of all climbs"
-    assert "NVIDIA H100 80GB HBM3" in page.text("#caption") and len(page.bars()) == 4
-    marks = ("[data-stem='10_fused_adamw']", "#bars .beyond", "[data-stem='11_more']")
-    tops = [page.one(mark).rect["y"] for mark in marks]
-    assert tops == sorted(tops) and len(page.all("#bars .beyond")) == 1
-    lines = [line.text.split(" ")[0] for line in page.all("#tables tbody tr")]
-    assert lines == ["00", "01", "10", "beyond", "11_more"]
-    options[1].click()
-    page.wait_for("[data-stem='02_tf32']")
-    assert page.js("location.hash") == "#second" and "AMD EPYC" in page.text("#caption")
-    assert [*page.bars()] == ["baseline", "02_tf32", "10_fused_adamw"]
-    assert "failed: out of memory </script>" in page.text("#tables")
-    options[-1].click()
-    compared = page.wait_for("#compare:not([hidden])").text
-    assert not page.one("#one").is_displayed() and page.js("location.hash") == "#compare"
+def test_climbs_are_chosen_by_machine_and_only_their_gains_compared(browser):
+    browser.open("all")
+    compare = "Compare the gains of all climbs"
+    labels = [one.text for one in browser.all("[name=climb] option")]
+    assert len(labels) == 5 and labels[-1] == compare
+    assert browser.choose("climb", labels[1]) == "second" == browser.js("location.hash.slice(1)")
+    assert "failed: out of memory </script>" in browser.shown("#second tbody")[0].text
+    (beyond,) = browser.each("section:first-child .beyond", "1") or [0]
+    assert not beyond and browser.choose("machine", "NVIDIA H100 80GB HBM3") == "first"
+    assert len(browser.shown(".beyond")) == 1
+    assert [one.is_enabled() for one in browser.all("[name=climb] option")] == [1, 0, 0, 0, 1]
+    assert browser.choose("machine", "all") == "first"
+    assert browser.choose("climb", compare) == "compare"
+    (text,) = (one.text for one in browser.shown("main"))
+    assert not re.search(r"tok/s|\d ms", text)
     # Over different rows above, two gains of one rung are not one comparison.
-    assert [re.sub(r" \(\S+ … .*?\)", "", row.text) for row in page.all("#compare tbody tr")] == [
-        "01 weight tying +25.0 % – +100.0 % –",
-        "02 TF32 – – – –",
-        "10 fused AdamW (over 01 weight tying) +60.0 % – – –",
-        "10 fused AdamW (over 02 TF32) – +25.0 % – –",
-        'ev"il&<b> – – – +100.0 %',
-        "11_more +25.0 % – – –",
-    ]
-    assert compared.startswith("Milliseconds") and not re.search(r"tok/s| ms", compared)
-    assert len(page.all("#compare .track .dot")) == 6
-    assert "Test GPU" in page.text("footer") and "AMD EPYC" in page.text("footer")
+    lines = [re.sub(r" \(\S+ … .*?\)", "", line) for line in text.splitlines()]
+    assert "01 weight tying (over 00 baseline) +25.0 % – +100.0 % –" in lines
+    assert "10 fused AdamW (over 01 weight tying) +60.0 % – – –" in lines
+    assert "10 fused AdamW (over 02 TF32) – +25.0 % – –" in lines
 
 
-def test_addresses_open_and_what_a_villain_wrote_is_shown_as_text(page):
+def test_what_a_villain_wrote_is_shown_as_text(browser):
     fourth = "#fourth%20%3Cb%3E%26"
-    for address, selector, words in (
-        (fourth, "#caption", EVIL),
-        (fourth, "#climb", EVIL),
-        (fourth, "footer", EVIL),
-        (f"{fourth}/baseline", "#rung", f"Change{EVIL}"),
-        (f"{fourth}/ev%22il%26%3Cb%3E", "#rung", f"b = '{EVIL}'"),
-        ("#second/01_weight_tying", "#rung", f"failed: out of memory {EVIL}"),
-        ("#compare", "#compare", EVIL),
+    for address, words in (
+        (fourth, f"GPU {EVIL}"),
+        (f"{fourth}/baseline", f"00 {EVIL}"),
+        (f"{fourth}/ev%22il%26%3Cb%3E", f"b = r'''{EVIL}"),
+        ("#second/01_weight_tying", f"failed: out of memory {EVIL}"),
+        ("#compare", EVIL),
     ):
-        page.open("made_up", address)  # an alert would raise UnexpectedAlertPresentException
-        assert words in page.one(selector).get_attribute("textContent")
-        assert page.js("[document.scripts.length, document.images.length]") == [2, 0]
-        assert not page.all("b")
+        browser.open("all", address)  # an alert would raise UnexpectedAlertPresentException
+        assert words in browser.shown("main > section")[0].get_attribute("textContent")
+        assert browser.js("[document.scripts.length, document.images.length]") == [1, 0]
+        assert len(browser.all("b")) == 11  # the rates
     # Addresses that name nothing show the first climb.
     for address in ("#no/such", "#%E0%A4%A", f"#{CLIMB.name}/99_none"):
-        page.open("own", address)
-        assert len(page.bars()) == 11 and not page.one("#rung").is_displayed()
+        browser.open("own", address)
+        assert len(browser.shown(".bars .bar")) == 11 and not browser.shown(".rung pre")
 
 
 @pytest.mark.parametrize("address", ["", f"#{CLIMB.name}/10_fused_adamw", "#compare"])
-def test_a_phone_scrolls_no_page_sideways(page, address):
-    page.open("made_up" if address == "#compare" else "own", address)
-    wide = page.bars()
-    page.resize(360)
-    assert page.js("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
-    for box in page.each(".chart *", "one.getBoundingClientRect().toJSON()"):
-        assert not box["width"] or (box["left"] >= 0 and box["right"] <= 360), box
-    assert all(length < wide[stem] for stem, length in page.bars().items())
-    for name, track in zip(page.all(".row .name"), page.all(".row .lane:first-child"), strict=True):
-        assert name.rect["y"] + name.rect["height"] <= track.rect["y"] + 1  # it stands above
-        assert name.rect["x"] == track.rect["x"]
+def test_a_phone_scrolls_no_page_sideways(browser, address):
+    browser.open("all" if address == "#compare" else "own", address, width=360)
+    assert browser.js("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
+    wide = browser.each(".scroll", "[one.scrollWidth > one.clientWidth, one.className]")
+    assert wide and all(scrolls == ("scrolls" in name) for scrolls, name in wide)
+    if address != "#compare":
+        for box in browser.each(".ladder *", "one.getBoundingClientRect().toJSON()"):
+            assert box["left"] >= 0 and box["right"] <= 360, box
+        text, drawn = (
+            browser.each(s, "one.getBoundingClientRect().toJSON()")
+            for s in (".row .name, .row b, .said", ".bars > *, .mark > *")
+        )
+        for a, b in product(text, drawn):  # nothing is struck through
+            assert not (
+                a["width"] and a["left"] < b["right"] and b["left"] < a["right"]
+                and a["top"] < b["bottom"] and b["top"] < a["bottom"]
+            ), (a, b)  # fmt: skip
 
 
 def luminance(colour):
@@ -602,12 +550,12 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(page, scheme):
-    page.open("own", f"#{CLIMB.name}/10_fused_adamw", scheme=scheme)
-    pairs = page.js(
+def test_text_stands_out_from_its_ground(browser, scheme):
+    browser.open("own", f"#{CLIMB.name}/10_fused_adamw", scheme=scheme)
+    pairs = browser.js(
         """[...document.querySelectorAll('body *')].filter((one) =>
              [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())
-             && one.getClientRects().length && !one.disabled).map((one) => {
+             && one.checkVisibility()).map((one) => {
                let ground = one;
                const of = (node) => getComputedStyle(node).backgroundColor;
                while (of(ground) === 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
@@ -618,13 +566,13 @@ def test_text_stands_out_from_its_ground(page, scheme):
     for ink, ground, text in pairs:
         dark, light = sorted((luminance(ink), luminance(ground)))
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, text)
-    ground = page.js("getComputedStyle(document.body).backgroundColor")
+    ground = browser.js("getComputedStyle(document.body).backgroundColor")
     assert (luminance(ground) < 0.05) == (scheme == "dark")
 
 
-def test_paper_gets_light_colours_and_all_details(page):
-    page.open("own", f"#{CLIMB.name}/10_fused_adamw")
-    page.emulate("print", "dark")
-    assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) == 1
-    assert all(page.js("arguments[0].checkVisibility()", log) for log in page.all("#rung pre"))
-    assert not page.one("#climb").is_displayed() and page.one("#tables").is_displayed()
+def test_paper_gets_light_colours_and_all_of_an_open_rung(browser):
+    browser.open("own", f"#{CLIMB.name}/10_fused_adamw", media="print", scheme="dark")
+    assert luminance(browser.js("getComputedStyle(document.body).backgroundColor")) == 1
+    logs = browser.all("[open] details pre")
+    assert len(logs) == 3 and all(browser.js("arguments[0].checkVisibility()", one) for one in logs)
+    assert not browser.shown("select") and browser.shown("table")

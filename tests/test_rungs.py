@@ -95,9 +95,8 @@ def check_01(module, *_):
 
 
 def check_02(module, run_main, _):
-    log = run_main(module, "--steps", 2)
+    run_main(module, "--steps", 2)
     assert torch.get_float32_matmul_precision() == "high"
-    assert log.effective["matmul"] == "high(setting)"
 
 
 def check_03(module, run_main, _):
@@ -368,8 +367,8 @@ def test_effective_line_accumulates(number, log_of):
     assert log.result["first_step_ms"] == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
     if number >= 5:
         assert log.result["median_ms"] < log.result["first_step_ms"]
+    assert found.pop("matmul") in ("fp32", "tf32")[: 1 + (number >= 2)]  # few CPUs have TF32
     assert found == {
-        "matmul": "high(setting)" if number >= 2 else "highest(setting)",
         "autocast": "bfloat16" if number >= 3 else "off",
         "compiled": "yes" if number >= 5 else "no",
         "attention": "flash" if 6 <= number < 12 else "math",

@@ -15,9 +15,11 @@ COMMANDS = {
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "timeit": "timing matrix: model sizes x passes x warm-up x precision",
     "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
+    "limits": "the work of every rung, counted, and the time a GPU cannot beat",
     "doctor": "what this machine is, and which rungs can run or help here",
     "forward": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
+    "share": "pack a climb into one small file to send, without paths and names",
     "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
 }
 

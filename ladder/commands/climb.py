@@ -13,9 +13,7 @@ round, with its 95 % interval. Nothing that git tracks is changed unless --publi
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
 import tempfile
 import time
 from datetime import datetime
@@ -26,8 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, positive
+from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
 from ladder.commands import process
+from ladder.commands.gemm import clocks
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts, peer_scripts, select
 from ladder.commands.tables import caption, screen
@@ -91,6 +90,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     peak = process.run_python("-m", "ladder.commands.gemm", *given_flags(args, "device"))
     if peak.failure:
         raise BadInput(peak.failure)
+    found = json.loads(peak.stdout)
     folder = process.new_folder(args.out, kind, exist_ok=True)
     own = [*all_scripts(), *peer_scripts()]
     for path in set(scripts) - set(own):
@@ -105,10 +105,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         "versions": versions(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "clocks": {"before": clocks()},
+        "clocks": {"before": found.pop("clocks")},
         "failures": {},
         "scripts": [p.relative_to(ROOT).as_posix() if p in own else p.name for p in scripts],
-        **json.loads(peak.stdout),
+        **found,
     }
     save(folder, facts)
     return folder
@@ -117,18 +117,6 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
 def versions() -> dict[str, str]:
     names = ["torch", "numpy", "tiktoken", *(["transformers"] if find_spec("transformers") else [])]
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
-def clocks() -> str:
-    """Clock rates right now: of each GPU where nvidia-smi answers, else of the CPU cores."""
-    query = ["--query-gpu=clocks.sm,clocks.mem,power.limit", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, check=True)
-        return answer.stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        cpuinfo = Path("/proc/cpuinfo")
-        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []
-        return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
 
 
 def save(folder: Path, facts: dict):
@@ -196,7 +184,8 @@ def run_rounds(folder: Path, console: Console) -> None:
             minutes = (time.monotonic() - started) / done * (len(left) - done) / 60
             news += f" ({before + done} of {len(runs)} runs, about {minutes:.0f} min left)"
             console.print(f"{name}: {news}", markup=False, soft_wrap=True)
-    facts["clocks"]["after"] = clocks()
+    device = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
+    facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 

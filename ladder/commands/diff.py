@@ -1,13 +1,13 @@
 """Show what one rung changes, line by line.
 
-One number shows that rung against the one before it, after what its docstring says about it. Two
-numbers (or paths of scripts) show any two. Docstrings are left out of the diff itself.
+With one number it prints the rung's docstring and its diff against the rung before it. With two
+numbers (or paths) it compares those two scripts. The diff itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +26,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
-        raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: ladder diff 3 7")
+        raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
     console = Console(highlight=False)
     if len(args.rungs) == 2:
         before, after = map(one_script, args.rungs)
@@ -45,7 +45,7 @@ def run(args) -> int:
 
 
 def one_script(word: str) -> Path:
-    """The one script that `word` names. Raises BadInput for a range and for what is no script."""
+    """The one script that `word` names. Raises BadInput if it is a range or not a script."""
     path, *others = select([word], candidates=True)
     if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
@@ -53,30 +53,30 @@ def one_script(word: str) -> Path:
 
 
 def rung_number(word: str) -> int:
-    """Where in chain() the script is that `word` names. Raises BadInput for one outside it."""
+    """Where in chain() the script is that `word` names. Raises BadInput if it is not in it."""
     path, known = one_script(word), chain()
     if path not in known:
-        raise BadInput(f"{word} is no rung of this ladder, they are numbered 0 and up")
+        raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return known.index(path)
 
 
 def shown(path: Path) -> str:
-    """A script's path as it is printed: from the top of the project where it is inside."""
+    """A script's path as printed: relative to the project if it is inside it."""
     path = path.resolve()
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
 
 
 def parts_of(path: Path) -> tuple[str, str]:
-    """The docstring and the code of a script. Raises BadInput where Python cannot read it."""
+    """The docstring and the code of a script. Raises BadInput if Python cannot parse it."""
     try:
         return split_docstring(path)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        raise BadInput(f"{shown(path)}:{line} is no valid Python: put that right first") from None
+        raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:
-    """A unified diff of the code of two scripts, under the line numbers of the whole files."""
+    """A unified diff of the code of two scripts, with the line numbers of the whole files."""
     parts = [parts_of(path) for path in (before, after)]
     skip_a, skip_b = (len(head.splitlines()) for head, _ in parts)
     a, b = (code.splitlines() for _, code in parts)
@@ -90,3 +90,14 @@ def diff_lines(before: Path, after: Path) -> list[str]:
             else:
                 found += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
     return [f"--- {shown(before)}", f"+++ {shown(after)}", *found] if found else []
+
+
+def code_lines(path: Path) -> list[str]:
+    """The lines of a script with its docstring and its blank lines left out."""
+    return [line for line in parts_of(path)[1].splitlines() if line.strip()]
+
+
+def changed_lines(before: list[str], after: list[str]) -> list[str]:
+    """The + and - lines between the code_lines of two scripts: how large a change is."""
+    lines = list(unified_diff(before, after, n=0, lineterm=""))[2:]
+    return [line for line in lines if not line.startswith("@@")]

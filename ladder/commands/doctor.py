@@ -1,11 +1,11 @@
-"""Tell what this machine is, and for each rung whether it can run and whether it can help here.
+"""Say what this machine is, which rungs can run on it and which can make it faster.
 
-What a rung needs is tried, not guessed: a matmul is rounded and timed, a compiled training step
-compared with an eager one. Nothing is trained, and it takes less than a minute. The exit status is
-1 when a rung cannot run.
+The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
+training step with an eager one. It trains nothing and takes less than a minute. The exit status is
+1 if a rung cannot run.
 
-  ladder doctor
-  ladder doctor --device cpu       the same for another device than the best there is
+  ladder doctor                    for the best device there is
+  ladder doctor --device cpu       for another one
 """
 
 import ctypes
@@ -34,6 +34,7 @@ from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
 from ladder.machine import device_name, require_bf16
+from ladder.probe import matmul_units
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 
@@ -43,20 +44,20 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Print what the machine is, and a line for each rung. Returns 1 when a rung cannot run."""
+    """Print what the machine is, and a line for each rung. Returns 1 if a rung cannot run."""
     device = pick_device(args.device)
     console = Console()
     machine = Table(title="This machine", title_justify="left", show_header=False)
     for name, value in facts():
         machine.add_row(name, Text(value))
     console.print(machine)
-    # No spinner: a thread that redraws would disturb what is timed.
+    # No spinner: its thread would disturb what is timed.
     console.print("trying what the rungs need ...")
     rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
     rungs.title = f"The rungs on {device}"
     missing = False
     for path in all_scripts():
-        if missing:  # a rung keeps what those before it brought
+        if missing:  # a rung needs what those before it need
             runs, helps, why = "no", "–", "the same is missing"
         else:
             runs, helps, why = judge(path.stem, device)
@@ -68,10 +69,10 @@ def run(args) -> int:
 
 
 def facts() -> Iterator[tuple[str, str]]:
-    """Name and value of everything worth knowing about this machine."""
+    """Yields (name, value) of what matters about this machine."""
     try:
         memory = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
-    except (AttributeError, ValueError, OSError):  # not every system tells
+    except (AttributeError, ValueError, OSError):  # not on every system
         memory = "memory unknown"
     yield "CPU", f"{device_name(torch.device('cpu'))}, {memory}"
     cpuinfo = Path("/proc/cpuinfo")
@@ -98,7 +99,7 @@ def facts() -> Iterator[tuple[str, str]]:
 
 
 def first_line(*command: str) -> str:
-    """The first line that a program prints; nothing where it fails or is not there."""
+    """The first line that a program prints; empty if it fails or is not installed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -107,40 +108,36 @@ def first_line(*command: str) -> str:
 
 
 def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
-    """Whether a rung's own change runs (yes, no) and helps (yes, no, unknown or a dash), and why.
+    """Whether a rung's change runs (yes, no) and helps (yes, no, unknown or a dash), and why.
 
-    The rungs before it do run.
+    Assumes that the rungs before it run.
     """
     trial = TRIALS.get(stem, ("unknown", "not known to need anything"))
     try:
         return "yes", *(trial(device) if callable(trial) else trial)
-    except Exception as error:  # whatever a library raises where its hardware is missing
+    except Exception as error:  # libraries raise many kinds if their hardware is missing
         text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return "no", "–", explain(error) or text
 
 
-# ------------------- what rungs bring, tried on a device: whether it helps, and why; or an error
+# ------------- one trial per rung: returns whether it helps and why; raises if it does not run
 
 
 def tf32(device: torch.device) -> tuple[str, str]:
-    """Whether the setting changes a matmul: 1 + 2^-12 does not fit into TF32's 10 bits."""
-    a = torch.full((512, 512), 1 + 2**-12, device=device)
-    products = []
-    for precision in ("highest", "high"):
-        torch.set_float32_matmul_precision(precision)
-        products.append(a @ a)
-    if torch.equal(*products):
+    """Whether the setting changes a matmul."""
+    torch.set_float32_matmul_precision("high")
+    if matmul_units(device) == "fp32":
         return "no", "no TF32 units: the setting changes no bit of a matmul"
     return "yes", "TF32 units: the setting rounds what a matmul multiplies"
 
 
 def bf16(device: torch.device) -> tuple[str, str]:
-    """Whether bfloat16 is there, and its matmul faster than FP32's (as rung 02 leaves that)."""
+    """Whether there is bfloat16 with a faster matmul than that of FP32, rung 02's setting on."""
     require_bf16(device)
     torch.set_float32_matmul_precision("high")
     n = 768 if device.type == "cpu" else 4096
     single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, torch.bfloat16))
-    # Faster or not, no figure: a CPU's rates swing with what else runs on it.
+    # Print no figure: a CPU's rates vary with what else runs on it.
     if half > 1.1 * single:
         return "yes", "a bf16 matmul is faster than one in FP32 (timed)"
     return "no", "a bf16 matmul is no faster than one in FP32 (timed)"
@@ -149,12 +146,11 @@ def bf16(device: torch.device) -> tuple[str, str]:
 def compiled_step(device: torch.device) -> tuple[str, str]:
     """Whether a compiled training step gives the loss and gradients of an eager one.
 
-    Rung 10's model with one layer: more would run the same kernels again. The compile cache is
-    empty, so that no earlier work is found.
-    Raises BadInput where they differ: some compilers run and compute something else.
+    Uses rung 10's model with one layer (more would run the same kernels again) and an empty compile
+    cache. Raises BadInput if they differ: some compilers run but compute something else.
     """
     script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
-    # On CUDA the shapes of a run: for small ones the compiler writes other kernels there.
+    # On CUDA use the shapes of a real run: for small ones the compiler writes other kernels.
     on_cuda = device.type == "cuda"
     name, B, T = ("gpt2", default_batch_size(device), 1024) if on_cuda else ("tiny", 2, 64)
     torch.set_float32_matmul_precision("high")
@@ -172,7 +168,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         return [loss.detach(), *(p.grad for p in model.parameters())]
 
     def difference(found, expected) -> float:
-        """The largest relative error of any of them; NaN if one is NaN."""
+        """The largest relative error; NaN if one is NaN."""
         pairs = zip(found, expected, strict=True)
         return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
 
@@ -181,9 +177,9 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         compiled = step(torch.compile(model))
     error = difference(compiled, eager)
-    # Both round to bfloat16, each in its own places. One step's rounding is its error against FP32
-    # (0.007); two that are right differ by twice that at most, wrong ones by far more.
-    if not error <= 4 * difference(eager, single):  # NaN is not either
+    # Both round to bfloat16, in different places. The rounding of one step is its error against
+    # FP32 (0.007). Two correct steps differ by at most twice that, wrong ones by far more.
+    if not error <= 4 * difference(eager, single):  # so that NaN fails too
         raise BadInput(
             "a compiled step gives other gradients than an eager one (relative error "
             f"{error:.1g}): this compiler is broken here, run a rung below 05"
@@ -192,11 +188,11 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
-    """Whether there is a kernel that keeps the scores out of memory."""
+    """Whether there is a kernel that does not write the scores to memory."""
     q = torch.ones(1, 12, 128, 64, device=device, dtype=torch.bfloat16)
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    if device.type == "mps":  # its kernel cannot be asked for by name
-        return "unknown", "Apple's GPU does not say which kernel runs: measure it"
+    if device.type == "mps":  # its kernel cannot be selected by name
+        return "unknown", "on an Apple GPU torch does not say which kernel runs: measure it"
     kinds = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
     try:
         with sdpa_kernel([getattr(SDPBackend, kind) for kind in kinds]):
@@ -209,7 +205,7 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
 def padded_vocab(device: torch.device) -> tuple[str, str]:
     if device.type == "cuda":
         return "yes", "tensor cores like widths that are multiples of 128"
-    return "unknown", "meant for tensor cores, which are not here: measure it"
+    return "unknown", "for tensor cores, which this device lacks: measure it"
 
 
 def fused_adamw(device: torch.device) -> tuple[str, str]:
@@ -226,18 +222,18 @@ def kept_memory(device: torch.device) -> tuple[str, str]:
         return "no", "no mallopt in this C library: only glibc has it"
     if not ctypes.CDLL(None).mallopt(-3, 2**30):  # M_MMAP_THRESHOLD, as rung 11 sets it
         return "no", "this glibc refuses the setting (tried)"
-    return "yes", "glibc's malloc gives memory back, and can be told not to (tried)"
+    return "yes", "glibc's malloc gives memory back, and can be set not to (tried)"
 
 
 def causal_blocks(device: torch.device) -> tuple[str, str]:
     if device.type != "cpu":
-        return "no", "for CPUs: on a GPU it leaves flash attention in place"
+        return "no", "for CPUs: on a GPU flash attention stays"
     return "unknown", "depends on the matmul rate of the CPU: measure it"
 
 
 NO_SPEED = ("no", "not meant to be faster: see ladder diff")
 
-# What each script brings: how to find out whether it helps, or what is known beforehand.
+# Per script: a trial that finds out whether it helps, or what is known beforehand.
 TRIALS = {
     "baseline": ("–", "the reference"),
     "01_weight_tying": ("yes", "fewer weights to update, which needs nothing special"),

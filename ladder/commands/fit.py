@@ -1,12 +1,12 @@
 """The largest micro-batch that fits the device, for each rung, and the tokens per second there.
 
-`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory: what bfloat16
-and flash attention free can be spent on a larger batch, which is often faster. This finds the
-largest B by trying: twice as many until memory runs out, then halving the gap. Each try runs the
-script in a process of its own; it fits if the script ends well, and its RESULT has the speed.
+`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory. bfloat16 and
+flash attention free memory for a larger batch, which is often faster. This command tries batches:
+it doubles B until memory runs out, then bisects. Each try runs the script in its own process; B
+fits if the script ends well, and RESULT has the speed.
 
-On a CPU give a limit with --memory: Linux then refuses the script more data memory than that. (It
-counts all private writable memory, the peak that the table shows only what is in RAM, code too.)
+On a CPU give a limit with --memory: Linux then refuses the script more data memory than that. (The
+limit counts all private writable memory; the peak in the table counts what is in RAM, code too.)
 
   ladder fit                                       all rungs on the GPU
   ladder fit 0 3 6 --model tiny --memory 2         three rungs on a CPU, within 2 GiB
@@ -41,7 +41,7 @@ PASSED_ON = ("model", "steps", "seq_len", "device", "data")  # flags that the sc
 
 @dataclass
 class Row:
-    """What is known of one rung."""
+    """The search for one rung's batch."""
 
     script: str
     B: int = 0  # the largest that fitted, 0 for none
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Find the largest B of each rung. Ctrl-C keeps what was found and prints it.
 
-    Device, limit, T and corpus are checked before the first try. Raises BadInput.
+    Raises BadInput if device, limit, T or corpus are wrong, before the first try.
     """
     scripts = select(args.rungs)
     if len({path.stem for path in scripts}) < len(scripts):
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     try:
         for path in scripts:
-            # Neighbours differ little: what fitted the rung before is a good first guess.
+            # Neighbours differ little, so start with the B that fitted the rung before.
             first = max(rows[-1].B, 1) if rows else 1
             rows.append(Row(path.stem))
             search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
-    """How to call Python so that it gets no more data memory than `gib`. Raises BadInput."""
+    """The command that runs Python with at most `gib` of data memory. Raises BadInput."""
     if device_type != "cpu":
         if gib is not None:
             raise BadInput("--memory is for CPUs: a GPU's limit is its own memory")
@@ -104,7 +104,7 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
     if gib is None:
         raise BadInput("on a CPU say how much memory there is to fill: --memory GIB")
     if sys.platform != "linux":
-        raise BadInput("--memory needs Linux: other systems do not hold a process to a limit")
+        raise BadInput("--memory needs Linux: other systems do not limit the memory of a process")
     if not 0 < gib < 2**20:
         raise BadInput(f"--memory {gib:g}: expected a positive number of GiB")
     python = ["sh", "-c", f'ulimit -d {int(gib * 2**20)} && exec "$0" "$@"', sys.executable]
@@ -114,12 +114,12 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
 
 
 def search(row: Row, first: int, largest: int, attempt: Callable[[Row, int], str]) -> None:
-    """Fill `row`: double B from `first` while it fits, then halve the gap to what does not."""
+    """Fill `row`: double B from `first` while it fits, then bisect."""
     high = largest + 1  # the smallest B that cannot be
     B = min(first, largest)
     while row.B < B < high:
         outcome = row.tries[B] = attempt(row, B)
-        # A line for each finished try: a spinner is a thread that redraws while a try is timed.
+        # One line per finished try, no spinner: its thread would redraw while a try is timed.
         print(f"{row.script} B={B}: {outcome}", flush=True)
         if outcome == NO_MEMORY:
             high = B
@@ -133,9 +133,9 @@ def search(row: Row, first: int, largest: int, attempt: Callable[[Row, int], str
 
 
 def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row: Row, B: int):
-    """Run a script at B in a process of its own, and note the run in `row` if it fits.
+    """Run a script at B in its own process, and keep the run in `row` if it fits.
 
-    Returns FITS, NO_MEMORY or why else it failed. Its log and stderr get a folder of their own.
+    Returns FITS, NO_MEMORY or another reason for the failure. Log and stderr go into one folder.
     """
     out = folder / f"{path.stem}.B{B}"
     out.mkdir()
@@ -144,19 +144,19 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
     done = run_python(*words, python=python, **env)
     (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
     if done.failure:
-        # A process that could not allocate may crash while it ends: what it said decides.
+        # A process that could not allocate may crash while it exits: trust stderr, not the status.
         no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
         return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
     try:
         log = read_log(next(out.glob("*.log"), out))
-    except BadInput as error:  # one script's mistake does not end the search of the others
+    except BadInput as error:  # the search goes on with the other scripts
         return str(error)
     row.B, row.run, row.result = B, log.run, log.result
     return FITS
 
 
 def report(rows: list[Row], gib: float | None, console: Console) -> None:
-    """Print the table, and above it what all its runs have in common."""
+    """Print the settings that all runs share, and the table."""
     if run := next((row.run for row in rows if row.run), None):
         line = "{device}, torch {torch}, {model}, T={T}, {steps} steps, {data}, commit {commit}"
         limit = f", {gib:g} GiB of data memory" if gib else ""

@@ -1,15 +1,15 @@
 """Carry an edit of one rung through all later rungs.
 
-Change something in rung N that all rungs above it should have too, do not commit yet, and run
+Edit rung N, do not commit yet, and run
 
-  ladder forward 3     the edit of rung 03, into 04 and all after it
-  ladder forward 0     the edit of baseline.py, into every rung (and every candidate)
+  ladder forward 3     carries the edit of rung 03 into 04 and all later rungs
+  ladder forward 0     carries the edit of baseline.py into every rung and candidate
 
-Each later rung is merged three ways: with rung N as last committed, and as it is now. Every script
-keeps its own docstring, and an edit of a docstring is not carried. Where a rung has changed the
-very lines you edited, both versions are left in it between <<<<<<< and >>>>>>>, named on screen,
-and the exit status is 1. Committing before the next edit of the same lines avoids that they clash
-with what you carried before.
+Each later rung gets a three-way merge of rung N as last committed, rung N as it is now, and itself.
+Every script keeps its own docstring; edits of docstrings are not carried. If a rung changed the
+same lines as you, both versions stay in it between <<<<<<< and >>>>>>>, their places are printed,
+and the exit status is 1. Commit before you edit the same lines again, or the new edit conflicts
+with the one you carried before.
 """
 
 import tempfile
@@ -30,11 +30,11 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Merge, write the scripts that change, and name them. Returns 1 if any needs a hand."""
+    """Merge, write the scripts that change, and print their names. Returns 1 after a conflict."""
     number = rung_number(args.rung)
     edited, *later = chain()[number:]
     if not later:
-        raise BadInput(f"{shown(edited)} is the last rung: there is nothing to carry its edit to")
+        raise BadInput(f"{shown(edited)} is the last rung: no later one can take its edit")
     committed = git("show", f"HEAD:./{shown(edited)}")
     if committed.returncode:
         why = committed.stderr.strip()
@@ -42,7 +42,7 @@ def run(args) -> int:
     base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
-    # All are read and merged before one is written: bad input must not stop half-way.
+    # Read and merge all before writing any: bad input must not stop this half-way.
     parts = [parts_of(path) for path in later]
     merged = [(docstring, *carry(base, ours, theirs)) for docstring, ours in parts]
     troubled = 0
@@ -61,17 +61,17 @@ def run(args) -> int:
 
 
 def carry(base: str, ours: str, theirs: str) -> tuple[str, int]:
-    """merge_code, but what `ours` has already of the same edit does not collide with it."""
+    """merge_code, but a part of the edit that `ours` already has is not a conflict."""
     code, conflicts = merge_code(base, ours, theirs)
     without, collisions = merge_code(theirs, ours, base) if conflicts else (ours, 1)
     return (code, conflicts) if collisions else merge_code(base, without, theirs)
 
 
 def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, int]:
-    """Make the change from `base` to `theirs` in `ours` too. `options` are git merge-file's.
+    """Apply the change from `base` to `theirs` to `ours`. `options` go to git merge-file.
 
-    Returns the merged text and the number of conflicts, each of them left in the text between
-    markers. Raises BadInput without git.
+    Returns the merged text, with conflicts between markers, and the number of conflicts. Raises
+    BadInput if git is missing.
     """
     lines = base.split("\n")
     texts = (marked(lines, side.split("\n")) for side in (ours, base, theirs))
@@ -88,11 +88,11 @@ def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, i
 
 
 def marked(base: list[str], side: list[str]) -> str:
-    """`side` with a mark before and after each line that it has from `base`, or has in its stead.
+    """`side` with a mark before and after each line that it kept from `base` or replaced.
 
-    To git, two changes collide when no unchanged line lies between them. The marks lie there: a
-    line may change, or go, beside one that the other side changed or put in. Marks inside a block
-    that was rewritten go with it, so a line that the other side put in there does collide.
+    For git, two changes conflict if no unchanged line lies between them. The marks are such lines:
+    one side may change or delete a line next to one that the other side changed or added. A
+    rewritten block loses its inner marks, so a line that the other side added there conflicts.
     """
     lines = []
     for _, i1, i2, j1, j2 in SequenceMatcher(None, base, side, autojunk=False).get_opcodes():
@@ -107,7 +107,7 @@ def marked(base: list[str], side: list[str]) -> str:
 
 
 def trouble(path: Path, source: str, conflicts: int) -> list[str]:
-    """A line for each place where a merged script needs a hand."""
+    """One line for each place in a merged script that must be resolved by hand."""
     if conflicts:
         lines = enumerate(source.splitlines(), 1)
         numbers = [number for number, line in lines if line.startswith("<<<<<<< ")]
@@ -115,5 +115,5 @@ def trouble(path: Path, source: str, conflicts: int) -> list[str]:
     try:
         compile(source, str(path), "exec")
     except SyntaxError as error:
-        return [f"{shown(path)}:{error.lineno} merged, but no valid Python: {error.msg}"]
+        return [f"{shown(path)}:{error.lineno} merged, but not valid Python: {error.msg}"]
     return []

@@ -1,191 +1,171 @@
-"""All that `ladder report` shows of one climb, from its logs, its scripts and profiles of them."""
+"""What `ladder report` shows of one climb: its rows, and the scripts, profiles and logs of each."""
 
-import ast
 import json
 import math
 import re
 import shlex
 import tempfile
+import warnings
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
+from ladder.commands.ablate import source_at
 from ladder.commands.diff import diff_lines
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import COMPARABLE, Row, limit_tok_per_s, read_climb
-from ladder.commands.scripts import all_scripts, beyond_ten, describe
+from ladder.commands.scripts import all_scripts, beyond_ten, docstring
 from ladder.commands.tables import caption, cells, headings, titles
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 
-POINTS = 500  # of one loss curve, as report.html says
+POINTS = 300  # of one loss curve
+LONGEST = 100_000  # bytes of a raw log
 TOP = 10  # kernels
-BESIDE = ("commit", "python", "steps")  # may differ between a climb and the ablation beside it
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
+# What files that others made can raise.
+ODD = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError)
+ODD += (RuntimeWarning, SyntaxError, TypeError, ValueError)
 
 
 def gather(folder: Path) -> dict:
-    """All that the page shows of one climb, ready for JSON. Raises BadInput if it is none."""
+    """All that the page shows of one climb. Raises BadInput if it is none."""
+    for path in [folder / "climb.json", *folder.glob("*.log")]:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is no regular file: take it away")
     try:
-        facts, rows = read_climb(folder)
-        if all(row.failure for row in rows):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # numpy's, of steps that took no time
+            facts, rows = read_climb(folder)
+        if not (good := [row for row in rows if not row.failure]):
             raise BadInput(f"{folder}: none of its runs has ended well yet")
-        return shown(folder, facts, rows)
-    except (AttributeError, KeyError, TypeError) as error:  # made by others, or without climb.json
-        raise BadInput(f"{folder} is no climb of this ladder: {error!r}") from error
+        if not all(0 < row.tok_per_s < math.inf for row in good):
+            raise BadInput(f"{folder}: a log has steps without tokens or without a time")
+        return shown(folder, facts, rows, good)
+    except ODD as error:
+        raise BadInput(f"{folder} is no climb of this ladder: {error!r:.200}") from error
 
 
-def shown(folder: Path, facts: dict, rows: list[Row]) -> dict:
-    """A climb of which at least one run ended well."""
-    kind = kind_of(facts)
-    good = [row for row in rows if row.logs]
-    log = good[0].logs[min(good[0].logs)]
-    run, limit = log.run, limit_tok_per_s(facts, good)
-    lines = show_rows(folder, facts, rows, run)
-    what = kind.label or f"{lines[0]['title']} to {lines[-1]['title']}"
+def shown(folder: Path, facts: dict, rows: list[Row], good: list[Row]) -> dict:
+    """A climb of which the runs of `good` ended well."""
+    log, kind, rounds = good[0].logs[min(good[0].logs)], kind_of(facts), int(facts["repeats"])
+    run, result, rungs = log.run, log.result, find_rungs(folder, facts, rows)
     settings = "{device}, {started}, {model}, B={B}, T={T}".format(**run, started=facts["started"])
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
-    wanted = facts["repeats"] * len(facts["scripts"])
-    fastest, result = max(row.tok_per_s for row in good), log.result
+    wanted = rounds * len(facts["scripts"])
     return {
+        "id": folder.resolve().name,
         "folder": folder_name(folder),
-        "label": f"{settings}: {what}",
-        "compared": kind.compared,
-        "against": kind.against,
-        "beside": None,
-        "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
-        "commit": run["commit"],
+        "label": f"{settings}: {kind.label or rungs[0]['title'] + ' to ' + rungs[-1]['title']}",
         "caption": f"{caption(facts, good)}.",
-        "progress": f"Not finished: {done} of {wanted} runs are in." if done < wanted else None,
+        "device": run["device"],
+        "commit": run["commit"],
+        # What it has in common with an ablation that belongs to it.
+        "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
+        "kind": kind,
+        "rounds": rounds,
+        "limit": limit_tok_per_s(facts, good) or 0,
         "columns": headings(facts),
-        "limit": limit and {"tok": limit, "mfu": 1, "times": limit / fastest},
-        "rows": lines,
+        "rungs": rungs,
         "foot": {
-            "Machine": run["device"],
-            "System": facts["system"],
-            "Cores": facts["cores"],
+            "Not finished": f"{done} of {wanted} runs are in" if done < wanted else "",
+            "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
+            "System": f"{run['device']}, {facts['system']}, {facts['cores']} cores",
             "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts["clocks"].items()),
             "Versions": ", ".join(f"{name} {new}" for name, new in facts["versions"].items()),
-            "Commit": run["commit"],
             "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",
-            "Rounds": f"{facts['repeats']}, interleaved",
+            "Rounds": f"{rounds}, interleaved",
             "Steps": f"{result['warmup_steps']} for warm-up, left out; {result['measured_steps']} "
             "measured in each run",
-            "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
             "Raw logs": folder_name(folder),
-            "Again": command(folder, facts, run),
+            "Again": again(folder, facts, run),
         },
     }
 
 
-def folder_name(folder: Path) -> str:
-    """From the top of the project where it is inside, else its name alone: no one's home."""
-    folder = folder.resolve()
-    return folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
-
-
-def command(folder: Path, facts: dict, run: dict) -> str:
-    """The command line that measures it again, in POSIX shell."""
-    words, first = [], kind_of(facts).named_from
-    for name in [] if first is None else facts["scripts"][first:]:
-        number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
-        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
-    words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
-    words += ["--data", run["data"]] if facts["data"] else []
-    commit = run["commit"].removesuffix("-dirty")
-    checkout = "" if commit == "unknown" else f"git checkout {commit} && "
-    changed = "  # with changes that were not committed" if run["commit"] != commit else ""
-    return f"{checkout}ladder {facts['kind']} {shlex.join(words)}{changed}"
-
-
-def show_rows(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[dict]:
-    """Each row: its numbers as drawn and as text, what it changes, its losses and its logs."""
-    against, profiles, names = kind_of(facts).against, find_profiles(run), titles()
-    lines = []
+def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
+    """Each row with the docstring and diff of its script as measured, its profile and its logs."""
+    run = next(log.run for row in rows for log in row.logs.values())
+    against, profiles, names, rungs = kind_of(facts).against, find_profiles(run), titles(), []
+    columns = headings(facts)
     with tempfile.TemporaryDirectory() as scratch:
-        scripts = [as_measured(folder, facts, row, run["commit"], Path(scratch)) for row in rows]
-        for i, (row, (path, source)) in enumerate(zip(rows, scripts, strict=True)):
-            base = {"above": i - 1, "first": 0}.get(against) if i else None
-            texts = cells(row, names)
-            if row.failure == "not run yet":
-                texts[1] = row.failure  # not "failed: "
-            logs = [f"{row.stem}.r{repeat}.log" for repeat in sorted(row.logs)]
-            line = {
-                "stem": row.stem,
+        for i, row in enumerate(rows):
+            path, source = as_measured(folder, facts, row.stem, run["commit"], Path(scratch))
+            doc = None
+            with suppress(*ODD):
+                doc = path and docstring(path)
+            if path and doc is None:
+                path, source = None, f"{source}, but Python cannot read it"
+            base = rungs[i - 1 if against == "above" else 0] if i and against else None
+            both = base and base["path"] and path
+            texts, gain = cells(row, names), row.gain
+            said = texts[4].partition(" (")[0]  # without the interval
+            state = ("up" if gain.ratio > 1 else "down") if gain and "%" in said else "noise"
+            rung = {
+                "row": row,
                 "title": texts[0],
                 "cells": texts,
+                "figures": list(zip(columns, texts, strict=True))[1:],
+                "said": said if state != "noise" else "",
+                "state": state if gain else "",
                 "beyond": against == "above" and beyond_ten(row.stem),
-                "against": None if base is None else rows[base].stem,
-                "gain": row.gain and {**vars(row.gain), "noise": row.gain.is_noise},
-                "doc": docstring(path),
+                "base": base,
+                "path": path,
                 "source": source,
-                "diff": None if base is None else diff(scripts[base][0], path),
+                "doc": doc,
+                "diff": diff_lines(base["path"], path)[2:] if both else None,
                 "profile": profiles.get(row.stem),
-                "logs": [[name, (folder / name).read_text(encoding="utf-8")] for name in logs],
             }
-            lines.append(line | (measured(row) if logs else {}))
-    return lines
+            rungs.append(rung | measured(folder, row))
+    return rungs
 
 
-def measured(row: Row) -> dict:
-    """What a bar, a curve and the line of what really ran are drawn from."""
-    log, spread = row.logs[min(row.logs)], (1, *row.spread)
-    stride = math.ceil(len(log.steps) / POINTS)
-    ends = list(accumulate(step["dt"] for step in log.steps))
-    kept = [i for i in range(len(ends)) if i % stride == 0 or i == len(ends) - 1]
+def measured(folder: Path, row: Row) -> dict:
+    """What the logs of a row hold: raw, what really ran, and points of the first run's losses."""
+    if not row.logs:
+        return {"logs": [], "ran": "", "curve": []}
+    log = row.logs[min(row.logs)]
+    ends, last = list(accumulate(step["dt"] for step in log.steps)), len(log.steps) - 1
+    kept = [*range(0, last, math.ceil(len(ends) / POINTS)), last]
+    points = [(int(log.steps[i]["step"]), ends[i], log.steps[i]["loss"]) for i in kept]
+    paths = [folder / f"{row.stem}.r{repeat}.log" for repeat in sorted(row.logs)]
     return {
-        "tok": [row.tok_per_s * part for part in spread],
-        "mfu": row.mfu and [row.mfu * part for part in spread],
-        "memory": row.peak_bytes and [row.peak_bytes / 1e9],
-        "effective": log.effective,
-        "loss": [[log.steps[i]["step"], round(ends[i], 4), log.steps[i]["loss"]] for i in kept],
+        "logs": [(path.name, read_raw(path)) for path in paths],
+        "ran": " · ".join(f"{name}: {value}" for name, value in log.effective.items()),
+        "curve": [point for point in points if math.isfinite(point[2])],
     }
 
 
-def as_measured(folder: Path, facts: dict, row: Row, commit: str, into: Path):
+def as_measured(folder: Path, facts: dict, stem: str, commit: str, into: Path):
     """A script as it was when measured, and where it comes from, in words; (None, why) without.
 
     It is beside the logs, or in the commit that they name (that of an ablation is made again from
     the scripts of that commit), or, said so, in this checkout.
     """
-    path = folder / f"{row.stem}.py"
-    if path.exists():
+    if (path := folder / f"{stem}.py").is_file():
         return path, "kept beside its logs"
-    name = {Path(name).stem: name for name in facts["scripts"]}.get(row.stem, row.stem)
-    text, known = None, re.fullmatch("[0-9a-f]{7,40}", commit)  # others may write anything
-    try:
-        if known and row.stem.startswith("without_"):
-            from ladder.commands.ablate import source_at
-
-            text, source = source_at(commit, row.stem), "made again from the scripts at"
-        elif known:
-            text, source = git("show", f"{commit}:{name}").stdout, "at"
-    except BadInput:
-        pass  # there is no git
+    name = {Path(name).stem: name for name in facts["scripts"]}.get(stem, stem)
+    text, source = None, "at"
+    if stem.startswith("without_"):
+        text, source = source_at(commit, stem), "made again from the scripts at"
+    elif re.fullmatch("[0-9a-f]{7,40}", commit):  # others may write anything
+        with suppress(BadInput):  # there is no git
+            text = git("show", f"{commit}:{name}").stdout
     if text:
         path = into / path.name
         path.write_text(text, encoding="utf-8")
         return path, f"{source} commit {commit}"
     for path in all_scripts():
-        if path.stem == row.stem:
+        if path.stem == stem:
             return path, f"as it is in this checkout now: what ran, commit {commit}, is not here"
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-def docstring(path: Path | None) -> list[list[str]]:
-    """The fields of a script's docstring with their names; all of it as one if it has none."""
-    try:
-        return list(describe(path).items())[1:] if path else []
-    except SyntaxError:
-        return []
-    except ValueError:
-        return [["Docstring", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""]]
-
-
-def diff(before: Path | None, after: Path | None) -> list[str] | None:
-    """The lines of a unified diff, without the names of the files; None if one cannot be read."""
-    try:
-        return diff_lines(before, after)[2:] if before and after else None
-    except BadInput:
-        return None
+def read_raw(path: Path) -> str:
+    """A log, or where it is if it is long."""
+    if path.stat().st_size > LONGEST:
+        return f"Longer than {LONGEST:,} bytes, see {folder_name(path.parent)}/{path.name}"
+    return path.read_text(encoding="utf-8")
 
 
 def find_profiles(run: dict) -> dict[str, dict]:
@@ -197,16 +177,40 @@ def find_profiles(run: dict) -> dict[str, dict]:
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
     for path in sorted(paths, key=lambda path: path.parent.name):
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            header, stem = facts["run"], Path(facts["run"]["script"]).stem
+            facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            header, parts = facts["run"], {k: float(ms) for k, ms in facts["median_ms"].items()}
             one = {
-                "folder": folder_name(path.parent),
-                "commit": header["commit"],
-                "median_ms": facts["median_ms"],
-                "kernels": facts["kernels"][:TOP],
+                "from": f"{folder_name(path.parent)}, commit {header['commit']}",
+                "figures": [(k, f"{ms:.1f} ms") for k, ms in parts.items()],
+                "parts": {name: ms for name, ms in parts.items() if name != "step"},
+                "kernels": [
+                    (k["name"], f"{k['ms']:.1f}", f"{k['share']:.1%}", k["calls"])
+                    for k in facts["kernels"][:TOP]
+                ],
             }
             if all(header[key] == run[key] for key in ("device", "torch", "model", "B", "T")):
-                (own if header["commit"] == run["commit"] else others)[stem] = one
-        except (KeyError, OSError, TypeError, ValueError):
+                same = header["commit"] == run["commit"]
+                (own if same else others)[Path(header["script"]).stem] = one
+        except ODD:
             pass  # not a profile
     return others | own
+
+
+def folder_name(folder: Path) -> str:
+    """From the top of the project where it is inside, else its name alone: no one's home."""
+    folder = folder.resolve()
+    return folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
+
+
+def again(folder: Path, facts: dict, run: dict) -> str:
+    """The command line that measures it again, in POSIX shell."""
+    words, first = [], kind_of(facts).named_from
+    for name in [] if first is None else facts["scripts"][first:]:
+        number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
+        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
+    words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
+    words += ["--data", run["data"]] if facts["data"] else []
+    commit = run["commit"].removesuffix("-dirty")
+    checkout = "" if commit == "unknown" else f"git checkout {commit} && "
+    changed = "  # with changes that were not committed" if run["commit"] != commit else ""
+    return f"{checkout}ladder {facts['kind']} {shlex.join(words)}{changed}"

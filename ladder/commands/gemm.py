@@ -1,34 +1,97 @@
-"""The rate of a large matmul: what MFU is measured against where no data sheet is known.
+"""The rate of a large matmul: the peak for MFU on a device whose data sheet is not known.
 
 python -m ladder.commands.gemm [--device DEVICE]     prints one line of JSON
 """
 
 import argparse
 import json
+import re
 import statistics
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 
 from ladder.cli import add_flags, pick_device
 from ladder.errors import BadInput
-from ladder.machine import device_name
+from ladder.machine import device_name, has_bf16
 
-WARMUP, REPEATS = 3, 15
+WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
+BATCHES, AT_ONCE = 15, 10
+CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
     a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
-    times = []
-    for _ in range(WARMUP + REPEATS):
-        start = time.perf_counter()
+    keep_busy(a, b, WARMUP_SECONDS)
+    return 2 * n**3 / statistics.median(seconds(a, b) for _ in range(BATCHES))
+
+
+def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
+    """Which numbers, and how many in a row, show what a device can multiply."""
+    # Emulated, bfloat16 would be slower than FP32, and the baseline beyond this peak.
+    dtype = torch.bfloat16 if has_bf16(device) else torch.float16
+    return dtype, 2048 if device.type == "cpu" else 8192
+
+
+def keep_busy(a: torch.Tensor, b: torch.Tensor, at_least: float) -> None:
+    """Multiply a and b for so many seconds, and once in any case."""
+    end = time.perf_counter() + at_least
+    while True:
         a @ b
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
-        times.append(time.perf_counter() - start)
-    return 2 * n**3 / statistics.median(times[WARMUP:])
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        if time.perf_counter() >= end:
+            return
+
+
+def seconds(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Of one matmul: on CUDA the device's own clock over ten, which leaves out their launches."""
+    if a.device.type == "cuda":
+        with torch.cuda.device(a.device):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(AT_ONCE):
+                a @ b
+            end.record()
+            end.synchronize()
+        return start.elapsed_time(end) / 1e3 / AT_ONCE
+    start = time.perf_counter()
+    a @ b
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    return time.perf_counter() - start
+
+
+def clocks(device: torch.device) -> str:
+    """Clock rates: of a CPU's cores right now, of an NVIDIA GPU while it multiplies at its peak.
+
+    With those come the GPU's highest clock, its temperature in °C and its power.
+    """
+    if device.type != "cuda":
+        cpuinfo = Path("/proc/cpuinfo")
+        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []
+        return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
+    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
+    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    query = [f"--query-gpu={CLOCKS}", "--format=csv,noheader", which]
+    dtype, n = at_peak(device)
+    a = torch.randn(n, n, device=device, dtype=dtype)
+    keep_busy(a, a, WARMUP_SECONDS)
+    try:
+        asked = subprocess.Popen(["nvidia-smi", *query], stdout=subprocess.PIPE, text=True)
+    except OSError:
+        return "unknown"
+    with asked:
+        while asked.poll() is None:
+            keep_busy(a, a, 0)
+        values = asked.stdout.read().strip().split(", ")
+    if asked.returncode:
+        return "unknown"
+    return ", ".join(map(" ".join, zip(CLOCKS.split(","), values, strict=True)))
 
 
 if __name__ == "__main__":
@@ -39,7 +102,12 @@ if __name__ == "__main__":
     except BadInput as error:
         print(f"error {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    n = 2048 if device.type == "cpu" else 8192
-    rate = round(matmul_flops(device, torch.bfloat16, n))
-    facts = {"device": device_name(device), "peak_flops": rate, "peak_dtype": "bfloat16"}
-    print(json.dumps({**facts, "peak_shape": [n, n, n]}))
+    dtype, n = at_peak(device)
+    facts = {
+        "device": device_name(device),
+        "peak_flops": round(matmul_flops(device, dtype, n)),
+        "peak_dtype": str(dtype).removeprefix("torch."),
+        "peak_shape": [n, n, n],
+        "clocks": clocks(device),
+    }
+    print(json.dumps(facts))

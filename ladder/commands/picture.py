@@ -7,7 +7,7 @@ import matplotlib
 matplotlib.use("Agg")  # a file, no window
 from matplotlib import pyplot as plt
 
-from ladder.commands.results import Row, limit_tok_per_s
+from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
 
 
@@ -24,7 +24,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
     if limit := limit_tok_per_s(facts, good):
-        axes.axvline(limit, color="#e45756", linestyle="--", label="all FLOPs at matmul peak")
+        axes.axvline(limit, color="#e45756", linestyle="--", label=limit_name(good))
         axes.legend(loc="upper right", framealpha=1, edgecolor="white")
     right = max([*rates, limit or 0]) * 1.12
     if (line := first_beyond(facts, good)) is not None:

@@ -6,7 +6,8 @@
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it does by turns a step left alone and a step timed in stages, waiting for the device
 after each. Three more run under PyTorch's profiler; the one in the middle by time is shown and
-becomes a trace: open it at https://ui.perfetto.dev or chrome://tracing.
+becomes a trace: open it at https://ui.perfetto.dev or chrome://tracing. STEM.recording.json has
+what the profiler gave of that step: copied to tests/recordings/, it becomes a test.
 
 `forward` is all before loss.backward(), fetching and copying the batch included; `optimizer` is
 all after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's own
@@ -74,8 +75,9 @@ class ProfiledRun(ladder.run.Run):
             for stage in STAGES:
                 self.times[stage].append(self.spent[stage])
         elif self.profiler:
-            found = kernels(self.profiler.events(), self.args.device)
-            self.profiles.append((found, self.profiler))
+            events = self.profiler.events()
+            found = kernels(events, self.args.device)
+            self.profiles.append((found, recorded(events), self.profiler))
         elif step >= WARMUP_STEPS:
             self.times["step"].append(dt * 1e3)
         self.spent = self.profiler = None
@@ -88,10 +90,10 @@ class ProfiledRun(ladder.run.Run):
             self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
     def _save(self) -> None:
-        """Write STEM.json and STEM.trace.json beside the log."""
+        """Write STEM.json, STEM.recording.json and STEM.trace.json beside the log."""
         # A busy machine can make any one of them several times slower.
         self.profiles.sort(key=lambda found: found[0]["self_ms"])
-        found, profiler = self.profiles[PROFILED_STEPS // 2]
+        found, events, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
         facts = {
@@ -102,6 +104,12 @@ class ProfiledRun(ladder.run.Run):
             **found,
         }
         write_whole(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
+        lists = [
+            f'"{key}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]"  # a line each
+            for key, rows in (("operators", self.operators), ("events", events))
+        ]
+        text = ",\n".join([f'{{"run": {json.dumps(self.facts)}', *lists]) + "}\n"
+        write_whole(Path(f"{name}.recording.json"), text.encode())
 
 
 @contextmanager
@@ -144,6 +152,11 @@ def kernels(events, device: torch.device) -> dict:
         events = [e for e in events if e.device_type == DeviceType.CUDA]
         events = [e for e in events if not e.is_user_annotation]
         launched = [e for e in events if not e.name.startswith(("Memcpy", "Memset"))]
+        if not launched:
+            raise BadInput(
+                "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, "
+                "or only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
+            )
     else:
         self_time = "self_cpu_time_total"
         working = [e for e in events if _COMPUTES.match(e.name)]
@@ -157,6 +170,16 @@ def kernels(events, device: torch.device) -> dict:
     names = sorted(ms, key=ms.get, reverse=True)
     found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in names]
     return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
+
+
+def recorded(events) -> list:
+    """What `kernels` reads of a GPU's events: name, device, annotation or not, calls, µs in all."""
+    calls, us = defaultdict(int), defaultdict(float)
+    for event in events:
+        key = event.name, event.device_type.name, bool(event.is_user_annotation)
+        calls[key] += 1
+        us[key] += event.self_device_time_total
+    return [[*key, calls[key], us[key]] for key in calls]
 
 
 def add_arguments(parser) -> None:

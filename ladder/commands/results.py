@@ -136,6 +136,12 @@ def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
     return peak / int(mfu["flops_per_token"]) if peak else None
 
 
+def limit_name(rows: list[Row]) -> str:
+    """What limit_tok_per_s stands for, in words: a published peak or one measured here."""
+    listed = rows[-1].logs[min(rows[-1].logs)].mfu["peak_flops"] != "unknown"
+    return "all FLOPs at the data sheet's peak" if listed else "all FLOPs at a matmul's rate here"
+
+
 def step_times(log: Log) -> np.ndarray:
     """Milliseconds of the measured steps, without the warm-up."""
     return np.array([step["dt"] * 1e3 for step in log.steps[log.result["warmup_steps"] :]])

@@ -36,13 +36,13 @@ def peer_scripts() -> list[Path]:
 
 
 def beyond_ten(stem: str) -> bool:
-    """Whether this is the name of a rung above the ten that everybody knows."""
+    """Whether this is the name of a rung above 10."""
     match = re.match(r"(\d\d)_", stem)
     return bool(match) and int(match[1]) > 10
 
 
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
-    """Scripts named by number (`3`), range (`0-4`) or path; for no words, all rungs.
+    """Scripts named by number (`3`), range (`0-4`) or path; without words, all rungs.
 
     With `candidates` numbers name those too, and no words mean the last rung and all of them but
     those of low precision. Raises BadInput for a number that nothing has.
@@ -73,7 +73,7 @@ def docstring(path: Path) -> str:
 
 def low_precision(path: Path) -> bool:
     """Whether a script declares this class of numerics, which is in no table with exact ones."""
-    return "\nNumerics: low precision" in docstring(path)
+    return "\nNumerics: low precision" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def title(path: Path) -> str:
@@ -84,7 +84,7 @@ def title(path: Path) -> str:
 def describe(path: Path) -> dict[str, str]:
     """`Title` and the fixed fields of a script's docstring, each on one line.
 
-    Raises ValueError where one is missing: tables are made from them.
+    Raises ValueError if one is missing.
     """
     title, _, body = docstring(path).partition("\n")
     parts = re.split(rf"^({'|'.join(FIELDS)}):", body, flags=re.MULTILINE)
@@ -96,7 +96,7 @@ def describe(path: Path) -> dict[str, str]:
 
 
 def split_source(source: str) -> tuple[str, str]:
-    """The docstring of a source text with its quotes, empty if it has none, and the code after."""
+    """The docstring of a source text (quotes included; empty if none) and the code after it."""
     lines = source.splitlines(keepends=True)
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0

@@ -65,13 +65,18 @@ def first_beyond(facts: dict, rows: list[Row]) -> int | None:
     return found[0] if found and found[0] and kind_of(facts).against == "above" else None
 
 
-def markdown(facts: dict, rows: list[Row]) -> str:
-    """The table in Markdown, numbers to the right."""
-    names = titles()
-    lines = [cells(row, names) for row in rows]
+def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
+    """The table in Markdown, numbers to the right; `shown` are columns by heading."""
+    names, shown = titles(), shown or dict(zip(headings(facts), COLUMNS, strict=True))
+    lines = [dict(zip(COLUMNS, cells(row, names), strict=True)) for row in rows]
     if (line := first_beyond(facts, rows)) is not None:
-        lines.insert(line, [BEYOND, *[""] * (len(COLUMNS) - 1)])
-    lines = [headings(facts), ["---"] + ["---:"] * (len(COLUMNS) - 1), *lines]
+        lines.insert(line, {"rung": BEYOND})
+    return pipes(shown, [[line.get(column, "") for column in shown.values()] for line in lines])
+
+
+def pipes(head, lines: list[list[str]], left: int = 1) -> str:
+    """A Markdown table, all but its first `left` columns to the right."""
+    lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 

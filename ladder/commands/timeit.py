@@ -1,12 +1,12 @@
 """The classic timing matrix: how long forward and backward take, and what one warm-up step changes.
 
 Every model is timed forward, backward and both, in full precision (FP32) and under bfloat16
-autocast, without and with one untimed warm-up step. Each of these cells is a process of its own, so
-that without warm-up the first step really is the first: it pays for loading kernels and for memory
-that later ones find ready. See the column std. On CUDA B=16 and T=128, elsewhere B=2 and T=64.
+autocast, without and with one untimed warm-up step. Each of these cells runs in its own process, so
+that without warm-up the first step really is the first: it loads kernels and allocates memory that
+later steps reuse. The column std shows it. On CUDA B=16 and T=128, elsewhere B=2 and T=64.
 
 The model is baseline.py's, on random tokens, without an optimizer. forward keeps what backward
-needs; before a backward that is timed alone its forward runs untimed.
+needs. When backward is timed alone, its forward runs before it, untimed.
 
   ladder timeit                                    gpt2 and gpt2-medium: 24 cells
   ladder timeit --models tiny --steps 10           a quick look
@@ -77,12 +77,12 @@ def run(args: argparse.Namespace) -> int:
                 times = json.loads(done.stdout)
                 cell |= {name: of(times) for name, of in STATISTICS.items()} | {"times_ms": times}
             rows.append(cell)
-            # A line for each finished cell: a bar is a thread that redraws while a cell is timed.
+            # One line per finished cell, no bar: its thread would redraw while a cell is timed.
             outcome = "failed" if done.failure else "done"
             print(f"cell {number} of {len(cells)} {outcome}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(cells)} cells")
-    # Fastest first; a cell that failed has no mean and comes last.
+    # Fastest first; a failed cell has no mean and comes last.
     rows.sort(key=lambda row: row.get("mean_ms", float("inf")))
     versions = {"torch": torch.__version__, "commit": commit()}
     facts = {**settings, **versions, "device": machine.device_name(device)}
@@ -112,7 +112,7 @@ def measure(spec: dict) -> list[float]:
     x, y = torch.randint(spec["vocab_size"], (2, spec["B"], spec["T"]), device=device)  # (B, T)
 
     def forward() -> torch.Tensor:
-        # Entered anew each step: within one autocast, weights once cast would stay cast.
+        # Enter autocast in each step: it caches cast weights until it exits.
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=autocast):
             return model(x, y)[1]
 
@@ -142,7 +142,7 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
     for row in rows:
         numbers = [f"{row[name]:.2f}" if name in row else "–" for name in STATISTICS]
         error = [escape(row["error"])] if "error" in row else []
-        # With spaces a narrow terminal can break the line there.
+        # Spaces allow a narrow terminal to break the line.
         cell = [str(row[name]).replace("+", " + ") for name in CELL]
         table.add_row(*cell, *numbers, *error)
     console.print(table)
@@ -150,7 +150,7 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
 
 
 def warmup_effect(rows: list[dict]) -> str:
-    """One sentence: the standard deviation of cells that differ in nothing but the warm-up."""
+    """One sentence that compares the standard deviations of cells with and without warm-up."""
     std = {tuple(row[name] for name in CELL): row["std_ms"] for row in rows if "std_ms" in row}
     warm_of = {cell: (*cell[:-1], 1) for cell in std if cell[-1] == 0}
     pairs = [(std[cold], std[warm]) for cold, warm in warm_of.items() if warm in std]
@@ -167,5 +167,5 @@ def warmup_effect(rows: list[dict]) -> str:
 if __name__ == "__main__":  # one cell, started by run()
     try:
         print(json.dumps(measure(json.loads(sys.argv[1]))))
-    except Exception as error:  # whatever it is, the table tells it
+    except Exception as error:  # the table shows it, whatever it is
         raise SystemExit(f"error {explain(error) or repr(error)}") from None

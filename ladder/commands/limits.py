@@ -1,0 +1,188 @@
+"""The work of every rung, counted, and the time that a GPU cannot beat: calculated, not measured.
+
+  ladder limits                            TFLOP, gigabytes and kernels of a step at B=16, T=1024
+  ladder limits --gpu "A100 SXM"           and its milliseconds at the rates of the data sheet
+  ladder limits --gpu H100 --batch-size 64
+  ladder limits --fp32 19.5 --tf32 156 --bf16 312 --bandwidth 2039     of another GPU: TFLOP/s, GB/s
+
+Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
+124M at T=1024 (work.json, counted by `python -m ladder.commands.count`; docs/limits.md has the
+method). The limit of a step is the sum of four parts: matmuls and attention, each at the rate or
+the bandwidth, whichever takes longer; what runs between them, and the optimizer, at the bandwidth.
+Published steps reach 85 to 60 % of it.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ladder.commands.scripts import all_scripts, title
+from ladder.errors import BadInput
+
+WORK = Path(__file__).with_name("work.json")
+NAMES = {path.stem: title(path) for path in all_scripts()}
+UNITS = ("fp32", "tf32", "bf16")
+PARTS = ("linear", "attention", "other", "optimizer")
+PUBLISHED = (0.85, 0.60)  # the share of the limit that published steps reach
+# Dense rates in TFLOP/s (half of those given "with sparsity", FP32 accumulation) and memory
+# bandwidth in GB/s, from the makers' data sheets and whitepapers; 0: it has no such unit.
+#                        FP32   TF32  BF16   GB/s
+GPUS = {
+    "A100 SXM 80GB": (19.5, 156, 312, 2039),
+    "A100 PCIe 80GB": (19.5, 156, 312, 1935),
+    "A100 40GB": (19.5, 156, 312, 1555),
+    "H100 SXM": (67, 494.5, 989, 3350),
+    "H100 PCIe": (51, 378, 756, 2000),
+    "H200 SXM": (67, 494.5, 989, 4800),
+    "L4": (30.3, 60.5, 121, 300),
+    "L40S": (91.6, 183, 362, 864),
+    "A10": (31.2, 62.5, 125, 600),
+    "RTX 3090": (35.6, 35.6, 71, 936),
+    "RTX 4090": (82.6, 82.6, 165, 1008),
+    "V100 SXM2": (15.7, 0, 0, 900),
+    "T4": (8.1, 0, 0, 320),
+}
+
+
+def add_arguments(parser):
+    parser.add_argument("--gpu", metavar="NAME", help="one of: " + ", ".join(GPUS))
+    parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="default: 16")
+    for unit in UNITS:
+        parser.add_argument(f"--{unit}", type=float, metavar="TFLOP/s", help="instead of the GPU's")
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="draw the gigabytes of each rung"
+    )
+    parser.add_argument("--bandwidth", type=float, metavar="GB/s", help="instead of the GPU's")
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status."""
+    if args.batch_size < 1:
+        raise BadInput(f"--batch-size {args.batch_size}: expected at least 1")
+    own = {unit: getattr(args, unit) for unit in (*UNITS, "bandwidth")}
+    if bad := [name for name, rate in own.items() if rate is not None and not rate > 0]:
+        raise BadInput(f"--{bad[0]}: expected a rate above 0")
+    name = find(args.gpu) if args.gpu else here()
+    rates = dict(zip(own, GPUS[name], strict=True)) if name else {}
+    rates |= {unit: rate for unit, rate in own.items() if rate is not None}
+    if rates and len(rates) < len(own):
+        missing = ", ".join(f"--{unit}" for unit in own if unit not in rates)
+        raise BadInput(f"these rates are missing: {missing} (or name a --gpu)")
+    steps, console = work(args.batch_size), Console(highlight=False)
+    print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
+    console.print(work_table(steps))
+    if args.picture:
+        draw(steps, args.picture)
+    if rates:
+        words = ", ".join(f"{unit} {rates[unit]:g}" for unit in UNITS)
+        words += f" TFLOP/s, {rates['bandwidth']:g} GB/s"
+        print(f"The limit on {name or 'such a GPU'}: calculated, not measured\n({words})")
+        console.print(limit_table(steps, rates))
+        print("(07: the compiler pads rung 06's matmuls as well, where its own benchmark says so.)")
+    return 0
+
+
+def find(text: str) -> str:
+    """The GPU of the table that has all these words in its name. Raises BadInput."""
+    words = text.lower().replace("nvidia", "").split()
+    found = [name for name in GPUS if all(word in name.lower().split() for word in words)]
+    if len(found) != 1:
+        fits = f"fits {', '.join(found)}" if found else "is not in the table"
+        raise BadInput(f"--gpu {text} {fits}: name one of {', '.join(GPUS)}, or give its rates")
+    return found[0]
+
+
+def here() -> str | None:
+    """The GPU of this machine, by nvidia-smi's name, where the table has it."""
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        name = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    words = name.replace("-", " ").split("\n")[0].split()
+    fits = [gpu for gpu in GPUS if set(gpu.split()) <= {*words, "SXM"}]
+    return max(fits, key=len, default=None)
+
+
+def work(B: int) -> dict[str, dict]:
+    """The work of a step of each rung, by stem: FLOPs, bytes and kernels, and the matmuls' unit."""
+    counted = json.loads(WORK.read_text(encoding="utf-8"))
+    return {
+        stem: {
+            kind: value if kind == "unit" else value[0] + B * value[1]
+            for kind, value in kinds.items()
+        }
+        for stem, kinds in counted.items()
+    }
+
+
+def limit_ms(step: dict, rates: dict[str, float]) -> tuple[float, float, float, float] | None:
+    """Milliseconds of matmuls, attention, what is between them, optimizer; None without the unit.
+
+    `rates` in TFLOP/s by unit, and `bandwidth` in GB/s.
+    """
+    if not (rate := rates[step["unit"]]):
+        return None
+    memory = {key: step[f"{key}_bytes"] / rates["bandwidth"] / 1e6 for key in PARTS}
+    at_rate = {key: step[f"{key}_flops"] / rate / 1e9 for key in ("linear", "attention")}
+    return tuple(max(memory[key], at_rate.get(key, 0)) for key in PARTS)
+
+
+def work_table(steps: dict[str, dict]) -> Table:
+    """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
+    found = new_table("TFLOP", "unit", "GB", "matmul", "attn", "other", "optim", "kernels ~")
+    for stem, step in steps.items():
+        moved = [step[f"{part}_bytes"] / 1e9 for part in PARTS]
+        flops = (step["linear_flops"] + step["attention_flops"]) / 1e12
+        numbers = [f"{value:.1f}" for value in (sum(moved), *moved)]
+        found.add_row(NAMES[stem], f"{flops:.2f}", step["unit"], *numbers, str(step["kernels"]))
+    return found
+
+
+def limit_table(steps: dict[str, dict], rates: dict[str, float]) -> Table:
+    """A row per rung: its limit in milliseconds, and the parts of it."""
+    found = new_table("limit, ms", "matmul", "attn", "other", "optim", "at 85 to 60 %")
+    for stem, step in steps.items():
+        if stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
+            cells = ["as 06", *[""] * 4, "not predictable"]
+        elif parts := limit_ms(step, rates):
+            total = sum(parts)
+            cells = [f"{value:.1f}" for value in (total, *parts)]
+            cells.append(" – ".join(f"{total / share:.0f}" for share in PUBLISHED))
+        else:
+            cells = ["–", *[""] * 4, f"no {step['unit']} units"]
+        found.add_row(NAMES[stem], *cells)
+    return found
+
+
+def new_table(*columns: str) -> Table:
+    """Narrow enough for 80 columns."""
+    found = Table("rung", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for column in columns:
+        found.add_column(column, justify="right")
+    return found
+
+
+def draw(steps: dict[str, dict], path: Path) -> None:
+    """Bars of the gigabytes that each rung moves, stacked by part, as a PNG."""
+    from matplotlib.figure import Figure  # takes a second to import
+
+    labels = dict(zip(PARTS, ("matmuls", "attention", "between them", "optimizer"), strict=True))
+    axes = Figure(figsize=(9, 4), layout="tight").subplots()
+    left = [0.0] * len(steps)
+    for part in PARTS:
+        widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
+        axes.barh([NAMES[stem] for stem in steps], widths, left=left, label=labels[part])
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    try:
+        axes.figure.savefig(path, dpi=110)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot write {path}: {error}") from error
