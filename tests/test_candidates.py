@@ -128,6 +128,9 @@ def check_15(module, *_):
     found = module.LinearCrossEntropy.apply(x, weight, targets)
     found = (found.detach(), *torch.autograd.grad(3 * found, (x, weight)))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    half = [value.detach().bfloat16().requires_grad_() for value in (x, weight)]
+    grads = torch.autograd.grad(module.LinearCrossEntropy.apply(*half, targets), half)
+    assert {gradient.dtype for gradient in grads} == {torch.bfloat16}
 
 
 def check_16(module, *_):
