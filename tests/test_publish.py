@@ -324,7 +324,9 @@ def test_climb_writes_what_publish_expects(tmp_path, monkeypatch):
     from ladder.commands.climb import add_run_arguments, new_folder
 
     answer = {"device": "AMD EPYC (2 threads)", "peak_flops": 1.0, "peak_dtype": "bfloat16"}
-    done = process.Finished(json.dumps({**answer, "peak_shape": [1, 1, 1]}), "", 0, None)
+    done = process.Finished(
+        json.dumps({**answer, "peak_shape": [1, 1, 1], "clocks": "2596 MHz"}), "", 0, None
+    )
     monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)

@@ -60,7 +60,7 @@ def spied_run(module, run_main, monkeypatch, steps):
     """Run main() eagerly with the spy for an optimizer; returns the spy and the log."""
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim, "AdamW", SpyAdamW)
-        patch.setattr(torch, "compile", lambda model: model)
+        patch.setattr(torch, "compile", lambda model, **_: model)
         log = run_main(module, "--steps", steps)
     return SpyAdamW.made, log
 

@@ -61,6 +61,9 @@ PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 def add_arguments(parser):
     parser.add_argument("rungs", nargs="*", help="numbers, ranges or paths (default: all)")
+    # None, not False: --resume refuses whatever was given beside it.
+    words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
+    parser.add_argument("--candidates", action="store_true", default=None, help=words)
     parser.add_argument("--resume", nargs="?", const="", metavar="DIR", help="default: the last")
     parser.add_argument("--publish", metavar="FINDING", help="then publish it with this sentence")
     add_run_arguments(parser)
@@ -100,7 +103,7 @@ def run(args) -> int:
             raise BadInput(f"--resume does what the climb was asked for: give no {names} with it")
         folder = find_stopped(args.resume)
     else:
-        folder = new_folder(args, "climb", select(args.rungs))
+        folder = new_folder(args, "climb", select(args.rungs, args.candidates))
     status = run_and_report(folder)
     if status == 0 and args.publish:
         from ladder.commands.publish import publish

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import FIELDS, ROOT, all_scripts, select, split_docstring
+from ladder.commands.scripts import FIELDS, ROOT, chain, select, split_docstring
 from ladder.errors import BadInput
 
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
@@ -34,7 +34,7 @@ def run(args) -> int:
         number = rung_number(args.rungs[0])
         if number == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        before, after = all_scripts()[number - 1 : number + 1]
+        before, after = chain()[number - 1 : number + 1]
         docstring = Text(parts_of(after)[0].strip().strip('"'))
         docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
         console.print(docstring, soft_wrap=True)
@@ -46,15 +46,15 @@ def run(args) -> int:
 
 def one_script(word: str) -> Path:
     """The one script that `word` names. Raises BadInput if it is a range or not a script."""
-    path, *others = select([word])
+    path, *others = select([word], candidates=True)
     if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
     return path.resolve()
 
 
 def rung_number(word: str) -> int:
-    """The number of the rung that `word` names. Raises BadInput if the script is not a rung."""
-    path, known = one_script(word), all_scripts()
+    """Where in chain() the script is that `word` names. Raises BadInput if it is not in it."""
+    path, known = one_script(word), chain()
     if path not in known:
         raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return known.index(path)

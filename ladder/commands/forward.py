@@ -3,7 +3,7 @@
 Edit rung N, do not commit yet, and run
 
   ladder forward 3     carries the edit of rung 03 into 04 and all later rungs
-  ladder forward 0     carries the edit of baseline.py into every rung
+  ladder forward 0     carries the edit of baseline.py into every rung and candidate
 
 Each later rung gets a three-way merge of rung N as last committed, rung N as it is now, and itself.
 Every script keeps its own docstring; edits of docstrings are not carried. If a rung changed the
@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import all_scripts, split_source
+from ladder.commands.scripts import chain, split_source
 from ladder.errors import BadInput
 from ladder.files import git
 
@@ -32,7 +32,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """Merge, write the scripts that change, and print their names. Returns 1 after a conflict."""
     number = rung_number(args.rung)
-    edited, *later = all_scripts()[number:]
+    edited, *later = chain()[number:]
     if not later:
         raise BadInput(f"{shown(edited)} is the last rung: no later one can take its edit")
     committed = git("show", f"HEAD:./{shown(edited)}")

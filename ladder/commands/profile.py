@@ -196,7 +196,7 @@ def run(args) -> int:
     Each in a process of its own: precision settings and memory end with it. Raises BadInput with
     the script's own words, or the last line of its traceback, if it fails.
     """
-    scripts = select(args.rungs)
+    scripts = select(args.rungs, candidates=True)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     if args.steps < 3:

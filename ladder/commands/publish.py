@@ -22,7 +22,7 @@ from pathlib import Path
 from ladder.commands import diff
 from ladder.commands.kinds import BEYOND, KINDS
 from ladder.commands.results import Row, read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 from ladder.commands.share import FACTS, PACKED, find_wrong, unpack
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
@@ -115,6 +115,8 @@ def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
     for path in folder.glob("*"):
         if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
             raise BadInput(f"{path} is not a regular file: remove it")
+    if inexact := [path.stem for path in folder.glob("*.py") if low_precision(path)]:
+        raise BadInput(f"{name} has {inexact[0]}: low precision is in no table with exact ones")
     if not (folder / "climb.json").exists():
         raise BadInput(f"{name} holds no logs of a climb: it has no climb.json")
     facts = read_facts(folder)

@@ -15,6 +15,21 @@ def all_scripts() -> list[Path]:
     return [ROOT / "baseline.py", *sorted((ROOT / "speedups").glob("[0-9][0-9]_*.py"))]
 
 
+def candidate_scripts() -> list[Path]:
+    """The scripts that no GPU has measured yet, in order: the first goes on from the last rung."""
+    return sorted((ROOT / "candidates").glob("[0-9][0-9]_*.py"))
+
+
+def chain() -> list[Path]:
+    """All rungs, then all candidates: each is the one before it plus one change."""
+    return all_scripts() + candidate_scripts()
+
+
+def number_of(path: Path) -> int:
+    """The number of a rung or candidate: 0 for baseline.py."""
+    return int(path.stem[:2]) if path.stem[:2].isdigit() else 0
+
+
 def peer_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
@@ -26,29 +41,39 @@ def beyond_ten(stem: str) -> bool:
     return bool(match) and int(match[1]) > 10
 
 
-def select(words: list[str]) -> list[Path]:
+def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     """Scripts named by number (`3`), range (`0-4`) or path; without words, all rungs.
 
-    Raises BadInput for a rung that does not exist.
+    With `candidates` numbers name those too, and no words mean the last rung and all of them but
+    those of low precision. Raises BadInput for a number that nothing has.
     """
-    known = all_scripts()
+    rungs, waiting = all_scripts(), candidate_scripts()
+    known = {number_of(path): path for path in (chain() if candidates else rungs)}
     found = []
     for word in words:
         if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
             first, last = int(match[1]), int(match[2] or match[1])
-            if not first <= last < len(known):
-                raise BadInput(f"there is no rung {word}: they go from 0 to {len(known) - 1}")
-            found += known[first : last + 1]
+            if first > last or not {first, last} <= known.keys():
+                more = f" ({waiting[0].stem} and up are candidates)" if waiting else ""
+                raise BadInput(f"there is no rung {word}: they go from 0 to {max(known)}{more}")
+            found += [path for number, path in known.items() if first <= number <= last]
         elif Path(word).is_file():
             found.append(Path(word))
         else:
             raise BadInput(f"{word} is neither the number of a rung nor a script")
-    return found or known
+    if candidates:
+        rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
+    return found or rungs
 
 
 def docstring(path: Path) -> str:
     """A script's docstring, empty if it has none."""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def low_precision(path: Path) -> bool:
+    """Whether a script declares this class of numerics, which is in no table with exact ones."""
+    return "\nNumerics: low precision" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def title(path: Path) -> str:

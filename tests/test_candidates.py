@@ -1,0 +1,777 @@
+"""Each candidate does what it says, as far as a CPU can tell; what only CUDA tells is marked so."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import ROOT, SMALL, load, run_script
+from functorch.compile import aot_function, make_boxed_func
+from test_rungs import ROUNDING, TINY, random_batch, spied_run, tiny
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.decomposition import select_decomp_table
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ladder.commands import main
+from ladder.commands.publish import fit
+from ladder.commands.scripts import (
+    all_scripts,
+    candidate_scripts,
+    chain,
+    describe,
+    low_precision,
+    number_of,
+    select,
+)
+from ladder.errors import BadInput
+from ladder.log import read_log
+
+SCRIPTS = {number_of(path): path for path in chain()}
+NUMBERS = [number_of(path) for path in candidate_scripts()]
+EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
+B, T, C, V = 2, 48, TINY["n_embd"], 50304
+
+
+def collector(found):
+    """A compiler that puts the graphs it gets into `found`, and runs them as they are."""
+
+    def collect(graph, _):
+        found.append(graph.graph)
+        return make_boxed_func(graph.forward)
+
+    return collect
+
+
+def graphs(module):
+    """What torch.compile makes of a training step: the graphs of forward and of backward."""
+    found, model = [], tiny(module)
+    collect, cut = collector(found), min_cut_rematerialization_partition
+    backend = aot_autograd(
+        fw_compiler=collect,
+        bw_compiler=collect,
+        partition_fn=cut,
+        decompositions=select_decomp_table,  # as the compiler has them before it cuts
+    )
+    torch._dynamo.reset()
+    with torch.autocast("cpu", torch.bfloat16):
+        _, loss = torch.compile(model, backend=backend)(*random_batch(B, T))
+    loss.backward()
+    torch._dynamo.reset()
+    return found
+
+
+def of_size(nodes, size):
+    """The nodes whose value is a tensor of `size` elements."""
+    values = [(node, node.meta.get("val")) for node in nodes]
+    return [n for n, v in values if isinstance(v, torch.Tensor) and v.numel() == size]
+
+
+def kept(forward):
+    """What the graph of forward returns, for backward among others."""
+    return next(node for node in forward.nodes if node.op == "output").args[0]
+
+
+def targets_of(nodes):
+    return [str(node.target) for node in nodes if node.op == "call_function"]
+
+
+# One check for each candidate: check(module, run_main, monkeypatch).
+
+
+def check_13(module, *_):
+    model = tiny(module)
+    logits, none = model(random_batch(B, T)[0])
+    assert logits.shape == (B, T, V) and none is None
+    assert model(*random_batch(B, T))[0] is None
+    _, backward = graphs(module)
+    given = [n for n in backward.nodes if n.op == "placeholder" and "tangents" in n.name]
+    assert [n.meta["val"].shape for n in given] == [()]  # the loss's, and none for logits
+
+
+def check_14(module, *_):
+    forward, _ = graphs(module)
+    stream = [n for n in of_size(forward.nodes, B * T * C) if "add" in str(n.target)]
+    added = [n for n in stream if n.args[0] in stream or n.args[1] in stream]
+    assert len(added) >= 7 and {n.meta["val"].dtype for n in added} == {torch.bfloat16}
+    sums = [n for n in forward.nodes if "var_mean" in str(n.target)]
+    assert len(sums) == 9 and {n.args[0].meta["val"].dtype for n in sums} == {torch.float32}
+
+
+def check_15(module, *_):
+    forward, backward = graphs(module)
+    (gradient,) = of_size(kept(forward), B * T * V)
+    assert gradient.meta["val"].dtype == torch.bfloat16
+    largest = of_size(backward.nodes, B * T * V)
+    # As it was kept, or transposed for the matmul with x: nothing is computed from it.
+    assert largest and set(targets_of(largest)) <= {"aten.permute.default"}
+    # A loss that is scaled, as accumulation scales it, scales its gradients.
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, 16, generator=generator).requires_grad_() for n in (7, 50))
+    targets = torch.randint(0, 50, (7,), generator=generator)
+    for loss in (
+        module.LinearCrossEntropy.apply(x, weight, targets),
+        F.cross_entropy(x @ weight.t(), targets),
+    ):
+        grads = torch.autograd.grad(3 * loss, (x, weight))
+        expected = (loss.detach(), *grads)
+    found = module.LinearCrossEntropy.apply(x, weight, targets)
+    found = (found.detach(), *torch.autograd.grad(3 * found, (x, weight)))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    half = [value.detach().bfloat16().requires_grad_() for value in (x, weight)]
+    grads = torch.autograd.grad(module.LinearCrossEntropy.apply(*half, targets), half)
+    assert {gradient.dtype for gradient in grads} == {torch.bfloat16}
+
+
+def check_16(module, *_):
+    torch.manual_seed(0)
+    mlp = module.MLP(module.GPTConfig(**TINY))
+    mlp.c_fc, mlp.c_proj = torch.nn.Identity(), torch.nn.Identity()
+    x = torch.linspace(-12, 12, 4001)
+    torch.testing.assert_close(mlp(x), F.gelu(x, approximate="tanh"), rtol=1e-5, atol=1e-6)
+    half = x.bfloat16()  # rounded once, after all of it
+    expected = F.gelu(half.float(), approximate="tanh").bfloat16()
+    torch.testing.assert_close(mlp(half).bfloat16(), expected, rtol=2**-7, atol=1e-6)
+    forward, backward = graphs(module)
+    named = " ".join(targets_of(forward.nodes) + targets_of(backward.nodes))
+    assert "tanh" not in named and "sigmoid" in named
+    wide = of_size(kept(forward), B * T * 4 * C)
+    assert {n.meta["val"].dtype for n in wide} == {torch.bfloat16}  # FP32 is in registers only
+
+
+class SaysCuda(torch.Tensor):
+    """A tensor on the CPU that says that it is on a GPU."""
+
+    device = torch.device("cuda")
+
+
+def check_17(module, run_main, monkeypatch):
+    """On a CPU it is candidate 16, and says so; its kernel is tested below."""
+    said, say = [], module.Run.say
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Run, "say", lambda *words: said.append(words[1]) or say(*words))
+        spied_run(module, run_main, monkeypatch, 1)
+    assert any(line.startswith("note  candidate 17's kernel is for CUDA") for line in said)
+    called = []
+    monkeypatch.setattr(module, "mlp", lambda x, *weights: called.append(weights) or (x,))
+    with torch.device("meta"):
+        layer = module.MLP(module.GPTConfig(**TINY))
+        assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C) and not called
+    layer = module.MLP(module.GPTConfig(**TINY))
+    assert layer(torch.zeros(2, 3, C).as_subclass(SaysCuda)).shape == (2, 3, C)
+    assert len(called) == 1
+    ((w_fc, b_fc, w_proj, b_proj),) = called
+    assert (w_fc.shape, w_proj.shape) == ((4 * C, C), (C, 4 * C))
+    assert w_fc.dtype == w_proj.dtype == torch.bfloat16
+    assert b_fc is layer.c_fc.bias and b_proj is layer.c_proj.bias
+
+
+def check_18(module, run_main, monkeypatch):
+    asked = []
+    spy = lambda model, **how: asked.append(how) or model  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", spy)
+        run_main(module, "--steps", 1)
+    assert asked == [{"options": {"coordinate_descent_tuning": True}}]
+    assert "coordinate_descent_tuning" in torch._inductor.list_options()
+
+
+class FakeGraph(TorchDispatchMode):
+    """A CUDA graph as a CPU can have one: operators are recorded with the tensors they got.
+
+    What recording them wrote is put back. A replay runs each again on the same tensors, and copies
+    what it returns to where it was when it was recorded.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.before, self.replays = [], {}, 0
+        self.cuda_graph = self
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        for argument, value in zip(op._schema.arguments, args, strict=False):
+            if argument.alias_info and argument.alias_info.is_write:
+                for tensor in tree_leaves(value):
+                    self.before.setdefault(tensor.data_ptr(), (tensor, tensor.detach().clone()))
+        out = op(*args, **kwargs)
+        self.calls.append((op, args, kwargs, out))
+        return out
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        with torch.no_grad():
+            for tensor, value in self.before.values():
+                tensor.copy_(value)
+
+    @torch.no_grad()
+    def replay(self):
+        self.replays += 1
+        for op, args, kwargs, out in self.calls:
+            for then, now in zip(tree_leaves(out), tree_leaves(op(*args, **kwargs)), strict=True):
+                if isinstance(then, torch.Tensor) and then.data_ptr() != now.data_ptr():
+                    then.copy_(now)
+
+
+def check_19(module, run_main, monkeypatch):
+    _, before = spied_run(load(SCRIPTS[18]), run_main, monkeypatch, 5)
+    spy, plain = spied_run(module, run_main, monkeypatch, 5)
+    assert not any(group["capturable"] for group in spy.param_groups)
+    graph = FakeGraph()
+    monkeypatch.setattr(module, "step_graph", lambda *_: graph)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
+    spy, replayed = spied_run(module, run_main, monkeypatch, 5)
+    assert all(group["capturable"] for group in spy.param_groups) and graph.replays == 4
+    for key in ("loss", "norm", "lr"):
+        found = [[step[key] for step in log.steps] for log in (before, plain, replayed)]
+        assert found[1] == pytest.approx(found[0], rel=1e-3), key
+        assert found[2] == pytest.approx(found[1], rel=1e-6), key
+
+
+def scaled_mm_of_cuda(a, b, scale_a, scale_b, multiply=torch._scaled_mm, **how):
+    """torch._scaled_mm with what CUDA asks for: layouts, sizes, types (of one scale each)."""
+    assert a.is_contiguous() and b.stride() == (1, len(b))
+    assert not [size for size in (*a.shape[1:], *b.shape) if size % 16]
+    assert b.dtype == torch.float8_e4m3fn
+    for scale in (scale_a, scale_b):
+        assert scale.dtype == torch.float32 and scale.numel() == 1
+    # The long sum, over the vocabulary, is not done in the short accumulator.
+    assert how == dict(out_dtype=torch.bfloat16) | (
+        dict(use_fast_accum=True) if a.dtype == torch.float8_e4m3fn else {}
+    )
+    return multiply(a, b, scale_a, scale_b, **how)
+
+
+def check_20(module, run_main, monkeypatch):
+    monkeypatch.setattr(torch, "_scaled_mm", scaled_mm_of_cuda)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 128, generator=generator).bfloat16().requires_grad_()
+    weight = (torch.randn(512, 128, generator=generator) * 0.1).bfloat16().requires_grad_()
+    targets = torch.randint(0, 512, (64,), generator=generator)
+    exact = F.cross_entropy(x.float() @ weight.float().t(), targets)
+    expected = torch.autograd.grad(3 * exact, (x, weight))
+    loss = module.LinearCrossEntropy.apply(x, weight, targets)
+    found = torch.autograd.grad(3 * loss, (x, weight))
+    assert loss.item() == pytest.approx(exact.item(), rel=2e-3)
+    for name, got, true in zip("xw", found, expected, strict=True):
+        error = ((got.float() - true.float()).norm() / true.float().norm()).item()
+        assert 0.003 < error < 0.08, (name, error)  # 2 bits of mantissa are 4 % on average
+    small, scale = module.to_fp8(x.detach() * 1e-4)
+    assert small.dtype == torch.float8_e4m3fn and small.float().abs().max() == 448
+    torch.testing.assert_close(small.float() * scale, x.float() * 1e-4, rtol=2**-4, atol=1e-6)
+    assert module.to_fp8(torch.zeros(4, 4))[0].float().abs().max() == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "device_name", lambda _: "NVIDIA A100")
+        patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+        with pytest.raises(BadInput, match=r"A100 has no FP8 units.*run candidate 19"):
+            module.require_fp8(torch.device("cuda"))
+        patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+        module.require_fp8(torch.device("cuda"))
+        module.require_fp8(torch.device("cpu"))
+
+
+CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(13, 21)}
+
+BREAKS = [
+    (13, "return None, F.cross", "return logits, F.cross"),
+    (13, "return logits, None", "return None, logits"),
+    (14, "x = x.bfloat16()", "x.bfloat16()"),
+    (14, "for block in self.transformer.h:", "for block in [lambda x: x]:"),
+    (15, "- one_hot.float()", "+ one_hot.float()"),
+    (15, ") / len(x)", ") / weight.size(0)"),
+    (15, "F.nll_loss(logp, targets)", "F.nll_loss(logp, targets, reduction='sum')"),
+    (15, "grad * (grad_logits @ weight)", "grad_logits @ weight"),
+    (15, "grad * (grad_logits.t() @ x)", "grad_logits.t() @ x"),
+    (15, "logp.exp()", "logp"),
+    (15, "x, weight, grad_logits.to(x.dtype)", "x, weight, grad_logits"),
+    (16, "0.044715 *", "0.44715 *"),
+    (16, "sigmoid(2 * u)", "sigmoid(u)"),
+    (16, "math.sqrt(2 / math.pi)", "math.sqrt(2 * math.pi)"),
+    (16, "self.c_fc(x).float()", "self.c_fc(x)"),
+    (17, 'x.device.type == "cuda"', "True"),
+    (17, 'x.device.type == "cuda"', "False"),
+    (17, 'if device.type != "cuda":\n            run.say', "if False:\n            run.say"),
+    (
+        17,
+        "c_fc.weight.bfloat16(), c_fc.bias, c_proj",
+        "c_fc.weight.bfloat16(), c_proj.bias, c_proj",
+    ),
+    (17, "c_proj.weight.bfloat16(), c_proj.bias", "c_fc.weight.bfloat16(), c_proj.bias"),
+    (18, '{"coordinate_descent_tuning": True}', "{}"),
+    (18, '{"coordinate_descent_tuning": True}', '{"coordinate_descent_tuning": False}'),
+    (18, '"coordinate_descent_tuning"', '"coordinate_descent"'),
+    (19, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
+    (19, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
+    (19, "with graph if graph and step else", "with graph if graph else"),
+    (19, "if graph and step:\n", "if graph and step > 1:\n"),
+    (19, "if not graph or step < 2:", "if not graph or step < 3:"),
+    (19, "optimizer.zero_grad()", "pass"),
+    (19, "zip((x, y), next(batches)", "zip((y, x), next(batches)"),
+    (19, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
+    (19, "capturable=graph is not None", "capturable=False"),
+    (20, "/ 448", "/ 240"),
+    (20, "/ 448", "/ 896"),
+    (20, "(x.float() / scale)", "x.float()"),
+    (20, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
+    (20, "grad.float() / (57344 * len(x))", "grad.float() / 57344"),
+    (20, "(grad_logits * 57344)", "(grad_logits * 114688)"),
+    (20, "torch.float8_e5m2", "torch.float8_e4m3fn"),
+    (20, "w8.t().contiguous().t()", "w8"),
+    (20, "x8, w8.t(), x_scale", "x8, w8.t().contiguous(), x_scale"),
+    (20, "(grad_logits / len(x)).to(x.dtype)", "grad_logits.to(x.dtype)"),
+    (20, ">= (8, 9)", ">= (8, 0)"),
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_candidate_does_what_it_says(number, run_main, monkeypatch):
+    CHECKS[number](load(SCRIPTS[number]), run_main, monkeypatch)
+
+
+@pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
+def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
+    docstring, run_field, code = SCRIPTS[number].read_text().rpartition("Run: python candidates/")
+    assert code.count(right) == 1
+    broken = tmp_path / "broken.py"
+    broken.write_text(docstring + run_field + code.replace(right, wrong))
+    caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
+    with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
+        CHECKS[number](load(broken), run_main, monkeypatch)
+
+
+def gradient_errors(number, monkeypatch, autocast):
+    """|gradient - the FP32 baseline's| / |the baseline's| for every parameter, on one batch."""
+    found = []
+    for n in (0, number):
+        module = load(SCRIPTS[n])
+        model = module.GPT(module.GPTConfig(**TINY, vocab_size=V))
+        model.lm_head.weight = model.transformer.wte.weight
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
+        with monkeypatch.context() as patch:
+            if not autocast:  # the same model without its rounding
+                patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast and n > 0):
+                _, loss = model(*random_batch(T=200))
+            loss.backward()
+        found.append({name: p.grad for name, p in model.named_parameters()})
+    return {name: ((found[1][name] - g).norm() / g.norm()).item() for name, g in found[0].items()}
+
+
+@pytest.mark.parametrize("number", EXACT)
+def test_gradients_are_those_of_the_baseline(number, monkeypatch):
+    assert max(gradient_errors(number, monkeypatch, autocast=False).values()) < 1e-4
+    autocast = gradient_errors(3, monkeypatch, autocast=True)
+    # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
+    times = 1.5 if number < 14 else 2
+    for name, error in gradient_errors(number, monkeypatch, autocast=True).items():
+        assert error < times * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
+
+
+@pytest.mark.parametrize("number", sorted({*NUMBERS} - {*EXACT}))
+def test_gradients_of_low_precision_are_near_those_of_the_baseline(number, monkeypatch):
+    errors = gradient_errors(number, monkeypatch, autocast=True)
+    assert 0.02 < max(errors.values()) < 0.15
+    assert (
+        errors["lm_head.weight" if "lm_head.weight" in errors else "transformer.wte.weight"] < 0.1
+    )
+
+
+@pytest.fixture(scope="module")
+def losses_of(shard, tmp_path_factory):
+    """losses_of(n): the losses of four steps of script n, eager (the kernels are tested apart)."""
+    logs = {}
+    eager = "import runpy, sys, torch; torch.compile = lambda model, **_: model; del sys.argv[0]\n"
+    eager += "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+    def run(number):
+        if number not in logs:
+            folder = tmp_path_factory.mktemp("logs")
+            flags = [*SMALL, "--steps", 4, "--data", shard, "--log-dir", folder]
+            done = run_script("-c", eager, SCRIPTS[number], *flags)
+            assert done.returncode == 0, done.stderr
+            logs[number] = read_log(next(folder.glob("*.log")))
+        return [step["loss"] for step in logs[number].steps]
+
+    return run
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_numerics_are_as_declared(number, losses_of):
+    declared = describe(SCRIPTS[number])["Numerics"]
+    before = losses_of(max(n for n in SCRIPTS if n < number))
+    after = losses_of(number)
+    if declared.startswith("identical"):
+        assert after == before
+    elif declared.startswith("rounding"):
+        assert after == pytest.approx(before, abs=ROUNDING)
+    else:
+        assert declared.startswith("low precision")
+        assert after == pytest.approx(before, abs=0.05) and after != before
+
+
+def test_the_last_candidate_compiles_and_trains(shard, tmp_path):
+    """What the compiler makes of all of them together, as users run it."""
+    flags = [*SMALL, "--steps", 4, "--data", shard, "--log-dir", tmp_path]
+    for number in (EXACT[-1], NUMBERS[-1]):
+        done = run_script(SCRIPTS[number], *flags)
+        assert done.returncode == 0, done.stderr
+    logs = [read_log(path) for path in sorted(tmp_path.glob("*.log"))]
+    for log in logs:
+        assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
+        assert log.steps[-1]["loss"] < log.steps[0]["loss"]
+    losses = [[step["loss"] for step in log.steps] for log in logs]
+    assert losses[1] == pytest.approx(losses[0], abs=0.05)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_docstring_and_page_have_each(number):
+    path = SCRIPTS[number]
+    fields = describe(path)
+    assert fields["Title"].startswith(f"{number:02d} ")
+    assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
+    page = (ROOT / "docs" / "candidates.md").read_text(encoding="utf-8")
+    (row,) = [text for text in page.splitlines() if text.startswith(f"| [{fields['Title']}](")]
+    assert f"(../{path.relative_to(ROOT).as_posix()})" in row
+    assert fields["Numerics"].startswith(row.rstrip(" |").rpartition("| ")[2])
+    exact, _, low = page.partition("## Low precision")
+    assert row in (low if low_precision(path) else exact)
+
+
+def test_numbers_name_candidates_only_where_asked(capsys):
+    top = all_scripts()[-1]
+    assert select(["12-14"], candidates=True) == [SCRIPTS[n] for n in (12, 13, 14)]
+    assert select([]) == all_scripts()
+    assert select([], candidates=True) == [top, *(SCRIPTS[n] for n in EXACT)]
+    with pytest.raises(BadInput, match=r"there is no rung 13: .* are candidates"):
+        select(["13"])
+    assert main(["climb", "13"]) == 2
+    assert main(["diff", "13"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("13 loss only") and "--- speedups/12_causal_blocks.py" in out
+
+
+def test_low_precision_is_not_published(tmp_path):
+    folder = tmp_path / "climb"
+    shutil.copytree(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3", folder)
+    shutil.copy(SCRIPTS[EXACT[-1]], folder)
+    fit(folder)
+    shutil.copy(SCRIPTS[20], folder)
+    with pytest.raises(BadInput, match="has 20_fp8_head: low precision is in no table"):
+        fit(folder)
+
+
+# ------------------------------------------------- the kernel of 17, without a GPU
+
+
+def needs_triton():
+    if not find_spec("triton"):
+        pytest.skip("needs triton, which pip has for Linux only")
+
+
+# Runs in a process of its own, under Triton's interpreter: the same code, in NumPy.
+INTERPRET = """
+import json, sys, torch; from pathlib import Path; sys.path.append("tests")
+from conftest import load
+from torch.nn import functional as F
+from triton.runtime import interpreter
+
+# Before 3.9 it asks NumPy for the int of an array of one number, which NumPy refuses from 2.4 on.
+patch = interpreter._patch_lang_tensor
+def patch_lang_tensor(tensor, *scope):
+    patch(tensor, *scope)
+    tensor.__index__ = lambda self: int(self.handle.data.item())
+interpreter._patch_lang_tensor = patch_lang_tensor
+
+def errors(path, M, C, dtype):
+    module = load(Path(path))
+    module.wrap_triton = lambda kernel: kernel
+    tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, num_warps=4, num_stages=2)
+    module.programs_and_tiles = lambda device: (5, tiles)
+    generator = torch.Generator().manual_seed(0)
+    shapes = (M, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
+    x, *weights = (torch.randn(shape, generator=generator) for shape in shapes)
+    weights = [w * (2 / w.shape[-1]) ** 0.5 for w in weights]
+    values = [x, *weights]
+    exact = [v.to(dtype).double().requires_grad_() for v in values]
+    given = [v.to(torch.float32 if v.dim() == 1 else dtype).requires_grad_() for v in values]
+    h = F.linear(*exact[:3])
+    expected = F.linear(F.gelu(h, approximate="tanh"), *exact[3:])
+    found, *_ = module.mlp(*given)
+    grad = torch.randn(M, C, generator=generator).to(dtype)
+    expected.backward(grad.double())
+    found.backward(grad)
+    pairs = [(found, expected), *((g.grad, e.grad) for g, e in zip(given, exact))]
+    return [((f - e).norm() / e.norm()).item() for f, e in pairs]
+
+for path in sys.argv[2:]:
+    sizes = [(70, 48), (33, 20), (300, 16)]
+    try:
+        worst = max(max(errors(path, *size, getattr(torch, sys.argv[1]))) for size in sizes)
+    except Exception as error:
+        worst = f"{type(error).__name__}: {error}"
+    print(json.dumps(worst), flush=True)
+"""
+
+# None that reads or writes outside a tensor: under the interpreter that may end the process.
+KERNEL_BREAKS = [
+    ("s * (1 - s)", "s * (1 + s)"),
+    ("0.134145 * z", "0.0134145 * z"),
+    ("acc *= s +", "acc = s +"),
+    ("acc += tl.load(bias + cols,", "acc += tl.load(bias + cols - col,"),
+    ("tl.store(h + where, rounded, inside)", "tl.store(out + where, rounded, inside)"),
+    ("inside = (rows < M - row0)", "inside = (rows < M - row0 - 1)"),
+    ("[:, None] & (cols < N)", "[:, None] & (cols < N - 1)"),
+    ("range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"),
+    ("inside // high * BLOCK_N", "inside // high * (BLOCK_N // 2)"),
+    ("* 8, tile % (8 * tiles_n)", "* 8, tile % tiles_n"),
+    ("write_gelu(right, bias, h, out, row, col + half", "write_gelu(right, bias, h, out, row, col"),
+    ("write_dgelu(right, h, out, row, col + half", "write_dgelu(right, h, out, row, col"),
+    (".permute(0, 2, 1).split()", ".split()"),
+    ("grad_h.t() @ x,", "grad_h.t() @ x / 2,"),
+    ("grad.t() @ out,", "grad.t() @ h,"),
+    ("torch.addmm(b_proj.to(x.dtype), out", "torch.addmm(b_proj.to(x.dtype), h"),
+    ("for g in (grad_h, grad))", "for g in (h, grad))"),
+]  # fmt: skip
+
+
+def interpreted(dtype, *paths):
+    words = [sys.executable, "-c", INTERPRET, dtype, *map(str, paths)]
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+# Triton 3.6 interprets products of bfloat16 as those of the integers that it keeps them in.
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float16", 2e-3)])
+def test_kernel_gives_what_pytorch_gives(dtype, bound):
+    needs_triton()
+    (worst,) = interpreted(dtype, SCRIPTS[17])
+    assert isinstance(worst, float) and worst < bound, worst
+
+
+def test_mistakes_in_the_kernel_are_caught(tmp_path):
+    needs_triton()
+    source, paths = SCRIPTS[17].read_text(), []
+    for number, (right, wrong) in enumerate(KERNEL_BREAKS):
+        assert source.count(right) == 1, right
+        paths.append(tmp_path / f"{number}.py")
+        paths[-1].write_text(source.replace(right, wrong))
+    for (_, wrong), worst in zip(KERNEL_BREAKS, interpreted("float32", *paths), strict=True):
+        assert not isinstance(worst, float) or not worst < 1e-3, wrong
+
+
+def test_compiler_sees_into_the_operator(monkeypatch):
+    """In its graphs: the kernels and what they write, the other matmuls, no copy and no zeros."""
+    needs_triton()
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget("cuda", 90, 32)  # asked for when it looks for what a kernel writes
+    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(
+        get_current_target=lambda: target, get_benchmarker=lambda: None
+    ))  # fmt: skip
+    gpu = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    module, found = load(SCRIPTS[17]), []
+    collect, cut = collector(found), min_cut_rematerialization_partition
+    step = aot_function(lambda *given: module.mlp(*given)[0], collect, collect, partition_fn=cut)
+    with torch._subclasses.FakeTensorMode():
+        shapes = (96, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
+        types = [torch.float32 if len(shape) == 1 else torch.bfloat16 for shape in shapes]
+        given = [
+            torch.empty(shape, dtype=dtype, requires_grad=True)
+            for shape, dtype in zip(shapes, types, strict=True)
+        ]
+        step(*given).sum().backward()
+    for graph, written, matmuls in zip(found, (["h", "out"], ["out"]), (1, 3), strict=True):
+        targets = targets_of(graph.nodes)
+        (kernel,) = [n for n in graph.nodes if "triton_kernel_wrapper" in str(n.target)]
+        assert sorted(kernel.kwargs["tensors_to_clone"]) == written
+        assert sum("mm" in target for target in targets) == matmuls
+        assert not [target for target in targets if "zeros" in target or "clone" in target]
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0)])
+@pytest.mark.parametrize("name", ["linear_gelu_kernel", "matmul_dgelu_kernel"])
+def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypatch, tmp_path):
+    needs_triton()
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module = load(SCRIPTS[17])
+    major, minor = capability
+    gpu = SimpleNamespace(major=major, minor=minor, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    programs, tiles = module.programs_and_tiles("cuda")
+    options = {key: tiles.pop(key) for key in ("num_warps", "num_stages")}
+    kernel = getattr(module, name)
+    constants = dict(PROGRAMS=programs, **tiles)
+    types = {n: "constexpr" if n in constants else "*bf16" for n in kernel.arg_names}
+    types |= {n: "i32" for n in "MNK"} | ({"bias": "*fp32"} if "bias" in types else {})
+    # As the launcher finds them: pointers and sizes that 16 divides.
+    aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(types) if n not in constants}
+    source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=aligned)
+    done = triton.compile(source, target=GPUTarget("cuda", 10 * major + minor, 32), options=options)
+    cubin = tmp_path / "kernel.cubin"
+    cubin.write_bytes(done.asm["cubin"])
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    usage = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True).stdout
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+    print(f"{name} sm_{major}{minor}: {registers} registers, {stack} bytes of stack,", end=" ")
+    print(f"{done.metadata.shared} bytes of shared memory")
+    assert stack == 0  # nothing is spilt
+    assert registers * 32 * options["num_warps"] <= 65536
+    memory = {(8, 0): 163, (8, 9): 99, (9, 0): 227}[capability] * 1024
+    # Stages are really buffered: an operand's tile each, but for the one that is being read.
+    tile = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * 2
+    assert (options["num_stages"] - 1) * tile <= done.metadata.shared <= memory
+    assert ("wgmma" in done.asm["ptx"]) == (major == 9) and "mma" in done.asm["ptx"]
+
+
+# ------------------------------------------------------- on the first day with a GPU
+
+CUDA = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "64"]
+
+
+@pytest.fixture(scope="module")
+def cuda_log(shard, tmp_path_factory):
+    logs = {}
+
+    def run(number):
+        if number not in logs:
+            folder = tmp_path_factory.mktemp("cuda")
+            done = run_script(
+                SCRIPTS[number], *CUDA, "--steps", 6, "--data", shard, "--log-dir", folder
+            )
+            assert done.returncode == 0, done.stderr
+            logs[number] = read_log(next(folder.glob("*.log")))
+        return logs[number]
+
+    return run
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("number", NUMBERS)
+def test_trains_on_cuda(number, cuda_log):
+    if low_precision(SCRIPTS[number]) and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this GPU has no FP8 units")
+    before, log = cuda_log(12), cuda_log(number)
+    found = [[step["loss"] for step in each.steps] for each in (before, log)]
+    assert found[1] == pytest.approx(found[0], abs=0.1 if low_precision(SCRIPTS[number]) else 0.02)
+    assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
+    assert log.effective["attention"] in ("flash", "cudnn", "efficient")
+    if number == 13:  # the gradient of zeros, and the logits, are gone
+        logits = 2 * 64 * V * 2
+        assert log.result["peak_bytes"] <= before.result["peak_bytes"] - logits / 2
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("M", [96, 1000, 77])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_kernel_on_cuda(M, compiled):
+    module = load(SCRIPTS[17])
+    generator = torch.Generator("cuda").manual_seed(0)
+    shapes = (M, 768), (3072, 768), (3072,), (768, 3072), (768,)
+    values = [torch.randn(s, device="cuda", generator=generator) / s[-1] ** 0.5 for s in shapes]
+    given = [v.to(torch.float32 if v.dim() == 1 else torch.bfloat16) for v in values]
+    exact = [v.double().requires_grad_() for v in given]
+    given = [v.requires_grad_() for v in given]
+    run = torch.compile(module.mlp) if compiled else module.mlp
+    found, *_ = run(*given)
+    expected = F.linear(F.gelu(F.linear(*exact[:3]), approximate="tanh"), *exact[3:])
+    grad = torch.randn(M, 768, device="cuda", generator=generator).bfloat16()
+    found.backward(grad)
+    expected.backward(grad.double())
+    for got, true in [
+        (found, expected),
+        *((g.grad, e.grad) for g, e in zip(given, exact, strict=True)),
+    ]:
+        assert (got - true).norm() / true.norm() < 1e-2
+
+
+@pytest.mark.cuda
+def test_compiled_step_runs_both_kernels(shard, tmp_path):
+    words = [
+        "profile",
+        "17",
+        *CUDA,
+        "--steps",
+        "3",
+        "--data",
+        str(shard),
+        "--out",
+        str(tmp_path / "p"),
+    ]
+    assert main(words) == 0
+    found = json.loads((tmp_path / "p" / "17_gelu_in_matmul.json").read_text())
+    calls = Counter({kernel["name"]: kernel["calls"] for kernel in found["kernels"]})
+    for name in ("linear_gelu_kernel", "matmul_dgelu_kernel"):
+        assert sum(n for kernel, n in calls.items() if name in kernel) == TINY["n_layer"]
+
+
+class SeenAdamW(torch.optim.AdamW):
+    """AdamW that a test can get at."""
+
+    def __init__(self, params, **settings):
+        super().__init__(params, **settings)
+        SeenAdamW.made = self
+
+
+@pytest.mark.cuda
+def test_gradients_of_a_replay_are_those_of_a_step_launched_anew(run_main, monkeypatch):
+    """Of the fifth step, after three replays: weights and moments went the same way until there."""
+    found = []
+    for number in (18, 19):
+        module = load(SCRIPTS[number])
+        with monkeypatch.context() as patch:
+            if number == 18:
+                patch.setattr(torch, "compile", lambda model, **_: model)
+            patch.setattr(torch.optim, "AdamW", SeenAdamW)
+            log = run_main(module, *CUDA, "--steps", "5")
+        groups = SeenAdamW.made.param_groups
+        grads = [p.grad for group in groups for p in group["params"]]
+        found.append((grads, [step["loss"] for step in log.steps]))
+    assert found[1][1] == pytest.approx(found[0][1], abs=0.02)
+    for eager, replayed in zip(found[0][0], found[1][0], strict=True):
+        assert (replayed - eager).norm() / eager.norm() < 0.1
+
+
+@pytest.mark.cuda
+def test_a_replay_reads_the_batch_of_its_step(shard, cuda_log):
+    """A graph that read the same batch again would learn it: the losses of 18 tell them apart."""
+    losses = [[step["loss"] for step in cuda_log(n).steps] for n in (18, 19)]
+    norms = [[step["norm"] for step in cuda_log(n).steps] for n in (18, 19)]
+    assert losses[1] == pytest.approx(losses[0], abs=0.01)
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)
+
+
+@pytest.mark.cuda
+def test_fp8_matmuls_on_cuda():
+    if torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this GPU has no FP8 units")
+    module = load(SCRIPTS[20])
+    generator = torch.Generator("cuda").manual_seed(0)
+    x, weight = (torch.randn(n, 768, device="cuda", generator=generator) for n in (1000, V))
+    targets = torch.randint(0, V, (1000,), device="cuda", generator=generator)
+    given = [x.bfloat16().requires_grad_(), (weight * 0.05).bfloat16().requires_grad_()]
+    loss = module.LinearCrossEntropy.apply(*given, targets)
+    exact = F.cross_entropy((given[0] @ given[1].t()).float(), targets)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-2)
+    pairs = zip(torch.autograd.grad(loss, given), torch.autograd.grad(exact, given), strict=True)
+    for got, true in pairs:
+        assert (got - true).norm() / true.norm() < 0.15
