@@ -107,7 +107,7 @@ def test_what_was_told_to_ignore_a_hangup_goes_on(begun, monkeypatch):
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
     running, _ = start(begun)
     assert main(["climb", "--resume", str(begun)]) == 2
-    assert "another process runs this climb" in capsys.readouterr().err
+    assert "another run is at work in" in capsys.readouterr().err
     running.send_signal(signal.SIGINT)
     running.wait(timeout=300)
 

@@ -19,7 +19,7 @@ import platform
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -46,13 +46,8 @@ from ladder.commands.scripts import all_scripts, peer_scripts, select
 from ladder.commands.tables import caption, foot, screen
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, commit, write_whole
+from ladder.files import ROOT, commit, lock, write_whole
 from ladder.log import read_log
-
-try:
-    import fcntl
-except ImportError:  # Windows, where nothing is locked
-    fcntl = None
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
@@ -200,7 +195,7 @@ def run_and_report(folder: Path) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:  # a file or a pipe has no edge to wrap at
         console.width = 120
-    with locked(folder), process.stopped_like_ctrl_c():
+    with closing(lock(folder)), process.stopped_like_ctrl_c():
         try:
             run_rounds(folder, console)
         except KeyboardInterrupt:
@@ -216,24 +211,6 @@ def kept(folder: Path) -> str:
     """What is there of a climb that stops, and how to go on."""
     done = len(list(folder.glob("*.r*.log")))
     return f"{done} runs are kept. Go on: ladder climb --resume {folder}"
-
-
-@contextmanager
-def locked(folder: Path):
-    """One process at a time runs a climb. However that ends, the lock ends with it."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise BadInput(f"{folder}: another process runs this climb: wait for its end") from None
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def run_rounds(folder: Path, console: Console) -> None:

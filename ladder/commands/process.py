@@ -13,6 +13,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import BinaryIO
 
+from ladder.cli import signals_to
 from ladder.errors import BadInput
 from ladder.files import ROOT
 
@@ -73,20 +74,15 @@ def stopped_like_ctrl_c():
 
     What the caller has ignored, as nohup does with SIGHUP, stays ignored.
     """
-    known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-    heard = [one for one in known if one and signal.getsignal(one) != signal.SIG_IGN]
+    stopped = []
 
     def stop(*_):
-        for one in heard:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        if not stopped:
+            stopped.append(True)
+            raise KeyboardInterrupt
 
-    before = {one: signal.signal(one, stop) for one in heard}
-    try:
+    with signals_to(stop):
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def failure(returncode: int, stderr: str) -> str:
