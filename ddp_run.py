@@ -216,7 +216,7 @@ def train(args):
         )
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
-        if job.checkpoint:  # ddp: go on where a run was cut (before the model is wrapped)
+        if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
             first_step, batches.position = ranks.on_all_ranks(
                 checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer
             )
@@ -275,7 +275,7 @@ def train(args):
                     run.say(f"note  saved {path}")
             if stopping:
                 name = signal.Signals(int(stopping)).name
-                run.say(f"note  {name}: stopped after a whole step, --resume goes on")
+                run.say(f"note  {name}: stopped after a whole step; --resume continues")
                 break
         else:  # no break: all steps are done
             if RANK == 0:  # ddp: a few words from the model

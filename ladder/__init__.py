@@ -1,5 +1,5 @@
-"""What no rung changes.
+"""The code that no rung changes.
 
-Behind every run: cli, corpus (shards), batches, run (log, probe, machine, errors, files). Behind
-ddp_run.py only: ranks, checkpoint. The `ladder` command, in commands/, is behind no run.
+Every run uses cli, corpus (shards), batches and run (log, probe, machine, errors, files). Only
+ddp_run.py uses ranks and checkpoint. No run uses commands/, which holds the `ladder` command.
 """

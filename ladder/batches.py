@@ -8,11 +8,11 @@ from ladder.errors import BadInput
 
 
 class Batches:
-    """next() gives a batch of B rows of T tokens; after the last row the first comes again.
+    """Iterator over batches of B rows of T tokens; after the last row it starts again.
 
     Row r has the tokens r·T … r·T+T-1, and its targets are r·T+1 … r·T+T. Each of `ranks` processes
-    takes its own B of the next ranks·B rows: together they read what one would. With a `shuffle`
-    seed the rows come in another order in each epoch, every row once.
+    takes its own B of the next ranks·B rows: together they read what one process would. With a
+    `shuffle` seed each epoch has its own order of all rows.
 
     `position` counts the rows that all ranks have read. Checkpoints save it; set it to resume
     there. Raises BadInput if the corpus is shorter than one batch.
@@ -40,7 +40,7 @@ class Batches:
 
     @property
     def dropped(self) -> int:
-        """Tokens at the end of the corpus that are in no whole row, neither in x nor in y."""
+        """Number of tokens at the end of the corpus that do not fill a row."""
         return len(self.corpus) - 1 - self.rows_per_epoch * self.T
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,8 +52,8 @@ class Batches:
     def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of these rows, each (len(numbers), T) int64 on the CPU.
 
-        Row numbers run on from one epoch to the next. Raises BadInput if a row has a token id that
-        GPT-2 does not have.
+        Row numbers continue from one epoch to the next. Raises BadInput if a row has a token id
+        that GPT-2 does not have.
         """
         found = [self.corpus.read(self._start(number), self.T + 1) for number in numbers]
         tokens = np.stack(found)  # (rows, T + 1) uint16
@@ -73,7 +73,7 @@ class Batches:
         return int(row if self.order is None else self.order[row]) * self.T
 
     def _order_of(self, epoch: int) -> np.ndarray | None:
-        """The order in which an epoch reads the rows, None for that of the text."""
+        """The order of the rows in an epoch; None means the order of the text."""
         if self.shuffle is None:
             return None
         return np.random.default_rng((self.shuffle, epoch)).permutation(self.rows_per_epoch)

@@ -1,4 +1,4 @@
-"""Checkpoints of ddp_run.py: files that are whole or not there, of which the last two are kept."""
+"""Checkpoints of ddp_run.py: written atomically; the last two are kept."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,22 +12,22 @@ from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
 
-HASH_BYTES = 32  # the SHA-256 of a checkpoint is the end of its file; torch.load passes over it
-_locks = []  # the lock of --ckpt-dir, as long as this process trains
+HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
+_locks = []  # holds the lock of --ckpt-dir while this process trains
 
 
 class Damaged(BadInput):
-    """A file that is not what `save` wrote, byte for byte."""
+    """A file whose bytes are not those that `save` wrote."""
 
 
 def checkpoints(folder: str) -> list[Path]:
-    """The whole ones in `folder`, oldest first."""
+    """The complete checkpoints in `folder`, oldest first."""
     found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
 
 
 def _hash(file: BinaryIO, size: int) -> bytes:
-    """The SHA-256 of the first `size` bytes of a file, which is left at their end."""
+    """The SHA-256 of the first `size` bytes of a file; its position is then after them."""
     sha256 = hashlib.sha256()
     file.seek(0)
     while piece := file.read(min(2**20, size - file.tell())):
@@ -36,7 +36,7 @@ def _hash(file: BinaryIO, size: int) -> bytes:
 
 
 def save(folder: str, **state) -> Path:
-    """Write step_NNNNNN.pt, whole or not at all, and keep the last two. Returns its path.
+    """Write step_NNNNNN.pt atomically, keep the last two and return its path.
 
     `state` has KEYS. Raises BadInput if it cannot be written.
     """
@@ -49,7 +49,7 @@ def save(folder: str, **state) -> Path:
     try:
         write_whole(path, write)
     except (OSError, RuntimeError) as error:
-        if isinstance(error.__context__, OSError):  # torch words a full disk as a wrong position
+        if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
     for old in checkpoints(folder)[:-2]:
@@ -58,7 +58,7 @@ def save(folder: str, **state) -> Path:
 
 
 def load(path: Path, identity: dict) -> dict:
-    """What `save` wrote, on the CPU. Raises BadInput if it is damaged, foreign, of another run."""
+    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged or of another run."""
     try:
         with regular(path).open("rb") as file:
             size = max(0, path.stat().st_size - HASH_BYTES)
@@ -68,12 +68,12 @@ def load(path: Path, identity: dict) -> dict:
             f"cannot read {path} ({error.strerror}): every machine has to see --ckpt-dir"
         ) from None
     if not whole:
-        raise Damaged(f"{path} is damaged or no checkpoint of ddp_run.py (its SHA-256 is wrong)")
+        raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
         found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
-    except Exception as error:  # torch raises many kinds
+    except Exception as error:  # torch raises many kinds of error
         raise other_version(path, error) from None
     for key, value in identity.items():
         if found[key] != value:
@@ -82,13 +82,13 @@ def load(path: Path, identity: dict) -> dict:
 
 
 def other_version(path: Path, error: Exception) -> BadInput:
-    """A checkpoint that is whole, and that this ddp_run.py cannot use."""
+    """The error for a complete checkpoint that this version of ddp_run.py cannot use."""
     why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
     return BadInput(f"{path} is of another version of ddp_run.py ({why})")
 
 
 def restore(path: Path, identity: dict, model, optimizer) -> tuple[int, int]:
-    """Load a checkpoint into model and optimizer. Returns its step and position; as `load`."""
+    """Load a checkpoint into model and optimizer; return step and position. Raises BadInput."""
     saved = load(path, identity)
     try:
         model.load_state_dict(saved["model"])
@@ -105,11 +105,11 @@ def choose(
 ) -> Path | None:
     """The checkpoint to resume, already checked, or None for a fresh start.
 
-    It is the newest that is not damaged. No other process may save into `folder` until this one
-    ends. Says where `flags` are not those it was saved with. Raises BadInput, also where nothing
-    could be saved: hours later is too late to find out.
+    It is the newest that is not damaged. `folder` stays locked until this process ends. Prints a
+    note for each of `flags` that differs from the saved one. Raises BadInput; also if checkpoints
+    cannot be written, because hours later is too late to find out.
     """
-    _locks.clear()  # of a run before this one, in the same process
+    _locks.clear()  # of an earlier run in the same process
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         _locks.append(lock(Path(folder)))
@@ -118,27 +118,27 @@ def choose(
     found = checkpoints(folder)
     if found and not resume:
         raise BadInput(
-            f"{found[-1]} is of an earlier run: go on from it with --resume, delete it, or choose "
+            f"{found[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
             "another --ckpt-dir"
         )
     chosen = _newest(found, identity, flags, say) if resume else None
     if resume and not chosen:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
     for unfinished in filter(Path.is_file, Path(folder).glob("step_*.pt.*.tmp")):
-        say(f"note  {unfinished} was never finished: deleted, the one before it counts")
+        say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
         unfinished.unlink()
     return chosen
 
 
 def _newest(found: list[Path], identity: dict, flags: dict, say) -> Path | None:
-    """The last of `found` that is not damaged. Raises BadInput if there are only damaged ones."""
+    """The last of `found` that is not damaged. Raises BadInput if all of them are."""
     for path in reversed(found):
         try:
             saved = load(path, identity)
         except Damaged as error:
             if path == found[0]:
                 raise BadInput(f"{error}: delete it to start from the beginning") from None
-            say(f"note  {error}: the one before it counts")
+            say(f"note  {error}: the one before it is used")
             continue
         say(f"note  going on after step {saved['step']}, from {path}")
         for flag, value in flags.items():

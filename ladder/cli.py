@@ -20,7 +20,7 @@ BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
 def integer(name: str, low: int, high: int, words: str):
-    """An argparse type: integers from `low` to below `high`, which is said in `words`."""
+    """An argparse type: integers with low <= value < high; `words` says so in the error."""
 
     def parse(text: str) -> int:
         value = int(text)
@@ -28,7 +28,7 @@ def integer(name: str, low: int, high: int, words: str):
             raise argparse.ArgumentTypeError(f"expected {words}, got {value}")
         return value
 
-    parse.__name__ = name  # what argparse calls a word that is no number at all
+    parse.__name__ = name  # argparse prints this name if the word is not a number
     return parse
 
 
@@ -57,13 +57,13 @@ FLAGS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags of FLAGS to a parser: those with these names, or all. None where not given."""
+    """Add the flags of FLAGS with these names, or all, to a parser. The default is None."""
     for name in names or FLAGS:
         parser.add_argument(f"--{name.replace('_', '-')}", **FLAGS[name])
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
-    """Those of these flags that were given, as words for a script's command line."""
+    """The given ones of these flags, as words for a script's command line."""
     values = [(name, getattr(args, name)) for name in names]
     return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
 
@@ -74,7 +74,7 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     `add_more(parser)` adds flags of a script's own; T may be up to `longest`, None for no limit.
 
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
-    Ends the process with status 2 and one line on stderr where a flag makes no sense.
+    Exits with status 2 and one line on stderr if a flag is invalid.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -104,8 +104,8 @@ def check_seq_len(T: int | None, longest: int | None = BLOCK_SIZE) -> None:
 
 
 def pick_device(name: str | None):
-    """The torch.device called `name`, or the best there is. Raises BadInput where there is none."""
-    import torch  # not above: --help of a subcommand needs none
+    """The torch.device called `name`, or the best there is. Raises BadInput if there is none."""
+    import torch  # not above: --help of a subcommand works without it
 
     if name is None:
         best = "cuda" if torch.cuda.is_available() else "cpu"
@@ -132,7 +132,7 @@ def pick_device(name: str | None):
     return device
 
 
-# Memory in GB (1e9 bytes) from which the baseline fits at T=1024, and with which B. Counting its
+# Memory in GB (1e9 bytes), and the B at which the baseline fits into it at T=1024. Counting its
 # tensors gives 2.03 GB a sequence (16 x 3.1 MB and 50 MB of scores in each of 12 layers, 4 x 206 MB
 # of logits) + 1.98 GB (weights, two moments, buffers, AdamW's temporaries): 6.0, 10.1, 18.3 and
 # 34.6 GB for these B. CUDA itself takes about one more, and freed blocks do not fit exactly.
@@ -140,7 +140,7 @@ FITS = ((40, 16), (22, 8), (14, 4), (10, 2))
 
 
 def default_batch_size(device) -> int:
-    """The B at which the baseline, the hungriest rung, fits the device at the default T."""
+    """The B at which the baseline, which needs most memory, fits the device at the default T."""
     if device.type != "cuda":
         return 4
     import torch
@@ -151,10 +151,10 @@ def default_batch_size(device) -> int:
 
 @contextmanager
 def signals_to(handler: Callable = signal.default_int_handler):
-    """Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) call handler(number, frame) inside.
+    """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
-    Without a handler all of them raise KeyboardInterrupt. What is ignored, as by nohup, stays so.
-    Only the main thread gets signals.
+    By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
+    ignored. Only the main thread receives signals, so in other threads this does nothing.
     """
     numbers = [getattr(signal, name, 0) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
     if threading.current_thread() is not threading.main_thread():

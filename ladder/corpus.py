@@ -1,7 +1,7 @@
 """Corpora: a text, a folder of texts or token shards as one stream of token ids.
 
 The default corpus is tinyshakespeare, downloaded once. Without a network it is the documentation
-that ships with Python, and without the GPT-2 vocabulary a text is read as bytes; either is said.
+that ships with Python; without the GPT-2 vocabulary a text is read as bytes. Both print a note.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Corpus:
     name: str
     sha256: str
     shards: list[np.ndarray | Shard]  # each uint16, 1-D
-    tokenizer: str = "gpt2"  # or "bytes", where there was no vocabulary
+    tokenizer: str = "gpt2"  # or "bytes", without the vocabulary
     first: int = 0  # where in the shards the stream begins ...
     end: int | None = None  # ... and ends
 
@@ -65,21 +65,21 @@ class Corpus:
         return np.concatenate(parts)
 
     def part(self, start: int, stop: int) -> "Corpus":
-        """Tokens start … stop-1 as a corpus of their own, with the name and hash of the whole."""
+        """Tokens start … stop-1 as a Corpus that keeps the name and hash of the whole."""
         return replace(self, first=self.first + start, end=self.first + stop)
 
     @property
     def identity(self) -> str:
-        """Of the tokens: the hash is the text's, and a text has other tokens as bytes."""
+        """Identifies the tokens: the tokenizer and the hash of the text."""
         return f"{self.tokenizer} {self.sha256}"
 
     @property
     def known_tokens(self) -> int:
-        """Ids below this stand for text."""
+        """Number of ids that decode to text."""
         return GPT2_VOCAB_SIZE if self.tokenizer == "gpt2" else 256
 
     def decode(self, ids: list[int]) -> str:
-        """The text that token ids stand for; where there is no vocabulary it says so."""
+        """Decode token ids; without a vocabulary, return a note with the ids."""
         if self.tokenizer == "bytes":
             return bytes(ids).decode(errors="replace")
         vocabulary = gpt2_vocabulary(timeout_s=NETWORK_TIMEOUT_S)
@@ -89,7 +89,7 @@ class Corpus:
 def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
     """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
 
-    `say` gets a line about every download and every fallback. Raises BadInput.
+    `say` is called with a line for every download and fallback. Raises BadInput.
     """
     if path is None:
         return _default_corpus(say)
@@ -115,7 +115,7 @@ def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, C
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The shards of a folder that training leaves alone: those with the word `val` in the name."""
+    """The held-out shards of a folder: those with the word `val` in the name."""
     return sorted(s for s in folder.glob("*.bin") if "val" in re.split("[-_.]", s.stem))
 
 
@@ -140,7 +140,7 @@ def _default_corpus(say) -> Corpus:
     if path.exists():
         text = _read_text(path)
         if hashlib.sha256(text).hexdigest() != TINYSHAKESPEARE_SHA256:
-            raise BadInput(f"{path} is not tinyshakespeare (wrong SHA-256): delete or mend it")
+            raise BadInput(f"{path} is not tinyshakespeare (wrong SHA-256): delete or replace it")
         return _tokenized("tinyshakespeare", [text], say)
     say("note  downloading tinyshakespeare (1.1 MB) into data/")
     try:
@@ -153,21 +153,21 @@ def _default_corpus(say) -> Corpus:
         from pydoc_data.topics import topics
 
         text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
-        # There is no network: an answer comes from tiktoken's cache at once or not at all.
+        # Without a network tiktoken answers from its cache at once, or never.
         return _tokenized("python-docs", [text], say, NETWORK_TIMEOUT_S)
     try:
         write_whole(path, text)
     except OSError as error:
-        say(f"note  it could not be kept ({error}): the next run downloads it again")
+        say(f"note  could not save it ({error}): the next run downloads it again")
     return _tokenized("tinyshakespeare", [text], say)
 
 
 def download(url: str, sha256: str) -> bytes:
-    """Fetch `url`, which has to have this hash.
+    """Download `url` and check its SHA-256.
 
-    Raises OSError or HTTPException when the network fails, BadInput when the content is wrong.
+    Raises OSError or HTTPException if the network fails, BadInput if the hash is wrong.
     """
-    # urlopen's own limit holds for each address of the host and not for finding them.
+    # urlopen's timeout applies to each address of the host, not to the name lookup.
     response = within(2 * NETWORK_TIMEOUT_S, urllib.request.urlopen, url, timeout=NETWORK_TIMEOUT_S)
     with response:
         content = response.read()
@@ -177,7 +177,7 @@ def download(url: str, sha256: str) -> bytes:
 
 
 def within(seconds: float, function: Callable, *args, **kwargs):
-    """function(*args, **kwargs), or TimeoutError if it takes longer; its result is then dropped."""
+    """Call function(*args, **kwargs). Raises TimeoutError if it takes longer than `seconds`."""
     future = Future()
 
     def call():
@@ -194,8 +194,8 @@ def within(seconds: float, function: Callable, *args, **kwargs):
 
 
 def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
-    """Shards as they are. The hash covers each one's size and first MiB, so that it takes no
-    minutes on a corpus of many gigabytes."""
+    """A corpus of token shards. The hash covers the size and the first MiB of each: hashing many
+    gigabytes would take minutes."""
     if not files:
         raise BadInput(f"{path} holds only val shards: training needs at least one other")
     digest = hashlib.sha256()
@@ -206,11 +206,11 @@ def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
 
 
 def _text_corpus(path: Path, say) -> Corpus:
-    """A text, or all texts of a folder in order of name with <|endoftext|> between them."""
+    """A corpus of one text, or of a folder's texts by name, with <|endoftext|> between them."""
     if not path.is_dir():
         return _tokenized(path.stem, [_read_text(path)], say)
 
-    def refuse(error):  # a folder that cannot be read, which os.walk would leave out
+    def refuse(error):  # os.walk would skip a folder that cannot be read
         raise error
 
     found = (Path(f, n) for f, _, names in os.walk(path, onerror=refuse) for n in names)
@@ -234,14 +234,14 @@ def _read_text(path: Path) -> bytes:
 
 
 def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIMEOUT_S) -> Corpus:
-    """`documents` (UTF-8) as one shard, kept in data/shards for the next run.
+    """Tokenize `documents` (UTF-8) into one shard and cache it in data/shards.
 
-    Without the GPT-2 vocabulary, which may take `timeout_s` to come, it is one token per byte.
+    If the GPT-2 vocabulary does not arrive within `timeout_s`, every byte is a token.
     """
     if not any(documents):
         raise BadInput(f"corpus {name} is empty: expected text")
-    name = name[:50]  # a part of file names, which end at 255 bytes
-    # Of several texts the hash of their hashes: joined, they could be one other text.
+    name = name[:50]  # a part of file names, which have at most 255 bytes
+    # Several texts: the hash of their hashes, because joined they could equal another text.
     hashes = [hashlib.sha256(document) for document in documents]
     joined = hashlib.sha256(b"".join(part.digest() for part in hashes))
     sha256 = (hashes[0] if len(hashes) == 1 else joined).hexdigest()
@@ -264,12 +264,12 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     try:
         write_shard(cache, tokens)
     except (OSError, BadInput) as error:
-        say(f"note  the tokens could not be kept ({error}): the next run tokenizes again")
+        say(f"note  could not save the tokens ({error}): the next run tokenizes again")
     return Corpus(name, sha256, [tokens])
 
 
 def encode_documents(documents: list[bytes], encode: Callable[[str], list[int]]) -> np.ndarray:
-    """All documents as uint16 tokens, <|endoftext|> between two of them."""
+    """All documents as uint16 tokens, with <|endoftext|> between documents."""
     tokens = []
     for number, document in enumerate(documents):
         if number:
@@ -280,11 +280,11 @@ def encode_documents(documents: list[bytes], encode: Callable[[str], list[int]])
 
 
 def pieces(text: str, size: int = 2**22) -> Iterator[str]:
-    """Cut `text` into pieces of about `size` characters that encode as the whole would.
+    """Cut `text` into pieces of about `size` characters whose tokens are those of the whole text.
 
-    GPT-2 splits a text into words before it merges bytes, and no word runs from a character that
-    is not white space into a newline: only such places are cut. A list of the tokens of a whole
-    gigabyte would not fit into memory.
+    GPT-2 splits a text into words before it merges bytes, and no word contains a non-space followed
+    by a newline, so the text is cut only there. The token list of a whole gigabyte would not fit
+    into memory.
     """
     start = 0
     while len(text) - start > size:
@@ -299,16 +299,16 @@ def pieces(text: str, size: int = 2**22) -> Iterator[str]:
 
 
 def gpt2_encoder(timeout_s: float) -> Callable[[str], list[int]] | None:
-    """What turns text into GPT-2's token ids, or None where there is no vocabulary."""
+    """A function from text to GPT-2 token ids, or None without the vocabulary."""
     vocabulary = gpt2_vocabulary(timeout_s)
     return vocabulary and vocabulary.encode_ordinary
 
 
 def gpt2_vocabulary(timeout_s: float):
-    """tiktoken's GPT-2 vocabulary from its cache or the network, or None where neither has it."""
+    """tiktoken's GPT-2 vocabulary from its cache or the network, or None if neither has it."""
     import tiktoken
 
-    try:  # tiktoken itself sets no limit, and a network that swallows packets takes minutes
+    try:  # tiktoken sets no timeout; a network that drops packets takes minutes
         return within(timeout_s, tiktoken.get_encoding, "gpt2")
-    except (OSError, ValueError):  # no network, or what came was not the vocabulary
+    except (OSError, ValueError):  # no network, or the download was not the vocabulary
         return None

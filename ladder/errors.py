@@ -1,4 +1,4 @@
-"""Errors a user can put right, told in one line with exit status 2."""
+"""Errors that a user can fix: one line and exit status 2."""
 
 import errno
 import re
@@ -8,8 +8,8 @@ class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
-# Words of PyTorch and of the libraries under it, and what a user can do. The first match is told.
-# tests/recordings/errors.json has the whole texts and where they come from.
+# Phrases in errors of PyTorch and its libraries, and what a user can do. The first match is used.
+# tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = (
     (
         (
@@ -20,14 +20,14 @@ _CAUSES = (
         ),
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)",
     ),
-    (  # cuBLAS takes its own memory after PyTorch has taken nearly all
+    (  # cuBLAS allocates its own memory after PyTorch has taken nearly all
         ("CUBLAS_STATUS_NOT_INITIALIZED",),
         "cuBLAS did not start, as it does where the GPU's memory is full: look at nvidia-smi, and "
         "try a smaller --batch-size",
     ),
     (  # gloo's words, then NCCL's, for a process that has ended
         ("Connection closed by peer", "Connection reset by peer", "ncclRemoteError"),
-        "another rank is gone: if it failed, its own line says why",
+        "another rank has exited: if it failed, its own line says why",
     ),
     (
         ("no kernel image is available",),
@@ -69,7 +69,7 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, BadInput):
             return str(error)
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, MemoryError):  # Python's own has no words
+        if isinstance(error, MemoryError):  # Python's own has no text
             text = "out of memory"
         for words, line in _CAUSES:
             if any(word in text for word in words):
@@ -80,7 +80,7 @@ def explain(error: BaseException) -> str | None:
     return None
 
 
-# What a machine refuses whatever the script is: rights, room, open files, processes.
+# Errors of the machine and not of the script: permissions, disk space, open files, processes.
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 _REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 # How Inductor's error begins if it could not write, compile or load its generated code.

@@ -1,6 +1,6 @@
-"""The checkout on disk: where it is, which commit it is, and files that are whole or not there.
+"""The checkout on disk: its folder, its commit, and atomic writes.
 
-No torch is needed here.
+This module does not import torch.
 """
 
 import os
@@ -14,23 +14,23 @@ from ladder.errors import BadInput
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
 DATA_DIR = (ROOT if IS_CHECKOUT else Path.cwd()) / "data"
-# The scripts and what they import, which ladder/commands/ is not, as git's path patterns.
+# The scripts and what they import (nothing in ladder/commands/), as git path patterns.
 FOLDERS = ("candidates", "ladder", "peers", "speedups")
 RUNNING_CODE = ("baseline.py", "ddp_run.py", *(f":(glob){name}/*.py" for name in FOLDERS))
 
 
 def regular(path: Path) -> Path:
-    """`path`, if it is a regular file or nothing. Raises BadInput: a FIFO may wait for ever."""
+    """Return `path`. Raises BadInput if it is there but not a regular file: a FIFO may block."""
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is not a regular file")
     return path
 
 
 def lock(folder: Path) -> IO:
-    """Keep out of `folder` all other processes that ask, until what is returned is closed.
+    """Lock `folder` until the returned file is closed. Only callers of `lock` respect the lock.
 
-    A process that ends, however it ends, lets go. Raises BadInput if another is in it, OSError if
-    it cannot be written.
+    It is also released when the process ends, in whatever way. Raises BadInput if another process
+    holds it, OSError if the lock file cannot be written.
     """
     file = regular(folder / ".lock").open("a")
     try:
@@ -41,23 +41,23 @@ def lock(folder: Path) -> IO:
         file.close()
         raise BadInput(f"another run is at work in {folder}: wait, or choose another") from None
     except (ImportError, OSError):
-        pass  # Windows, and file systems that have no locks
+        pass  # Windows, and file systems without locks
     return file
 
 
 def drop(stream: IO) -> None:
-    """Send a stream that cannot be written any more, and what it still holds, nowhere."""
+    """Redirect a stream that can no longer be written, and what it still buffers, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
-    """Write `parts` to a temporary name beside `path`, then rename: never half a file.
+    """Write `parts` to `path` atomically: to a temporary file beside it, which is then renamed.
 
-    A part is bytes, or a function that writes to the file it gets. All of it is on the disk before
-    the name is. Raises OSError, and what such a function raises.
+    A part is bytes, or a function that takes the open file and writes to it. The data are flushed
+    to disk before the rename. Raises OSError, or what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}.tmp")  # names end at 255 bytes
+    temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}.tmp")  # names: at most 255 bytes
     try:
         with temporary.open("w+b") as file:
             for part in parts:
@@ -71,7 +71,7 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
 
 
 def git(*words: str) -> subprocess.CompletedProcess:
-    """Run git in the checkout; the caller looks at returncode. Raises BadInput without git."""
+    """Run git in the checkout; the caller checks returncode. Raises BadInput if git is missing."""
     command = ["git", "-C", str(ROOT), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
@@ -82,8 +82,8 @@ def git(*words: str) -> subprocess.CompletedProcess:
 def commit() -> str:
     """Short hash of the last commit that changed the running code; `unknown` without git.
 
-    `-dirty` is added if that code has changes that are not committed. A README is not running code:
-    to edit or commit one while scripts run changes nothing of what they are.
+    `-dirty` is added if that code has uncommitted changes. A README is not running code: editing
+    or committing one while scripts run does not change the result.
     """
     if not IS_CHECKOUT:
         return "unknown"

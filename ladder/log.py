@@ -1,4 +1,4 @@
-"""The log format: the one place that writes its lines and the one parser that reads them.
+"""The log format: functions that write its lines, and its only parser.
 
     run   key=value …        what runs where, on which data
     note  text               a download or a fallback
@@ -40,7 +40,7 @@ class Log:
 
 
 def pairs_line(kind: str, pairs: dict) -> str:
-    """`run   key=value …`; a value with a space or a quote in it stands in double quotes."""
+    """`run   key=value …`; a value with a space or a quote is put in double quotes."""
     return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
 
 
@@ -58,14 +58,14 @@ def _quoted(value: str) -> str:
 
 
 def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float, **more) -> str:
-    """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` a rung's own values."""
+    """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` values a rung adds."""
     line = f"step {step + 1:4d}/{steps} | loss {loss:.6f} | dt {dt * 1e3:8.2f} ms"
     line += f" | tok/s {tok_per_s:7.0f}"
     return line + "".join(f" | {key} {value:.4e}" for key, value in more.items())
 
 
 def read_log(path: Path) -> Log:
-    """Parse one log. Raises BadInput, naming the file, if it is cut short or not a log of ours."""
+    """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
     log = Log()
     not_ours = f"{path} is not a log of this ladder"
     try:

@@ -48,7 +48,7 @@ PEAK_BF16_FLOPS = {
     "AMD Instinct MI250X": 191.5e12,
 }
 
-# Words after a name in the table that make it another chip, or a part of one, or leave it open.
+# Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
 OTHER_CHIP = {"Ti", "D", "SUPER", "Laptop", "NVL", "MIG", "MI250"}
 
 
@@ -68,7 +68,7 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Dense BF16 peak of the device in FLOP/s, or None where the table does not know it."""
+    """Dense BF16 peak of the device in FLOP/s, or None if it is not in the table."""
     name = re.sub(r"[\s-]+", " ", device_name(device)) + " "
     known = [gpu for gpu in PEAK_BF16_FLOPS if name.startswith(f"{gpu} ")]
     gpu = max(known, key=len, default="")
@@ -79,13 +79,13 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """Most memory held so far: by tensors on CUDA, by the whole process on a CPU, None on MPS."""
+    """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU, None on MPS."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if device.type == "mps" or sys.platform == "win32":
         return None
     if sys.platform == "linux":
-        # Not getrusage: its figure starts at the peak of the process that started this one.
+        # Not getrusage: its figure starts at the parent's peak.
         status = Path("/proc/self/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
     import resource

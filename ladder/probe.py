@@ -19,7 +19,7 @@ _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float3
 
 @contextmanager
 def _quiet_stderr():
-    """Kineto in torch 2.13 announces itself ("USDT: …") straight on file descriptor 2."""
+    """Hide the line ("USDT: …") that Kineto in torch 2.13 prints to file descriptor 2."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -44,17 +44,17 @@ def stop(recording: profile) -> None:
 
 
 def matmul_units(device: torch.device) -> str:
-    """`tf32` or `fp32`: what multiplies float32 matrices, tried and not read from the setting.
+    """`tf32` or `fp32`: how float32 matrices are multiplied, found by multiplying two.
 
-    A library or NVIDIA_TF32_OVERRIDE may overrule the setting. 1 + 2^-12 times the identity is
-    1 + 2^-12 in float32, and 1 where it is rounded to TF32's 10 bits first.
+    A library or NVIDIA_TF32_OVERRIDE may overrule PyTorch's setting. 1 + 2^-12 times the identity
+    is 1 + 2^-12 in float32, and 1 if it is first rounded to TF32's 10 bits.
     """
     a = torch.full((512, 512), 1 + 2**-12, device=device)
     return "fp32" if torch.equal(a @ torch.eye(512, device=device), a) else "tf32"
 
 
 def operators(recording: profile) -> list[tuple[str, list[str]]]:
-    """Name and dtypes of the first inputs of all that ran on the CPU's side, each once."""
+    """Name and dtypes of the first inputs of each event on the CPU side, without repeats."""
     events = recording.profiler.kineto_results.events()
     found = {(event.name(), *event.dtypes()[:3]) for event in events}
     return [(name, dtypes) for name, *dtypes in sorted(found)]
@@ -63,9 +63,9 @@ def operators(recording: profile) -> list[tuple[str, list[str]]]:
 def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
     """What one training step ran, from its `operators`.
 
-    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, where
-    something was compiled compile_cache, attention (`math` is scores, softmax and values as
-    separate operators) and optimizer.
+    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled,
+    compile_cache (only if something was compiled), attention (`math` means scores, softmax and
+    values as separate operators) and optimizer.
     """
     names = {name for name, _ in ran}
     # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
@@ -86,19 +86,19 @@ def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
 def _compiled(names: set[str]) -> str:
     if not any("Torch-Compiled Region" in name for name in names):
         return "no"
-    # Compiled layer norms are generated code: one still seen as an operator was left out.
+    # A compiled layer norm is generated code: one that appears as an operator was not compiled.
     return "partly" if "aten::native_layer_norm" in names else "yes"
 
 
 def _compile_cache() -> dict[str, str]:
     """Whether the first step compiled (cold) or found all its graphs on disk (warm)."""
-    dynamo = sys.modules.get("torch._dynamo.utils")  # imported only where something was compiled
+    dynamo = sys.modules.get("torch._dynamo.utils")  # imported only if something was compiled
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
         return {}
     hits, *others = (
         dynamo.counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss", "bypass")
     )
-    # Where the cache is switched off, it neither hits nor misses.
+    # A cache that is switched off counts neither hits nor misses.
     return {"compile_cache": "warm" if hits and not any(others) else "cold"}
 
 

@@ -1,4 +1,4 @@
-"""The processes of ddp_run.py: who they are, where they meet, and what one of them does for all."""
+"""The processes of ddp_run.py: their ranks, how they connect, and what rank 0 does for all."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ from ladder.errors import BadInput
 
 
 def _told(name: str, default: int) -> int:
-    """A number that torchrun put into the environment."""
+    """Read a number that torchrun set in the environment."""
     try:
         return int(os.environ.get(name, default))
     except ValueError:
@@ -28,7 +28,7 @@ def _told(name: str, default: int) -> int:
         raise SystemExit(2) from None
 
 
-# What torchrun tells each process; without it there is one, on one device.
+# torchrun sets these for each process; without it there is one process, on one device.
 DISTRIBUTED = "RANK" in os.environ
 RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
     _told(name, default)
@@ -40,18 +40,18 @@ RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
         ("TORCHELASTIC_RESTART_COUNT", 0),
     )
 )
-# Flags that have to be the same where a run is resumed, and those that may differ, with a note.
+# Flags that must be equal when a run is resumed, and flags that may differ, with a note.
 MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
 MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
 
 
 @dataclass
 class Job:
-    """What all ranks agree on before the first step, and the text that each reads."""
+    """What all ranks agree on before the first step, and the text that each rank reads."""
 
     text: Corpus
     held_out: Corpus
-    micro_steps: int  # of each rank, for one optimizer step
+    micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict  # what must match for a checkpoint to be resumed
     checkpoint: Path | None  # the one to resume
@@ -60,8 +60,8 @@ class Job:
 def together(train: Callable, doc: str, argv: list[str] | None):
     """train(args) on every rank that torchrun started, or on this process alone.
 
-    `doc` is the script's docstring, for --help. A rank that fails ends with its own exit status,
-    and torchrun ends the others.
+    `doc` is the script's docstring, for --help. A rank that fails exits with its own status, and
+    torchrun ends the others.
     """
     if not DISTRIBUTED:
         return train(parse(doc, argv))
@@ -82,9 +82,9 @@ def together(train: Callable, doc: str, argv: list[str] | None):
 
 
 def meet() -> None:
-    """Wait until all ranks are there: NCCL between GPUs where there is one, else gloo.
+    """Connect all ranks, with NCCL between GPUs if PyTorch has it, else with gloo.
 
-    Ends the process with status 2 and one line if they cannot meet.
+    Returns when all have joined. Exits with status 2 and one line if they cannot connect.
     """
     if dist.is_torchelastic_launched() and sys.platform == "linux":
         # If torchrun is killed, this rank gets SIGTERM as if torchrun had passed one on.
@@ -95,10 +95,10 @@ def meet() -> None:
             raise ValueError(f"RANK is {RANK}, WORLD_SIZE {WORLD}")
         store, rank, world = next(dist.rendezvous("env://"))
         if os.environ.get("GROUP_WORLD_SIZE") == "1":
-            # torchrun keeps its store when it restarts the ranks of a node: those that died left
-            # their addresses there. (Several nodes count restarts each for itself; see README.md.)
+            # torchrun keeps its store when it restarts the ranks of a node, with the addresses of
+            # those that died. (Several nodes count restarts separately: see docs/cluster.md.)
             store = dist.PrefixStore(f"start {RESTARTS}", store)
-        # A PyTorch for Windows has no NCCL; its gloo goes between GPUs too.
+        # PyTorch for Windows has no NCCL; its gloo also connects GPUs.
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
@@ -125,7 +125,7 @@ def on_rank_0(function: Callable, *args, **options):
             result = [end]  # --help
     try:
         dist.broadcast_object_list(result)
-    except RuntimeError:  # rank 0 is gone
+    except RuntimeError:  # rank 0 has exited
         raise SystemExit(2) from None
     if isinstance(result[0], SystemExit):
         raise result[0]
@@ -133,7 +133,7 @@ def on_rank_0(function: Callable, *args, **options):
 
 
 def on_all_ranks(function: Callable, *args):
-    """Call function(*args) on each rank. Where it fails on one, that one says why and all exit."""
+    """Call function(*args) on every rank. If one raises BadInput, it prints why and all exit."""
     result = trouble = None
     try:
         result = function(*args)
@@ -148,7 +148,7 @@ def on_all_ranks(function: Callable, *args):
 
 
 def reduced(*values: float, op) -> list[float]:
-    """The sum (dist.ReduceOp.SUM) or the maximum (MAX) of each number over all ranks."""
+    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of each number over all ranks."""
     numbers = torch.tensor(values, dtype=torch.float64)
     if DISTRIBUTED:
         dist.all_reduce(numbers, op)
@@ -182,7 +182,7 @@ def learning_rate(text: str) -> float:
 
 
 def parse(doc: str, argv: list[str] | None):
-    """The flags, defaults filled in. Ends the process with status 2 where they make no sense."""
+    """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
     args = parse_args(doc, argv, add_arguments, longest=None)
     on_cuda = args.device.type == "cuda"
     args.total_batch = args.total_batch or (524288 if on_cuda else 4096)
@@ -190,10 +190,10 @@ def parse(doc: str, argv: list[str] | None):
         args.warmup = max(1, args.steps // 5)
     trouble = None
     if DISTRIBUTED and args.device.type == "mps":
-        trouble = "gloo does not reach an Apple GPU: --device cpu, or train without torchrun"
+        trouble = "gloo does not support Apple GPUs: use --device cpu, or train without torchrun"
     if on_cuda and DISTRIBUTED:
         if args.device.index is not None:
-            trouble = f"--device {args.device}: torchrun gives each process a GPU, say cuda"
+            trouble = f"--device {args.device}: torchrun assigns a GPU to each process: use cuda"
         elif (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
             trouble = (
                 f"torchrun started {LOCAL_WORLD} processes on this machine, where PyTorch sees "
@@ -206,11 +206,11 @@ def parse(doc: str, argv: list[str] | None):
 
 
 def prepare(args, say) -> Job:
-    """Look at flags, corpus and checkpoints, on rank 0 for all; then read the corpus on each.
+    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
 
-    A job that torchrun restarted goes on from its newest checkpoint. Raises BadInput.
+    A job that torchrun restarted resumes from its newest checkpoint. Raises BadInput.
     """
-    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node knows of its own only
+    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
     args.resume = args.resume or restarts > 0
     splits = []
 
@@ -233,7 +233,7 @@ def prepare(args, say) -> Job:
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
-    """The fields of Job but for the texts. Raises BadInput."""
+    """The fields of Job except the texts. Raises BadInput."""
     T = args.seq_len
     micro_steps = count_micro_steps(args.total_batch, args.batch_size, T)
     Batches(text, args.batch_size, T)  # raises BadInput if the text is too short
@@ -241,7 +241,7 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     if args.eval_every:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
-        batches.rows(range(val_rows))  # raises BadInput if there is an id that GPT-2 has not
+        batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
     identity = {"data": text.identity, **named(args, MUST_AGREE)}
     flags = named(args, MAY_CHANGE)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
@@ -249,12 +249,12 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
 
 
 def named(args, names: tuple[str, ...]) -> dict:
-    """Flags as a checkpoint keeps them: by the names that a user knows."""
+    """The flags as a checkpoint stores them, by their command-line names."""
     return {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
 
 
 def count_micro_steps(total: int, B: int, T: int) -> int:
-    """Batches of B·T tokens that each rank takes for one optimizer step of `total` tokens.
+    """Number of batches of B·T tokens that each rank reads for an optimizer step of `total` tokens.
 
     Raises BadInput if that is not a whole number.
     """
@@ -262,7 +262,7 @@ def count_micro_steps(total: int, B: int, T: int) -> int:
     if total % unit:
         near = [n for n in (total // unit * unit, (total // unit + 1) * unit) if n]
         raise BadInput(
-            f"--total-batch {total} is no multiple of {unit} ({WORLD} ranks x B={B} x T={T}); "
-            f"the nearest that are: {', '.join(map(str, near))}"
+            f"--total-batch {total} is not a multiple of {unit} ({WORLD} ranks x B={B} x T={T}); "
+            f"the nearest are: {', '.join(map(str, near))}"
         )
     return total // unit

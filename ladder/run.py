@@ -24,20 +24,20 @@ from ladder.log import pairs_line, printable, step_line
 
 
 class NotFinite(Exception):
-    """A loss that is NaN or infinite: nothing after it means anything."""
+    """The loss is NaN or infinite: training on makes no sense."""
 
 
 class Run:
-    """Context of one run: everything said goes to the screen and, flushed, to a file.
+    """Context of one run: prints lines and writes them, flushed, to the log.
 
-    Leaving it prints the RESULT. An error whose cause is known becomes one line on stderr and
-    exit status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM and SIGHUP 143 and
-    129. The RESULT then covers the steps done, and its `status` says so; `stopped` is a run that
-    ended before its last step. If the screen or the file cannot be written any more, the run goes
-    on with the other one, and ends with status 2.
+    On exit it prints RESULT. An error whose cause is known becomes one line on stderr and exit
+    status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
+    RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
+    before its last step. If the screen or the log can no longer be written, the run continues with
+    the other one and exits with status 2.
 
-    Of several processes that train together only rank 0 speaks and writes a log; the others say
-    nothing but their own errors.
+    Of several processes only rank 0 prints and writes a log; the others print only their own
+    errors.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
@@ -49,7 +49,7 @@ class Run:
         self.losses: list[float] = []
         self.signal = 0  # the one that ends the run ...
         self.held = 0  # ... once these blocks are done; see _whole
-        self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`: the loop looks at it
+        self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`, which the loop reads
         self.stop = 0
         self.ending = self.lost = False
         self.model, self.first_step = None, 0
@@ -58,7 +58,7 @@ class Run:
         self.result = None
 
     def __enter__(self):
-        # PyTorch's CUDA build tells, while it compiles, that a machine has no GPU: it need not.
+        # PyTorch's CUDA build warns while compiling that there is no GPU: silence it.
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
@@ -71,8 +71,8 @@ class Run:
         self.signals.__enter__()
         try:
             if self.args.device.type == "cuda":
-                torch.cuda.init()  # before it, there are no statistics to reset
-                if self.args.device.index is not None:  # or GPU 0 holds something too
+                torch.cuda.init()  # reset_peak_memory_stats fails before it
+                if self.args.device.index is not None:  # else GPU 0 is used too
                     torch.cuda.set_device(self.args.device)
                 torch.cuda.reset_peak_memory_stats(self.args.device)
         except Exception as error:  # not all that CUDA raises is a RuntimeError
@@ -81,7 +81,7 @@ class Run:
         return self
 
     def _open_log(self):
-        """A file of its own: in containers, process ids and seconds meet again."""
+        """Open a new file: in containers, runs of the same second can have the same process id."""
         if self.rank:
             return open(os.devnull, "w")
         folder = Path(self.args.log_dir)
@@ -96,7 +96,7 @@ class Run:
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
-        self._stop_recording()  # where the second step did not come to its end
+        self._stop_recording()  # if the second step did not finish
         with self.file:
             if error is None:
                 self._finish("stopped" if self._steps_left() else "ok")
@@ -108,25 +108,25 @@ class Run:
                 self.say(f"error {error}", sys.stderr)
                 self._finish("not finite")
                 status = 1
-            elif isinstance(error, SystemExit):  # another rank has said why
+            elif isinstance(error, SystemExit):  # another rank has printed why
                 status = error.code
             elif line := explain(error):
                 self.say(f"error {line}", sys.stderr)
                 self._finish("failed")
                 status = 2
-            else:  # a mistake in a script: its traceback follows
+            else:  # a bug in a script: its traceback follows
                 self.say(f"error {type(error).__name__}: {error}".splitlines()[0], sys.stderr)
                 self._finish("failed")
                 status = None
-        # If it was interrupted and is the program itself, the process ends now: its handler stays,
-        # and one more Ctrl-C does not end in a traceback.
+        # If it was interrupted and is the program itself, the process ends now. Then the handler
+        # stays, so that another Ctrl-C does not print a traceback.
         if not self.signal or Path(sys.argv[0]).name != Path(self.script).name:
             self.signals.__exit__(None, None, None)
         if status is not None and (status or self.lost):
             raise SystemExit(status or 2) from None
 
     def _on_signal(self, number, _frame) -> None:
-        """End the run, but not while it is ending: its RESULT is on the way."""
+        """End the run, unless it is already ending and about to print RESULT."""
         if self.waits_for_step and number != signal.SIGINT:
             self.stop = number
         else:
@@ -136,7 +136,7 @@ class Run:
 
     @contextmanager
     def _whole(self):
-        """A signal waits until what is inside is done: a step is recorded everywhere or nowhere."""
+        """Delay signals until the block is done: a step is recorded everywhere or nowhere."""
         self.held += 1
         try:
             yield
@@ -146,10 +146,10 @@ class Run:
             raise KeyboardInterrupt
 
     def say(self, line: str, stream=None) -> None:
-        """Write one line to the log and print it, both at once and flushed.
+        """Write one line to the log and print it, flushing both.
 
-        Where nobody reads any more (`| head`; `| tee`, which gets the same Ctrl-C) it counts as
-        Ctrl-C: the RESULT is in the log. A full disk costs only what was on it.
+        A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C; RESULT is then in the
+        log. On a full disk only the lines that go to that disk are lost.
         """
         line = printable(line)
         if self.rank:
@@ -170,10 +170,10 @@ class Run:
                     self.say(f"error {why}: the run goes on without it", sys.stderr)
 
     def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
-        """The run line: what is about to run, where, on what.
+        """Print the run line: what is about to run, where, and on which data.
 
-        `tokens_per_step` is B·T by default. A run that was resumed has a `first_step`. `more` goes
-        into the line.
+        `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
+        added to the line.
         """
         self.first_step = first_step
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
@@ -205,7 +205,7 @@ class Run:
         self.model = model
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
-        """One step line. `dt` in seconds; `more` are a rung's own values.
+        """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
         It also profiles the second step, a warm-up step, and prints the `effective` line from it.
         """
@@ -227,7 +227,7 @@ class Run:
 
     @contextmanager
     def between_steps(self):
-        """What runs inside is no part of a step: the profile of the next one begins after it."""
+        """Pause the profile for work that is not part of a step."""
         recording = self._stop_recording()
         yield
         if recording:
@@ -244,13 +244,13 @@ class Run:
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
-        if self.model is None:  # it failed before there was a run
+        if self.model is None:  # it failed before the run line
             return
         planned = len(self.step_times) + self._steps_left()
         if self.step_times and not self.effective:
             self.say("effective unknown")
         if 0 < planned < 3:
-            self.say("note  no measurement: the first two steps of a run are warm-up")
+            self.say("note  not a measurement: the first two steps of a run are warm-up")
         warmup = warmup_steps(planned)
         times = self.step_times[warmup:]
         median = statistics.median(times) if times else None
@@ -290,8 +290,8 @@ class Run:
 def warmup_steps(steps: int) -> int:
     """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
 
-    The second step is the one that is profiled. Of one or two steps the last is shown, with a note
-    that it is no measurement.
+    The second step is profiled. With one or two steps the last one counts, and a note says that
+    this is not a measurement.
     """
     return min(10, max(2, steps // 3), max(steps - 1, 0))
 

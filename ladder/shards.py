@@ -13,13 +13,13 @@ from ladder.files import regular, write_whole
 
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-MOST_TOKENS = 2**31 - 1  # of one shard: its header counts them in an int32
+MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
 
 
 class Shard:
     """The tokens of one shard on disk: `shard[a:b]` reads them, uint16, shape (b - a,).
 
-    Not a memory map: if another program cuts the file, a map kills the process that reads it.
+    Not a memory map: reading a map kills the process if another program has truncated the file.
     """
 
     def __init__(self, path: Path, count: int):
@@ -30,7 +30,7 @@ class Shard:
         return self.count
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        """Raises BadInput if the file was cut since it was opened."""
+        """Read tokens. Raises BadInput if the file was truncated after it was opened."""
         start, stop, _ = part.indices(self.count)
         self.file.seek(HEADER_BYTES + 2 * start)
         found = self.file.read(2 * (stop - start))
@@ -44,9 +44,9 @@ class Shard:
 
 
 def write_shard(path: Path, tokens: np.ndarray) -> None:
-    """Write `tokens` (uint16, 1-D) as one shard; the name appears only when the file is whole.
+    """Write `tokens` (uint16, 1-D) as one shard, atomically.
 
-    Raises BadInput if they are too many for one.
+    Raises BadInput if there are too many for one shard.
     """
     if len(tokens) > MOST_TOKENS:
         raise BadInput(f"{path}: {len(tokens)} tokens, but a shard has at most {MOST_TOKENS}")
@@ -56,7 +56,7 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
 
 
 def open_shard(path: Path) -> Shard:
-    """The tokens of one shard, read where they are asked for.
+    """Open one shard; its tokens are read when they are used.
 
     Raises BadInput, naming the file, what was expected and what was found.
     """
@@ -69,9 +69,9 @@ def open_shard(path: Path) -> Shard:
     if size == 0:
         raise BadInput(f"{path} is empty: expected {HEADER_BYTES} header bytes and tokens")
     if size < HEADER_BYTES:
-        raise BadInput(f"{path} is no shard: expected {HEADER_BYTES} header bytes, found {size}")
+        raise BadInput(f"{path} is not a shard: expected {HEADER_BYTES} header bytes, found {size}")
     if header[0] != MAGIC:
-        raise BadInput(f"{path} is no shard: expected magic number {MAGIC}, found {header[0]}")
+        raise BadInput(f"{path} is not a shard: expected magic number {MAGIC}, found {header[0]}")
     if header[1] != VERSION:
         raise BadInput(
             f"{path} is a token shard of version {header[1]}: expected {VERSION}, GPT-2 tokens "
@@ -79,7 +79,7 @@ def open_shard(path: Path) -> Shard:
         )
     if size != HEADER_BYTES + 2 * int(header[2]):
         raise BadInput(
-            f"{path} is damaged: by its header it has {header[2]} tokens, but {size - HEADER_BYTES}"
+            f"{path} is damaged: its header says {header[2]} tokens, but {size - HEADER_BYTES}"
             " bytes were found, two a token"
         )
     if len(shard) == 0:

@@ -32,7 +32,7 @@ def main(argv=None):
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")
-        # block_size is no name of theirs: Run counts FLOPs by it.
+        # transformers has no block_size; Run needs it to count FLOPs.
         sizes = {**MODELS[args.model], "n_positions": BLOCK_SIZE, "block_size": BLOCK_SIZE}
         config = GPT2Config(**sizes, **NO_DROPOUT, use_cache=False, attn_implementation="sdpa")
         model = GPT2LMHeadModel(config).to(device).train()

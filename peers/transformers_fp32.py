@@ -31,7 +31,7 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
-        # block_size is no name of theirs: Run counts FLOPs by it.
+        # transformers has no block_size; Run needs it to count FLOPs.
         sizes = {**MODELS[args.model], "n_positions": BLOCK_SIZE, "block_size": BLOCK_SIZE}
         config = GPT2Config(**sizes, **NO_DROPOUT, use_cache=False)
         model = GPT2LMHeadModel(config).to(device).train()

@@ -100,12 +100,12 @@ HEADER = {0: 20240520, 1: 1, 2: 40}
     ("header", "size", "said"),
     [
         (HEADER, 0, "is empty: expected"),
-        (HEADER, 100, "is no shard: expected 1024 header bytes, found 100"),
+        (HEADER, 100, "is not a shard: expected 1024 header bytes, found 100"),
         ({0: 20240801}, 1104, "expected magic number 20240520, found 20240801"),
         ({**HEADER, 1: 7}, 1104, "of version 7: expected 1"),
         ({**HEADER, 2: 0}, 1024, "holds no tokens"),
-        (HEADER, 1101, "by its header it has 40 tokens, but 77 bytes were found"),
-        (HEADER, 1106, "by its header it has 40 tokens, but 82 bytes were found"),
+        (HEADER, 1101, "its header says 40 tokens, but 77 bytes were found"),
+        (HEADER, 1106, "its header says 40 tokens, but 82 bytes were found"),
     ],
 )
 def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, size, said):

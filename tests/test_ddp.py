@@ -243,7 +243,7 @@ def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_pat
     torchrun = [*TWO, "--max-restarts=2"]
     out, _ = finish(job(tmp_path, "--ckpt-every", 2, torchrun=torchrun, code=code))
     assert out.count("note  going on after step 2") == 2
-    assert re.search(r"step_000004\.pt\.\d+\.tmp was never finished", out)
+    assert re.search(r"deleted .*step_000004\.pt\.\d+\.tmp, which was never finished", out)
     assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
     assert not list((tmp_path / "ckpt").glob("*.tmp"))
 
@@ -270,11 +270,11 @@ def test_one_rank_reads_the_text_the_slowest_sets_the_time_and_one_fails_for_all
 
 
 BAD = {
-    "cut short": (["--resume"], "is damaged or no checkpoint"),
-    "foreign": (["--resume"], "is damaged or no checkpoint"),
+    "cut short": (["--resume"], "is damaged or not a checkpoint"),
+    "foreign": (["--resume"], "is damaged or not a checkpoint"),
     "another size": (["--resume", "--model", "gpt2"], "--model tiny, this run has gpt2"),
-    "earlier run": ([], "is of an earlier run: go on from it with --resume"),
-    "no whole batch": (["--total-batch", 500], "the nearest that are: "),
+    "earlier run": ([], "is of an earlier run: continue it with --resume"),
+    "no whole batch": (["--total-batch", 500], "the nearest are: "),
     "no number": (["--steps", "none"], "--steps"),
     "no folder": (["--ckpt-dir", __file__], "cannot write checkpoints into"),
 }
@@ -309,8 +309,8 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
     ("flags", "said"),
     [
         ([], "torchrun started 2 processes on this machine, where PyTorch sees 1 CUDA devices"),
-        (["--device", "cuda:0"], "--device cuda:0: torchrun gives each process a GPU, say cuda"),
-        (["--device", "mps"], "gloo does not reach an Apple GPU: --device cpu"),
+        (["--device", "cuda:0"], "--device cuda:0: torchrun assigns a GPU to each process"),
+        (["--device", "mps"], "gloo does not support Apple GPUs: use --device cpu"),
     ],
 )
 def test_devices_that_ranks_cannot_share(flags, said, monkeypatch, capsys):

@@ -143,7 +143,7 @@ def write_tokens(token, count):
     [
         ("short.bin", write_tokens(0, 100), "has 100 tokens, but one batch needs 129 (B=2 x T=64"),
         ("ids.bin", write_tokens(50300, 1000), "token id 50300, but the GPT-2 vocabulary ends at"),
-        ("foreign.bin", lambda path: path.write_bytes(b"GIF89a" * 1000), "is no shard: expected"),
+        ("foreign.bin", lambda path: path.write_bytes(b"GIF89a" * 1000), "is not a shard"),
         ("latin1.txt", lambda path: path.write_bytes(b"Z\xfcrich"), "is not UTF-8 text (byte 1)"),
         ("empty.txt", Path.touch, "corpus empty is empty"),
         ("folder", Path.mkdir, "holds neither .bin shards nor .txt or .md files"),
@@ -388,7 +388,7 @@ def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, shard, tmp_path, mon
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatch):
-    """The profile is one of the second step, and the first two are no measurement."""
+    """The profile is one of the second step, and the first two are not a measurement."""
     module, read = load(rung(0)), []
     fetch = module.Batches.__next__
     monkeypatch.setattr(module.Batches, "__next__", lambda self: read.append(1) or fetch(self))
@@ -396,10 +396,10 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
     assert len(read) == len(log.steps) == steps and log.result["status"] == "ok"
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
-    assert any("no measurement" in note for note in log.notes) == (steps < 3)
+    assert any("not a measurement" in note for note in log.notes) == (steps < 3)
 
 
 def test_a_rank_whose_peer_is_gone_says_so_in_one_line():
     """gloo's own words, in which a reader would look for the cause."""
     said = "[../third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed by peer [::1]:1"
-    assert "another rank is gone" in explain(RuntimeError(said))
+    assert "another rank has exited" in explain(RuntimeError(said))

@@ -294,7 +294,7 @@ def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypat
     opened, html = [], tmp_path / "page.html"
     monkeypatch.setattr(report.webbrowser, "open", opened.append)
     html.write_text("<html>my holidays</html>")
-    assert fails(make(CLIMB, "--open"), "is no page of ladder report: choose another --out")
+    assert fails(make(CLIMB, "--open"), "is not a page of ladder report: choose another --out")
     assert html.read_text() == "<html>my holidays</html>"
     html.write_text(f"{report.MARKER} old news")
     assert make(CLIMB)[0] == 0 and "old news" not in html.read_text() and not opened

@@ -36,7 +36,7 @@ def climbed(tmp_path):
         (folder / f"{name}.failed").write_text("Traceback: /home/alice/ladder/x.py\n")
     change(folder, started="2026-12-24 10:00", failures=why, host="alices-laptop", load=[0.1, 0.2])
     with (folder / "baseline.r1.log").open("a") as log:
-        log.write("note  it could not be kept (/home/alice): the next run downloads it again\n")
+        log.write("note  could not save it (/home/alice): the next run downloads it again\n")
     (folder / "mine.py").write_text("# by alice\n")
     return folder
 

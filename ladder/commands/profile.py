@@ -4,14 +4,14 @@
   ladder profile 4 5       rungs 04 and 05 side by side: one sees why the change is faster
 
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
-the first) it does by turns a step left alone and a step timed in stages, waiting for the device
-after each. Three more run under PyTorch's profiler; the one in the middle by time is shown and
-becomes a trace: open it at https://ui.perfetto.dev or chrome://tracing. STEM.recording.json has
-what the profiler gave of that step: copied to tests/recordings/, it becomes a test.
+the first) it alternates an untouched step and a step timed in stages, which waits for the device
+after each stage. Three more run under PyTorch's profiler; the one with the middle time is shown and
+saved as a trace: open it at https://ui.perfetto.dev or chrome://tracing. STEM.recording.json has
+what the profiler recorded of that step: copied to tests/recordings/, it becomes a test.
 
-`forward` is all before loss.backward(), fetching and copying the batch included; `optimizer` is
-all after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's own
-library) and what torch.compile generated, each without the operators that it calls in turn.
+`forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
+everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
+own library) and what torch.compile generated, each without the operators that it calls in turn.
 """
 
 import json

@@ -253,7 +253,7 @@ Raw logs: `{shown}`
 
 
 def render(text: str) -> str:
-    """`text` with every block between markers made anew from the logs that the marker names."""
+    """`text` with every block between markers made again from the logs that its marker names."""
     text = BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
     made = {"headline": lambda: headline(text), "rungs": lambda: rungs_table(text)}
     made["machines"] = machines_table

@@ -48,14 +48,14 @@ def run(args) -> int:
 
 
 def write(path: Path, text: bytes) -> None:
-    """Raises BadInput where the page cannot go, or would replace a file that is no such page."""
+    """Raises BadInput if it cannot write there, or would replace another kind of file."""
     try:
         if not path.parent.is_dir():
             raise BadInput(f"cannot write {path}: there is no such folder")
         if path.exists() and not path.is_file():
             raise BadInput(f"cannot write {path}: it is no regular file, name one")
         if path.exists() and MARKER not in path.read_text("utf-8", errors="replace")[:1000]:
-            raise BadInput(f"{path} is no page of ladder report: choose another --out")
+            raise BadInput(f"{path} is not a page of ladder report: choose another --out")
         write_whole(path, text)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}") from error
