@@ -19,7 +19,7 @@ COMMANDS = {
     "timeit": "timing matrix: model sizes x passes x warm-up x precision",
     "roofline": "the bare parts of a step, each beside its bytes and FLOPs",
     "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
-    "limits": "the work of every rung, counted, and the time a GPU cannot beat",
+    "limits": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
     "forward": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
