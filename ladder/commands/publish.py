@@ -285,14 +285,18 @@ def climbs_in(text: str) -> list[tuple[str, list[Row]]]:
 
 
 def headline(text: str) -> str:
-    """What the last rung reaches in each of climbs_in(text), GPUs first, and a picture."""
+    """What rung 10 and the last one reach in each of climbs_in(text), GPUs first, and a picture."""
     found, lines = climbs_in(text)[::-1], []
     for _, rows in found:
         good = [row for row in rows if not row.failure]
-        before, after = (f"{row.tok_per_s:,.0f}" for row in (good[0], good[-1]))
-        ratio = good[-1].total.ratio if good[-1].total else good[-1].tok_per_s / good[0].tok_per_s
-        device = first_log(rows).run["device"]
-        lines.append(f"**{device}: from {before} to {after} tokens per second, {ratio:.1f}×**")
+        words = f"{first_log(rows).run['device']}: {good[0].tok_per_s:,.0f} tokens per second"
+        for row in [*(row for row in good[1:-1] if row.stem == all_scripts()[10].stem), good[-1]]:
+            ratio = row.total.ratio if row.total else row.tok_per_s / good[0].tok_per_s
+            number = row.stem.partition("_")[0]
+            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {ratio:.1f}×"
+        if good[-1].total:  # not the quotient of the two rates
+            words += f" (mean of {good[-1].total.rounds} rounds)"
+        lines.append(f"**{words}**")
     picture = f"![Tokens per second of each rung]({found[0][0]}/climb.png)" if found else ""
     return "\\\n".join(lines) + f"\n\n{picture}\n"
 
