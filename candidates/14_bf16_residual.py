@@ -5,7 +5,9 @@ Why: every addition reads and writes the stream, every LayerNorm reads it, forwa
   B=64, T=1024 it has 50 million values: 201 MB in FP32, 101 MB in bfloat16. That is read or written
   about 12 times a layer, which makes 14.5 GB less of traffic, 3.7 ms at 3.9 TB/s.
 Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. From here on the
-  model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations.
+  model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
+  autocast puts LayerNorm into FP32, a CPU's does not: there it sums in bfloat16, and the gradients
+  of its weights are up to 9 % off. This candidate is for GPUs.
 Run: python candidates/14_bf16_residual.py
 """
 

@@ -76,6 +76,7 @@ def test_a_script_is_made_again_from_the_commit_that_its_logs_name(tmp_path, mon
     assert ablate.source_at(commit, "without_02_b") is None
 
 
+@pytest.mark.slow
 def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
     """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
     words = ["ablate", 5, 6, *SMALL, "--steps", 3, "--repeats", 1, "--data", shard]

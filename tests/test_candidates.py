@@ -373,6 +373,11 @@ def gradient_errors(number, monkeypatch, autocast):
 @pytest.mark.parametrize("number", EXACT)
 def test_gradients_are_those_of_the_baseline(number, monkeypatch):
     assert max(gradient_errors(number, monkeypatch, autocast=False).values()) < 1e-4
+    # As CUDA's autocast has it. A CPU's leaves LayerNorm in the type of its input, bfloat16 from 14
+    # on, and PyTorch's kernel there sums the gradients of its weights in that type: 9 % off.
+    layer_norm = F.layer_norm
+    in_fp32 = lambda x, *args: layer_norm(x.float(), *args)  # noqa: E731
+    monkeypatch.setattr(F, "layer_norm", in_fp32)
     autocast = gradient_errors(3, monkeypatch, autocast=True)
     # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
     times = 1.5 if number < 14 else 2
@@ -422,6 +427,7 @@ def test_numerics_are_as_declared(number, losses_of):
         assert after == pytest.approx(before, abs=0.05) and after != before
 
 
+@pytest.mark.slow
 def test_the_last_candidate_compiles_and_trains(shard, tmp_path):
     """What the compiler makes of all of them together, as users run it."""
     flags = [*SMALL, "--steps", 4, "--data", shard, "--log-dir", tmp_path]

@@ -379,6 +379,7 @@ def test_as_many_at_once_as_memory_allows(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_peak")
+@pytest.mark.slow
 def test_a_quick_climb_has_warm_caches_and_says_so(shard, tmp_path, capsys):
     """The real torch.compile, of a model that is small."""
     own, out = tmp_path / "one_layer.py", tmp_path / "out"

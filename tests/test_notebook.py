@@ -108,6 +108,7 @@ def printed(cell):
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
+@pytest.mark.slow
 def test_it_runs_from_top_to_bottom(run, clone, shard):
     flags = " ".join([*SMALL, "--steps", "4", "--data", str(shard)])
     last = source().cells[-1].id

@@ -27,6 +27,7 @@ def finished(shard, tmp_path_factory):
     return {row.stem: row for row in rows}, done.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_last_line_is_the_ratio_of_the_logs(finished):
     rows, last = finished
     medians = [rows[stem].logs[1].result["median_ms"] for stem in ("transformers_compiled", TOP)]
@@ -35,6 +36,7 @@ def test_the_last_line_is_the_ratio_of_the_logs(finished):
     assert float(ratio) == pytest.approx(medians[0] / medians[1], abs=0.006)
 
 
+@pytest.mark.slow
 def test_all_five_train_the_same_batches_each_in_its_own_way(finished):
     rows, _ = finished
     order = ["transformers_compiled", "transformers_fp32", "baseline", "10_fused_adamw"]

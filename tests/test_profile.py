@@ -94,6 +94,7 @@ def test_eager_script_with_a_known_delay_in_two_stages(profile, tmp_path):
     assert f"trace: {tmp_path / 'out' / 'slowed.trace.json'}\n" in printed
 
 
+@pytest.mark.slow
 def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
     printed, (before, after) = profile(9, 10)
     before_names, after_names = ({k["name"] for k in p["kernels"]} for p in (before, after))

@@ -30,7 +30,6 @@ from rich.progress import Progress
 
 from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
 from ladder.commands import process
-from ladder.commands.gemm import clocks
 from ladder.commands.precompile import precompile
 from ladder.commands.results import (
     FACTS,
@@ -258,6 +257,8 @@ def run_rounds(folder: Path, console: Console) -> None:
                 console.print(widest(folder, k), markup=False, soft_wrap=True)
     facts["repeats"] = k
     device = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
+    from ladder.commands.gemm import clocks  # it imports torch, which --help need not
+
     facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
