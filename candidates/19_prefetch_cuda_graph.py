@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
-from torch import Tensor
-from torch.library import triton_op, wrap_triton
+from torch import Tensor, library
 from torch.nn import functional as F
 
 try:
@@ -61,7 +60,7 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         row0, col0, a, b, M, N, K, B_IS_NK: tl.constexpr,
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     ):  # fmt: skip
-        """A tile of a @ b in FP32, its left and its right half: epilogues need registers, too.
+        """A tile of a @ b in FP32, in four strips of columns: epilogues need registers, too.
 
         a is (M, K); b is (N, K) and transposed here if B_IS_NK, else (K, N).
         """
@@ -80,7 +79,8 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
             else:
                 b_tile = tl.load(b + ks[:, None] * N + cols[None, :], ks[:, None] < K, 0.0)
             acc = tl.dot(a_tile, b_tile, acc, input_precision="ieee")
-        return acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
+        left, right = acc.reshape(BLOCK_M, 2, 2, BLOCK_N // 4).permute(0, 3, 2, 1).split()
+        return left.split() + right.split()
 
     @triton.jit
     def places(row0, col0, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
@@ -94,8 +94,8 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         return tl.sigmoid(1.5957691216057308 * (h + 0.044715 * h * h * h))
 
     @triton.jit
-    def write_gelu(acc, bias, h, out, row, col, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-        where, inside, cols = places(row, col, M, N, BLOCK_M, BLOCK_N)
+    def write_gelu(acc, bias, h, out, row, col, M, N):
+        where, inside, cols = places(row, col, M, N, acc.shape[0], acc.shape[1])
         acc += tl.load(bias + cols, cols < N, 0.0)[None, :]
         rounded = acc.to(h.dtype.element_ty)
         tl.store(h + where, rounded, inside)
@@ -103,11 +103,11 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         tl.store(out + where, (acc * sigmoid_2u(acc)).to(out.dtype.element_ty), inside)
 
     @triton.jit
-    def write_dgelu(acc, h, out, row, col, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-        where, inside, _ = places(row, col, M, N, BLOCK_M, BLOCK_N)
+    def write_dgelu(acc, h, out, row, col, M, N):
+        where, inside, _ = places(row, col, M, N, acc.shape[0], acc.shape[1])
         z = tl.load(h + where, inside, 0.0).to(tl.float32)
         s = sigmoid_2u(z)
-        acc *= s + z * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * z * z)
+        acc *= s * (1 + z * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * z * z))
         tl.store(out + where, acc.to(out.dtype.element_ty), inside)
 
     @triton.jit
@@ -116,12 +116,12 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     ):  # fmt: skip
         """h = x @ w.T + bias and out = gelu(h): x (M, K), w (N, K), the rest (M, N)."""
-        tiles, half = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), BLOCK_N // 2
+        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
         for tile in range(tl.program_id(0), tiles, PROGRAMS):
             row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
-            left, right = matmul_tile(row, col, x, w, M, N, K, True, BLOCK_M, BLOCK_N, BLOCK_K)
-            write_gelu(left, bias, h, out, row, col, M, N, BLOCK_M, BLOCK_N // 2)
-            write_gelu(right, bias, h, out, row, col + half, M, N, BLOCK_M, BLOCK_N // 2)
+            strips = matmul_tile(row, col, x, w, M, N, K, True, BLOCK_M, BLOCK_N, BLOCK_K)
+            for i in tl.static_range(4):
+                write_gelu(strips[i], bias, h, out, row, col + i * BLOCK_N // 4, M, N)
 
     @triton.jit
     def matmul_dgelu_kernel(
@@ -129,12 +129,12 @@ if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before
         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     ):  # fmt: skip
         """out = (dy @ w) * gelu'(h): dy (M, K), w (K, N), h and out (M, N)."""
-        tiles, half = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N), BLOCK_N // 2
+        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
         for tile in range(tl.program_id(0), tiles, PROGRAMS):
             row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
-            left, right = matmul_tile(row, col, dy, w, M, N, K, False, BLOCK_M, BLOCK_N, BLOCK_K)
-            write_dgelu(left, h, out, row, col, M, N, BLOCK_M, BLOCK_N // 2)
-            write_dgelu(right, h, out, row, col + half, M, N, BLOCK_M, BLOCK_N // 2)
+            strips = matmul_tile(row, col, dy, w, M, N, K, False, BLOCK_M, BLOCK_N, BLOCK_K)
+            for i in tl.static_range(4):
+                write_dgelu(strips[i], h, out, row, col + i * BLOCK_N // 4, M, N)
 
 
 def programs_and_tiles(device):
@@ -146,7 +146,7 @@ def programs_and_tiles(device):
     return gpu.multi_processor_count, tiles
 
 
-@triton_op("ladder::mlp", mutates_args=())
+@library.triton_op("ladder::mlp", mutates_args=())
 def mlp(
     x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,18 +154,18 @@ def mlp(
     h = x.new_empty(len(x), len(w_fc))
     out = torch.empty_like(h)
     programs, tiles = programs_and_tiles(x.device)
-    wrap_triton(linear_gelu_kernel)[(programs,)](
+    library.wrap_triton(linear_gelu_kernel)[(programs,)](
         x, w_fc, b_fc, h, out, *h.shape, x.shape[1], PROGRAMS=programs, **tiles
     )
     return torch.addmm(b_proj.to(x.dtype), out, w_proj.t()), out, h
 
 
-@triton_op("ladder::matmul_dgelu", mutates_args=())
+@library.triton_op("ladder::matmul_dgelu", mutates_args=())
 def matmul_dgelu(grad: Tensor, w_proj: Tensor, h: Tensor) -> Tensor:
     """Gradient of h, (M, 4 C), from that of c_proj(gelu(h)), (M, C)."""
     out = torch.empty_like(h)
     programs, tiles = programs_and_tiles(h.device)
-    wrap_triton(matmul_dgelu_kernel)[(programs,)](
+    library.wrap_triton(matmul_dgelu_kernel)[(programs,)](
         grad, w_proj, h, out, *h.shape, grad.shape[1], PROGRAMS=programs, **tiles
     )
     return out

@@ -491,10 +491,11 @@ def needs_triton():
 INTERPRET = """
 import json, sys, torch; from pathlib import Path; sys.path.append("tests")
 from conftest import load
+from torch import library
 from torch.nn import functional as F
 from triton.runtime import interpreter
 # What a kernel does not write is NaN, not what an earlier one left there.
-torch.Tensor.new_empty = lambda self, *shape: self.new_full(shape, float("nan"))
+torch.Tensor.new_empty = lambda self, *shape, **to: self.new_full(shape, float("nan"), **to)
 
 # Before 3.9 it asks NumPy for the int of an array of one number, which NumPy refuses from 2.4 on.
 patch = interpreter._patch_lang_tensor
@@ -505,7 +506,7 @@ interpreter._patch_lang_tensor = patch_lang_tensor
 
 def errors(path, M, C, dtype):
     module = load(Path(path))
-    module.wrap_triton = lambda kernel: kernel
+    library.wrap_triton = lambda kernel: kernel
     tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, num_warps=4, num_stages=2)
     module.programs_and_tiles = lambda device: (5, tiles)
     generator = torch.Generator().manual_seed(0)
@@ -527,7 +528,8 @@ def errors(path, M, C, dtype):
 for path in sys.argv[2:]:
     sizes = [(70, 48), (33, 20), (300, 16)]
     try:
-        worst = max(max(errors(path, *size, getattr(torch, sys.argv[1]))) for size in sizes)
+        found = [errors(path, *size, getattr(torch, sys.argv[1])) for size in sizes]
+        worst = torch.tensor(found).max().item()  # Python's max would pass over NaN
     except Exception as error:
         worst = f"{type(error).__name__}: {error}"
     print(json.dumps(worst), flush=True)
@@ -535,9 +537,9 @@ for path in sys.argv[2:]:
 
 # None that reads or writes outside a tensor: under the interpreter that may end the process.
 KERNEL_BREAKS = [
-    ("s * (1 - s)", "s * (1 + s)"),
+    ("z * (1 - s)", "z * (1 + s)"),
     ("0.134145 * z", "0.0134145 * z"),
-    ("acc *= s +", "acc = s +"),
+    ("acc *= s * (1 +", "acc = s * (1 +"),
     ("acc += tl.load(bias + cols,", "acc += tl.load(bias + cols - col,"),
     ("tl.store(h + where, rounded, inside)", "tl.store(out + where, rounded, inside)"),
     ("inside = (rows < M - row0)", "inside = (rows < M - row0 - 1)"),
@@ -545,9 +547,12 @@ KERNEL_BREAKS = [
     ("range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"),
     ("inside // high * BLOCK_N", "inside // high * (BLOCK_N // 2)"),
     ("* 8, tile % (8 * tiles_n)", "* 8, tile % tiles_n"),
-    ("write_gelu(right, bias, h, out, row, col + half", "write_gelu(right, bias, h, out, row, col"),
-    ("write_dgelu(right, h, out, row, col + half", "write_dgelu(right, h, out, row, col"),
-    (".permute(0, 2, 1).split()", ".split()"),
+    ("write_gelu(strips[i],", "write_gelu(strips[0],"),
+    ("write_gelu(strips[i], bias, h, out, row, col + i *", "write_gelu(strips[i], bias, h, out, row, col + 0 *"),
+    ("write_dgelu(strips[i],", "write_dgelu(strips[0],"),
+    ("write_dgelu(strips[i], h, out, row, col + i *", "write_dgelu(strips[i], h, out, row, col + 0 *"),
+    ("left.split() + right", "right.split() + left"),
+    (".permute(0, 3, 2, 1)", ".permute(0, 3, 1, 2)"),
     ("grad_h.t() @ x,", "grad_h.t() @ x / 2,"),
     ("grad.t() @ out,", "grad.t() @ h,"),
     ("torch.addmm(b_proj.to(x.dtype), out", "torch.addmm(b_proj.to(x.dtype), h"),
@@ -642,7 +647,7 @@ def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypat
     registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
     print(f"{name} sm_{major}{minor}: {registers} registers, {stack} bytes of stack,", end=" ")
     print(f"{done.metadata.shared} bytes of shared memory")
-    assert stack <= 32  # triton 3.6 spills nothing, 3.9 eight registers in one kernel on sm_90
+    assert stack == 0  # nothing is spilt
     assert registers * 32 * options["num_warps"] <= 65536
     memory = {(8, 0): 163, (8, 9): 99, (9, 0): 227}[capability] * 1024
     # Stages are really buffered: an operand's tile each, but for the one that is being read.

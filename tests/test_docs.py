@@ -75,9 +75,7 @@ def test_every_table_names_the_commit_it_was_measured_at():
 
 def test_readme_is_short_and_has_its_generated_parts():
     readme = page("README.md")
-    # A table for each kind of device comes on top: it must not be what keeps a first GPU out.
-    written = OVERVIEW.sub("", BLOCK.sub("", readme))
-    assert len(written.splitlines()) <= 155
+    assert len(readme.splitlines()) <= 200
     assert {m["kind"] for m in OVERVIEW.finditer(readme)} == {"headline", "rungs", "machines"}
     assert "cpu" in {m["kind"] for m in BLOCK.finditer(readme)}
 
