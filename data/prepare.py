@@ -16,7 +16,7 @@ from ladder.cli import path
 from ladder.commands import program
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import DATA_DIR
+from ladder.files import DATA_DIR, lock
 from ladder.shards import MOST_TOKENS, write_shard
 
 
@@ -45,12 +45,16 @@ def prepare(text, out, shard_tokens, val_fraction):
     if corpus.tokenizer != "gpt2":
         raise BadInput("shards hold GPT-2 tokens: set TIKTOKEN_CACHE_DIR or connect once")
     out = Path(out or DATA_DIR / corpus.name)
-    if any(out.glob("*.bin")):
-        raise BadInput(f"{out} already holds shards: delete them or choose another --out")
-    train = len(corpus) - int(len(corpus) * val_fraction)
+    held_out = int(len(corpus) * val_fraction)
+    if val_fraction and not held_out:
+        raise BadInput(f"--val-fraction {val_fraction} of {len(corpus)} tokens is not even one")
+    train = len(corpus) - held_out
     out.mkdir(parents=True, exist_ok=True)
     # Nothing trains on a part of them: the shards get into `out` when the last one is written.
-    with tempfile.TemporaryDirectory(prefix="unfinished-", dir=out) as unfinished:
+    temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out)
+    with lock(out), temporary as unfinished:
+        if any(out.glob("*.bin")):
+            raise BadInput(f"{out} already holds shards: delete them or choose another --out")
         for split, first, last in (("train", 0, train), ("val", train, len(corpus))):
             for number, start in enumerate(range(first, last, shard_tokens)):
                 name = f"{corpus.name}_{split}_{number:06d}.bin"

@@ -115,8 +115,9 @@ def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, C
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder: those with the word `val` in the name."""
-    return sorted(s for s in folder.glob("*.bin") if "val" in re.split("[-_.]", s.stem))
+    """The held-out shards of a folder: of `train` and `val`, their names have `val` last."""
+    split = re.compile("(?:^|[-_.])(train|val)(?=[-_.]|$)")
+    return [s for s in sorted(folder.glob("*.bin")) if split.findall(s.stem)[-1:] == ["val"]]
 
 
 def _corpus_at(path: Path, say) -> Corpus:
@@ -125,10 +126,12 @@ def _corpus_at(path: Path, say) -> Corpus:
     if not path.is_dir():
         return _shard_corpus(path, [path]) if path.suffix == ".bin" else _text_corpus(path, say)
     shards = sorted(path.glob("*.bin"))
-    if shards:
-        held_out = val_shards(path)
-        return _shard_corpus(path, [shard for shard in shards if shard not in held_out])
-    return _text_corpus(path, say)
+    if not shards:
+        return _text_corpus(path, say)
+    if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
+        say(f"note  {path.name} holds shards: its texts are not read")
+    held_out = val_shards(path)
+    return _shard_corpus(path, [shard for shard in shards if shard not in held_out])
 
 
 def _default_corpus(say) -> Corpus:
@@ -202,7 +205,7 @@ def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
     shards = [open_shard(file) for file in files]
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little") + shard[: 2**19].tobytes())
-    return Corpus(path.stem, digest.hexdigest(), shards)
+    return Corpus(path.resolve().stem, digest.hexdigest(), shards)
 
 
 def _text_corpus(path: Path, say) -> Corpus:
@@ -213,8 +216,12 @@ def _text_corpus(path: Path, say) -> Corpus:
     def refuse(error):  # os.walk would skip a folder that cannot be read
         raise error
 
-    found = (Path(f, n) for f, _, names in os.walk(path, onerror=refuse) for n in names)
-    files = sorted(file for file in found if file.suffix in TEXT_SUFFIXES)
+    files = []
+    for folder, folders, names in os.walk(path, onerror=refuse):
+        for link in filter(os.path.islink, (os.path.join(folder, name) for name in folders)):
+            say(f"note  {link} is a link: its texts are not read")  # it may lead back here
+        files += [Path(folder, name) for name in names]
+    files = sorted(file for file in files if file.suffix.lower() in TEXT_SUFFIXES)
     if not files:
         raise BadInput(f"{path} holds neither .bin shards nor .txt or .md files")
     return _tokenized(path.resolve().name, [_read_text(file) for file in files], say)

@@ -65,16 +65,20 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # that of a full disk has none
         raise
 
 
 def git(*words: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. Raises BadInput if git is missing."""
     command = ["git", "-C", str(ROOT), *words]
+    # Inside a hook they name another repository.
+    env = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
-        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env)
     except OSError:
         raise BadInput("git is not installed: install it first") from None
 
@@ -89,7 +93,7 @@ def commit() -> str:
         return "unknown"
     questions = (
         ("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE),
-        ("status", "--porcelain", "--", *RUNNING_CODE),
+        ("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE),
     )
     try:
         answers = [git(*words) for words in questions]

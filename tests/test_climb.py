@@ -272,6 +272,8 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
         assert made.returncode == 0, made.stderr
 
     files.git("init", "-q")
+    files.git("config", "status.showUntrackedFiles", "no")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))  # as inside a hook of another repository
     (tmp_path / "speedups").mkdir()
     (tmp_path / "baseline.py").write_text("x = 1\n")
     commit_all()

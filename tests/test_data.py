@@ -18,7 +18,7 @@ from ladder import corpus as data
 from ladder.batches import Batches
 from ladder.corpus import Corpus, download, encode_documents, load_corpus, load_splits, pieces
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import lock, write_whole
 from ladder.shards import open_shard, write_shard
 
 
@@ -162,13 +162,27 @@ def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
         load_corpus(str(tmp_path), say=print)
 
 
-def test_folder_of_shards_leaves_val_out(tmp_path):
-    write_shard(tmp_path / "interval_train_000001.bin", np.array([3, 4], np.uint16))
+def test_folder_of_shards_leaves_val_and_texts_out(tmp_path, monkeypatch, capsys):
+    write_shard(tmp_path / "my-val_train_000001.bin", np.array([3, 4], np.uint16))
     write_shard(tmp_path / "interval_train_000000.bin", np.array([1, 2], np.uint16))
     write_shard(tmp_path / "interval_val_000000.bin", np.array([9, 9], np.uint16))
-    corpus = load_corpus(str(tmp_path), say=print)
+    (tmp_path / "README.md").write_text("not read")
+    monkeypatch.chdir(tmp_path)
+    corpus = load_corpus(".", say=print)
     assert corpus.read(0, 4).tolist() == [1, 2, 3, 4] and len(corpus) == 4
-    assert corpus.name == tmp_path.name
+    assert corpus.name == tmp_path.name and "its texts are not read" in capsys.readouterr().out
+
+
+def test_of_a_folder_of_texts_a_link_to_a_folder_is_left_out_with_a_note(
+    tmp_path, bytes_for_tokens, capsys
+):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "A.TXT").write_text("to be")
+    (tmp_path / "more" / "b.md").write_text("or not")
+    (tmp_path / "more" / "up").symlink_to(tmp_path)
+    corpus = load_corpus(str(tmp_path), say=print)
+    assert len(corpus) == len("to be") + 1 + len("or not")
+    assert f"{tmp_path}/more/up is a link" in capsys.readouterr().out
 
 
 def words(text: str) -> list[int]:
@@ -269,6 +283,13 @@ def test_default_corpus_is_downloaded_once_and_a_broken_download_leaves_nothing(
 def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
     with pytest.raises(TypeError):
         write_whole(tmp_path / "a.bin", b"half", "not bytes")
+    with pytest.raises(OSError) as full:  # says which file
+
+        def write(file):
+            raise OSError(28, "No space left on device")
+
+        write_whole(tmp_path / "b.bin", write)
+    assert full.value.filename == str(tmp_path / "b.bin")
     assert os.listdir(tmp_path) == []
 
 
@@ -342,12 +363,17 @@ def test_prepare_writes_shards_that_scripts_read(tmp_path, bytes_for_tokens, cap
     text.write_text("to be or not to be, that is the question")
     prepare(text, "--out", out, "--shard-tokens", 15, "--val-fraction", 0.25)
     shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
-    assert sorted(os.listdir(out)) == shards
+    assert sorted(os.listdir(out)) == [".lock", *shards]
     corpus = load_corpus(str(out), say=print)
     assert bytes(corpus.read(0, len(corpus)).astype(np.uint8)) == text.read_bytes()[:30]
     for taken, said in ((out, "already holds shards"), (text, f"error {text}: File exists")):
         assert prepare(text, "--out", taken) == 2
         assert said in capsys.readouterr().err
+    with lock(out):
+        assert prepare(text, "--out", out) == 2
+    assert "another run is at work" in capsys.readouterr().err
+    assert prepare(text, "--out", tmp_path / "other", "--val-fraction", 1e-7) == 2
+    assert "--val-fraction 1e-07 of 40 tokens is not even one" in capsys.readouterr().err
 
 
 def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_tokens):
@@ -364,9 +390,9 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
 
     module.write_shard = write
     words = [str(text), "--out", str(out), "--shard-tokens", "5", "--val-fraction", "0.1"]
-    assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == []
+    assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
-    assert module.main(words) == 0 and len(os.listdir(out)) == 5
+    assert module.main(words) == 0 and len(os.listdir(out)) == 6
 
 
 def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):
