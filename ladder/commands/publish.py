@@ -188,7 +188,7 @@ def device_kind(rows: list[Row]) -> str:
     """`cpu`, `mps` (an Apple GPU) or `gpu`."""
     name = first_log(rows).run["device"]
     apple = "mps" if name.startswith("Apple") else "gpu"
-    return "cpu" if name.endswith("threads)") else apple
+    return "cpu" if name.endswith(("thread)", "threads)")) else apple
 
 
 def what_it_is(facts: dict, rows: list[Row]) -> str:
@@ -211,15 +211,15 @@ def first_log(rows: list[Row]) -> Log:
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
-    result = first_log(rows).result
-    clocks = ", ".join(f"{when}: {rates}" for when, rates in facts["clocks"].items())
+    warmup, measured = (first_log(rows).result[f"{k}_steps"] for k in ("warmup", "measured"))
+    clocks = {when: "; ".join(rates.split("\n")) for when, rates in facts["clocks"].items()}
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what_it_is(facts, rows)}
 
-{caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks {clocks}; \
-{facts["repeats"]} rounds, interleaved; \
-{result["warmup_steps"]} warm-up steps left out of each run, {result["measured_steps"]} measured.
+{caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
+{clocks.get("before")}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
+interleaved; {warmup} warm-up step{"s" * (warmup > 1)} left out of each run, {measured} measured.
 
 **Finding:** {" ".join(finding.split())}
 

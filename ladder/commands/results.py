@@ -1,6 +1,7 @@
 """From the raw logs of a climb to rows that can be compared, with their uncertainty."""
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +30,7 @@ FACTS = {
     "system": r'"[\w .,()/+-]{1,80}"',
     "cores": r"\d{1,5}|null",
     "device": TEXT,
-    "clocks": r'\{("(before|after)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
+    "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
     "peak_flops": r"[-+.\de]{1,30}|null",
     "peak_dtype": r'"\w{1,20}"|null',
     "failures": rf"\{{({TEXT}: {TEXT}(, )?)*\}}",
@@ -114,9 +115,9 @@ def read_run(path: Path) -> Log:
         losses = [result["first_loss"], result["final_loss"]]
         numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
         numbers += [1 if peak == "unknown" else float(peak), result["measured_steps"]]
-        # Not of one type if one is text: then isfinite raises TypeError.
-        numbers = np.array([*numbers, result["first_step_ms"], result["tok_per_s"], *times])
-        good = (numbers > 0).all() and np.isfinite([*losses, *numbers]).all() and all(shown)
+        numbers += [result["first_step_ms"], result["tok_per_s"], *times]
+        good = all(x and 0 < x + 0.0 < math.inf for x in numbers) and np.isfinite(losses).all()
+        good = good and all(shown)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{path} cannot stand in a table: {error!r}") from error
     if not len(times) or not good:

@@ -30,7 +30,7 @@ LINES = {
     "run": r"run  ( ((script|commit|torch|python|model|data_sha256)=[\w/.+-]{1,80}"
     rf'|device="?{NAME}"?|data=tinyshakespeare|\w{{1,30}}=[\d.]{{1,30}}))+',
     "step": r"step +\d+/\d+ \| loss \d+\.\d+ \| dt +\d+\.\d+ ms \| tok/s +\d+"
-    r"( \| \w{1,20} +\d\.\d+e[+-]\d\d)*",
+    r"( \| \w{1,20} +(\d\.\d+e[+-]\d\d|inf|nan))*",  # a skipped step's norm
     "effective": r"effective( \w{1,20}=[\w()+.:-]{1,60})+|effective unknown",
     "mfu": r"mfu  ( \w{1,20}=[\w+.]{1,40})+",
     "RESULT": r'RESULT \{("\w{1,20}": ("[\w/. ]{0,80}"|null|true|false|[-+.\de]{1,30})(, )?)+\}',
