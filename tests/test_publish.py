@@ -264,27 +264,28 @@ def fewer_rounds(folder):
         path.unlink()
 
 
-@pytest.mark.parametrize("worse", [fewer_rungs, other_size, fewer_rounds])
-def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture, worse):
+def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture):
+    """And a first one, of a GPU, has the ten rungs at the default B and T."""
     copy, folder = project
-    worse(folder)
     before = state(copy)
-    message = f"fewer scripts or rounds, or another B and T, than logs/{CLIMB.name}: --force"
-    with pytest.raises(BadInput, match=message):
-        publish.publish(folder, "Less.")
+    for worse, device, better in (
+        (fewer_rungs, CPU, f"logs/{CLIMB.name}"),
+        (other_size, CPU, f"logs/{CLIMB.name}"),
+        (fewer_rungs, GPU, "the ten rungs by default"),
+        (other_size, GPU, "the ten rungs by default"),
+        (fewer_rounds, CPU, f"logs/{CLIMB.name}"),
+    ):
+        less = shutil.copytree(folder, folder.parent / "less")
+        edit(less, CPU, device)
+        worse(less)
+        message = f"fewer scripts or rounds, or another B and T, than {better}: --force"
+        with pytest.raises(BadInput, match=message):
+            publish.publish(less, "Less.")
+        shutil.rmtree(less)
     assert state(copy) == before
+    fewer_rounds(folder)
     assert main(["publish", str(folder), "Less.", "--force"]) == 0
     assert results(copy)[1] == ["logs/2026-12-24-amd-epyc-2-threads-climb"]
-
-
-def test_a_first_table_has_the_ten_rungs_at_the_default_size(project):
-    _, folder = project
-    edit(folder, CPU, GPU)
-    for worse in (other_size, fewer_rungs):
-        again = shutil.copytree(folder, folder.with_name(worse.__name__))
-        worse(again)
-        with pytest.raises(BadInput, match="than the ten rungs by default: --force"):
-            publish.publish(again, "Not all of them.")
 
 
 def test_another_machine_gets_a_row_and_not_the_table(project, no_picture, capsys):
