@@ -179,6 +179,7 @@ LOGS = [
     (" B=4 ", " ", "KeyError"),
     ('"warmup_steps": 2', '"warmup_steps": "2"', "TypeError"),
     ('"warmup_steps": 2', '"warmup_steps": 99', "IndexError|no measured steps"),
+    ('"peak_bytes": ', '"peak_bytes": "1", "other": ', "TypeError"),
     ('"measured_steps": 5', '"measured_steps": 5.5.5', "is not a log of this ladder"),
 ]
 
