@@ -33,7 +33,8 @@ def write(folder, scripts, **facts):
     for name, source in scripts.items():
         (folder / name).write_text(source)
     facts = {"repeats": 2, "flags": [], "failures": {}, "clocks": {}, "cores": 2, **facts}
-    facts |= {"kind": "climb", "device": "CPU", "data": None, "commit": files.commit()}
+    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux", "device": "CPU"}
+    facts |= {"data": None, "commit": files.commit()}
     climb.save(folder, {**facts, "versions": climb.versions(), "scripts": [*scripts]})
     return folder
 
@@ -318,11 +319,13 @@ def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, cap
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "climb.json is cut short: it has no clocks"),
-        ("[]", "climb.json: its outermost value is not as ladder climb writes it"),
+        ("{}", "climb.json: kind=None is not as ladder climb writes it"),
+        ("[]", "is not a climb.json of this ladder: "),
         ("{", "is not a climb.json of this ladder: "),
-        ('{"kind": "climb"}', "climb.json is cut short: it has no clocks"),
-        ('{"repeats": "3"}', "climb.json: repeats='3' is not as ladder climb writes it"),
+        (
+            '{"kind": "climb", "started": 3}',
+            "climb.json: started=3 is not as ladder climb",
+        ),
         (None, "is no climb: it has no climb.json"),  # a folder of that name
     ],
 )
@@ -335,7 +338,7 @@ def test_a_climb_json_that_is_none(text, message, tmp_path, capsys):
 
 def test_a_kind_that_nobody_knows(tmp_path):
     climb.save(tmp_path, {"kind": "../x", "failures": {"a.r1": "it broke"}, "scripts": ["a.py"]})
-    with pytest.raises(BadInput, match=r"has the kind '\.\./x': expected climb, ablate, peers"):
+    with pytest.raises(BadInput, match=r"kind='\.\./x' is not as ladder climb writes it"):
         read_climb(tmp_path)
 
 

@@ -43,10 +43,7 @@ def test_an_epoch_holds_every_token_once_in_order_across_shards():
     assert x.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]] and x.dtype == torch.int64
     assert y.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert read(batches, 10) == [*range(8, 84, 4), 0]  # after the last row comes the first
-
-
-def test_smallest_corpus_is_one_batch_and_its_last_target():
-    assert Batches(corpus_of(9), B=2, T=4).rows_per_epoch == 2
+    assert Batches(corpus_of(9), B=2, T=4).rows_per_epoch == 2  # a batch and its last target
     with pytest.raises(BadInput, match=r"has 8 tokens, but one batch needs 9 \(B=2 x T=4 \+ 1\)"):
         Batches(corpus_of(8), B=2, T=4)
 
@@ -197,6 +194,8 @@ def test_pieces_encode_as_the_whole():
         assert "".join(parts) == text
         assert [n for part in parts for n in words(part)] == words(text)
     assert len(list(pieces(text, 10))) > 5
+    documents = encode_documents([b"ab", b"c d"], lambda text: list(text.encode()))
+    assert documents.tolist() == [97, 98, 50256, 99, 32, 100]  # each is separated from the next
 
 
 def test_a_part_of_a_part_of_several_shards():
@@ -204,11 +203,6 @@ def test_a_part_of_a_part_of_several_shards():
     part = whole.part(5, 40).part(4, 9)
     assert part.read(0, 5).tolist() == [9, 10, 11, 12, 13] and len(part) == 5
     assert len(whole.part(41, 41)) == 0  # the last tenth of a text of a few words
-
-
-def test_documents_are_separated():
-    tokens = encode_documents([b"ab", b"c d"], lambda text: list(text.encode()))
-    assert tokens.tolist() == [97, 98, 50256, 99, 32, 100]
 
 
 @pytest.fixture

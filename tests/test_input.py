@@ -23,11 +23,10 @@ from ladder.run import Run
 from ladder.shards import write_shard
 
 
-def fails(capsys, *flags, number=0, status=2):
+def fails(capsys, *flags, number=0):
     """Run main() with flags that make no sense; returns what it says on stderr."""
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit, match="2"):
         load(rung(number)).main([str(flag) for flag in flags])
-    assert caught.value.code == status
     err = capsys.readouterr().err
     lines = [line for line in err.splitlines() if not line.startswith(("usage:", " "))]
     assert len(lines) == 1, err
@@ -43,13 +42,8 @@ def test_the_command_line_is_frozen():
     args = parse_args("doc", ["--device", "cpu"])
     assert vars(args) == {
         "model": "gpt2",
-        "steps": 20,
-        "batch_size": 4,
-        "seq_len": 256,
-        "seed": 1337,
-        "device": torch.device("cpu"),
-        "data": None,
-        "log_dir": "runs",
+        **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337},
+        **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
     }
     assert list(MODELS) == ["tiny", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
 
@@ -99,11 +93,7 @@ def test_cuda_without_one(capsys):
     [
         (lambda: os.kill(os.getpid(), signal.SIGTERM), 130, ""),
         (lambda: os.kill(os.getpid(), signal.SIGHUP), 130, ""),
-        (
-            lambda: 1 / len(os.listdir("/no/folder")),
-            2,
-            "error /no/folder: No such file or directory\n",
-        ),
+        (lambda: os.listdir("/no/folder"), 2, "error /no/folder: No such file or directory\n"),
         (lambda: print("über", file=sys.stdout), 0, ""),
     ],
 )
@@ -114,13 +104,12 @@ def test_a_command_ends_in_a_line(trouble, status, said, capsys, monkeypatch):
     assert capsys.readouterr().err == said
 
 
-def test_a_command_that_nobody_can_read(tmp_path):
+def test_a_command_that_nobody_can_read():
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "ladder", "diff", "5"]
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (
-        done.returncode == 2 and done.stderr == "error standard output: No space left on device\n"
-    )
+    said = "error standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_the_help_of_a_command_needs_no_torch():
@@ -205,25 +194,13 @@ def raised(outer, inner):
         (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: Too many open files"),
         (raised(ValueError(), OSError(errno.ENOSPC, "No space")), "the system: No space"),
         (RuntimeError("can't start new thread"), "no more threads"),
-        (
-            type("InductorError", (Exception,), {})("OSError: /c/x.so: failed to map"),
-            "x.so: failed",
-        ),
+        (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
     ],
 )
 def test_what_the_machine_refuses_is_said_in_a_line(error, said):
     line = explain(error)
     assert said in line if said else line is None
-
-
-def test_no_compiler_where_triton_needs_one():
-    try:
-        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable")
-    except RuntimeError as error:
-        wrapped = RuntimeError("backend raised")
-        wrapped.__cause__ = error
-    assert "name a compiler with CC)" in explain(wrapped)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
@@ -251,24 +228,6 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, shard, tmp_path):
     assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
 
 
-def test_ctrl_c_keeps_the_steps_done(capsys, shard, tmp_path, monkeypatch):
-    log_step = Run.log
-
-    def log_until_ctrl_c(self, step, **values):
-        log_step(self, step, **values)
-        if step == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Run, "log", log_until_ctrl_c)
-    with pytest.raises(SystemExit) as caught:
-        load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
-    out, err = capsys.readouterr()
-    assert caught.value.code == 130 and not err
-    log = read_log(the_log(tmp_path))
-    assert log.result["status"] == "interrupted" and len(log.steps) == 3
-    assert the_log(tmp_path).read_text() == out  # every line printed is in the log
-
-
 def signal_after_step(monkeypatch, number, step=2):
     """This process gets a signal after a step, as Run.log returns."""
     log_step = Run.log
@@ -292,9 +251,11 @@ def test_a_signal_keeps_the_steps_done(name, capsys, shard, tmp_path, monkeypatc
     )
     with pytest.raises(SystemExit) as caught:
         load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
-    assert caught.value.code == 128 + number and not capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert caught.value.code == 128 + number and not err
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "interrupted" and len(log.steps) == 3
+    assert the_log(tmp_path).read_text() == out  # every line printed is in the log
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -330,10 +291,8 @@ def test_two_runs_of_one_second_and_one_process_id_have_a_log_each(run_main, mon
     """As in two containers that share --log-dir."""
     now = run.datetime.now()
     monkeypatch.setattr(run, "datetime", type("Clock", (), {"now": staticmethod(lambda: now)}))
-    assert [run_main(load(rung(0)), "--steps", steps).run["steps"] for steps in (1, 2)] == [
-        "1",
-        "2",
-    ]
+    logs = [run_main(load(rung(0)), "--steps", steps) for steps in (1, 2)]
+    assert [log.run["steps"] for log in logs] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -397,9 +356,3 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
     assert any("not a measurement" in note for note in log.notes) == (steps < 3)
-
-
-def test_a_rank_whose_peer_is_gone_says_so_in_one_line():
-    """gloo's own words, in which a reader would look for the cause."""
-    said = "[../third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed by peer [::1]:1"
-    assert "another rank has exited" in explain(RuntimeError(said))

@@ -89,9 +89,7 @@ def run(tmp_path, monkeypatch):
         notebook = source()
         ids = [cell.id for cell in notebook.cells]
         notebook.cells = notebook.cells[: ids.index(last) + 1]
-        at = next(
-            k for k, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", [])
-        )
+        at = [cell.metadata.get("tags") for cell in notebook.cells].index(["parameters"])
         names = set(re.findall(r"^(\w+) =", notebook.cells[at].source, flags=re.MULTILINE))
         assert parameters.keys() <= names
         given = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
@@ -148,18 +146,13 @@ def test_a_pytorch_that_the_ladder_does_not_take_is_kept_and_the_notebook_stops(
     """Pip has a torch 99 at hand, and the clone asks for it."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
+    files = {"METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 99\n", "RECORD": ""}
+    files["WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     with zipfile.ZipFile(wheels / "torch-99-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(
-            "torch-99.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 99\n"
-        )
-        wheel.writestr(
-            "torch-99.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        wheel.writestr("torch-99.dist-info/RECORD", "")
+        for name, text in files.items():
+            wheel.writestr(f"torch-99.dist-info/{name}", text)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    other = tmp_path / "other"
-    shutil.copytree(clone, other)
+    other = shutil.copytree(clone, tmp_path / "other")
     wanted = other / "pyproject.toml"
     text, n = re.subn(r'"torch>=[^"]*"', '"torch>=99"', wanted.read_text())
     assert n == 1

@@ -1,5 +1,6 @@
 """`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
 
+import argparse
 import json
 import os
 import shutil
@@ -7,30 +8,13 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from ladder.commands import climb, diff, main, picture, publish
+from ladder.commands import climb, diff, main, picture, process, publish, share
 from ladder.commands.results import read_facts
 from ladder.commands.scripts import all_scripts
 from ladder.errors import BadInput
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
-TEN = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"  # 11 rungs, three rounds, older
-README = f"""# The ladder
-
-<!-- headline -->
-<!-- end -->
-
-<!-- rungs -->
-<!-- end -->
-
-<!-- cpu logs/{CLIMB.name} -->
-<!-- end -->
-
-<!-- gpu none -->
-<!-- end -->
-
-<!-- machines -->
-<!-- end -->
-"""
+CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
 
 
 @pytest.fixture
@@ -41,10 +25,10 @@ def project(tmp_path, monkeypatch):
     (copy / "logs").mkdir(parents=True)
     for path in (ROOT / "logs").iterdir():
         (copy / "logs" / path.name).symlink_to(path)
-    shutil.copytree(ROOT / "docs", copy / "docs")
-    shutil.copy(ROOT / "RUNLOG.md", copy)
+    (copy / "docs").symlink_to(ROOT / "docs")
+    for name in publish.PAGES:
+        shutil.copy(ROOT / name, copy)
     monkeypatch.setattr(publish, "ROOT", copy)
-    (copy / "README.md").write_text(publish.render(README))
     shutil.copytree(CLIMB, folder)
     (folder / "climb.png").unlink()
     (folder / "mine.py").write_text("made = True\n")
@@ -73,6 +57,18 @@ def state(copy):
     return pages, sorted(path.name for path in (copy / "logs").iterdir())
 
 
+def results(copy):
+    """README.md, and what the marker of its results names."""
+    readme = (copy / "README.md").read_text()
+    return readme, readme.partition("<!-- results ")[2].partition(" -->")[0].split()
+
+
+def cells_of(readme, head):
+    """The cells of the table with this head, the head included."""
+    lines = readme[readme.index(f"| {head} |") :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[0] == "|"]
+
+
 def test_publish_prepends_and_redraws(project, capsys):
     copy, folder = project
     runlog = copy / "RUNLOG.md"
@@ -86,9 +82,9 @@ def test_publish_prepends_and_redraws(project, capsys):
     assert f"published in {name}, README.md and RUNLOG.md: read" in capsys.readouterr().out
     assert "**Finding:** All is well." in new and f"<!-- table {name} -->" in new
     assert "| 00 baseline | 4882.4 | 4789.7 – 5597.8 | 210 |" in new and "| first loss |" in new
-    readme = (copy / "README.md").read_text()
-    assert f"<!-- cpu {name} -->" in readme and f"({name}/climb.png)" in readme
-    assert f"| [2026-12-24]({name}) |" in readme and "2026-11-21" not in readme
+    readme, named = results(copy)
+    assert named == [name] and f"({name}/climb.png)" in readme
+    assert f"| [2026-12-24]({name}) |" in readme
     assert (copy / name / "10_fused_adamw.r1.log").exists() and (copy / name / "mine.py").exists()
     assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert not (copy / name / "README.md").exists()
@@ -98,26 +94,51 @@ def test_publish_prepends_and_redraws(project, capsys):
     assert state(copy) == before
 
 
-def test_an_ablation_goes_into_the_run_log_alone_and_without_what_it_made(project, no_picture):
+def test_what_is_no_climb_from_the_baseline_goes_into_the_run_log_alone(project, no_picture):
+    """And of an ablation its scripts do not: they can be made again."""
     copy, folder = project
     change(folder, kind="ablate")
     before = (copy / "README.md").read_text()
     publish.publish(folder, "It can be made again.")
     (target,) = copy.glob("logs/2026-12-24-*-ablate")
     assert (target / "baseline.r1.log").exists() and not (target / "mine.py").exists()
-    assert (copy / "README.md").read_text() == before
-    assert "It can be made again." in (copy / "RUNLOG.md").read_text()
+    for path in folder.glob("baseline*"):
+        path.unlink()
+    change(folder, kind="climb", scripts=read_facts(folder)["scripts"][1:])
+    publish.publish(folder, "From 01 on.")
+    runlog = (copy / "RUNLOG.md").read_text()
+    assert (copy / "README.md").read_text() == before and "It can be made again." in runlog
+    assert f"## 2026-12-24: {CPU}: some scripts" in runlog
 
 
-def test_tables_in_readme_have_six_columns(project):
-    table = (project[0] / "README.md").read_text().partition("<!-- cpu ")[2]
-    assert "| rung | ms | tok/s | gain | times the first | memory |" in table
-    assert "| 10 fused AdamW | 1569.0 | 653 | +9.5 % (+5.0 … +14.2) | 3.24× | 3.14 GB |" in table
+def test_a_gpu_takes_the_place_of_a_cpu_and_readme_keeps_its_200_lines(project, no_picture):
+    copy, folder = project
+    readme, before = results(copy)
+    assert "A GPU has not been measured yet." in readme
+    assert "\n| rung | ms | tok/s | gain | times the first | memory |\n" in readme
+    edit(folder, CPU, GPU)
+    publish.publish(folder, "A GPU.")
+    gpu = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
+    readme, named = results(copy)
+    assert named == [gpu, *before] and len(readme.splitlines()) <= 200
+    assert readme.count("| 12 causal blocks |") == 1 and f"\n{GPU}, torch 2.13.0+cpu, " in readme
+    headline = readme.partition("<!-- headline -->\n")[2].splitlines()
+    words = "210 tokens per second; up to rung 10: 653, 3.2×; up to rung 12: 863, 4.2×"
+    words += " (mean of 3 rounds)**"
+    assert headline[:2] == [f"**{GPU}: {words}\\", f"**{CPU}: {words}"]
+    assert headline[3] == f"![Tokens per second of each rung]({gpu}/climb.png)"
+    head = " | ".join(cells_of(readme, "rung | the one change")[0])
+    assert 0 < head.index(f"measured here*: {CPU}, B=4") < head.index(f"measured here*: {GPU}, B=4")
+    # The next one of the CPU does not come back into the table.
+    edit(folder, GPU, CPU)
+    publish.publish(folder, "The CPU again.")
+    readme, named = results(copy)
+    assert named == [gpu, "logs/2026-12-24-amd-epyc-2-threads-climb"]
+    assert readme.count("| 12 causal blocks |") == 1 and len(readme.splitlines()) <= 200
 
 
-def test_the_table_of_rungs_says_what_the_scripts_and_the_logs_say(project):
-    table = publish.rungs_table(README).splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[2:15]]
+def test_the_table_of_rungs_says_what_the_scripts_and_the_logs_say():
+    head, _, *cells = cells_of((ROOT / "README.md").read_text(), "rung | the one change")
     assert [cell[0] for cell in cells[::6]] == [
         "[00 baseline](baseline.py)",
         "[06 flash attention](speedups/06_flash_attention.py)",
@@ -129,31 +150,16 @@ def test_the_table_of_rungs_says_what_the_scripts_and_the_logs_say(project):
         codes = map(diff.code_lines, scripts[number - 1 : number + 1])
         plus, minus = map(int, row[2].replace("−", "").split())
         assert plus + minus == len(diff.changed_lines(*codes))
-    assert [row[3] for row in cells[:4]] == ["–", "+10.1 %", "within noise", "+161.0 %"]
-    other = [row[4] for row in cells]
-    assert other[:4] == ["1000 ms", "", "333 ms, +200 %", "300 ms, +11 %"]
-    assert other[10:] == ["90 ms, +3 %", "", ""]
-    assert "not ours: [Andrej Karpathy, one A100 80GB, B=16, T=1024](https://" in table[0]
-
-
-def test_each_gpu_with_a_table_has_a_column_of_gains(project, monkeypatch):
-    copy, folder = project
-    edit(folder, "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3")
-    shutil.copytree(folder, copy / "logs" / "gpu")
-    readme = publish.render(README.replace("gpu none", "gpu logs/gpu"))
-    (head,) = [line for line in readme.splitlines() if line.startswith("| rung | the one change")]
-    assert head.index("AMD EPYC") < head.index("measured here*: NVIDIA H100 80GB HBM3, B=4")
-    words = "210 tokens per second; up to rung 10: 653, 3.2×; up to rung 12: 863, 4.2×"
-    words += " (mean of 3 rounds)**"
-    headline = readme.partition("<!-- headline -->\n")[2].splitlines()
-    assert headline[0] == f"**NVIDIA H100 80GB HBM3: {words}\\"
-    assert headline[1] == f"**AMD EPYC (2 threads): {words}"
-    assert headline[3] == "![Tokens per second of each rung](logs/gpu/climb.png)"
+    here, other = (next(i for i, c in enumerate(head) if w in c) for w in ("here*", "elsewhere*"))
+    assert [row[here] for row in cells[:4]] == ["–", "+10.1 %", "within noise", "+161.0 %"]
+    assert [row[other] for row in cells[:4]] == ["1000 ms", "", "333 ms, +200 %", "300 ms, +11 %"]
+    assert [row[other] for row in cells[10:]] == ["90 ms, +3 %", "", ""]
+    assert "not ours: [Andrej Karpathy, one A100 80GB, B=16, T=1024](https://" in head[other]
 
 
 def test_machines_have_a_row_each_with_their_newest_climb(project):
     copy, folder = project
-    edit(folder, "AMD EPYC (2 threads)", "Apple M3 GPU")
+    edit(folder, CPU, "Apple M3 GPU")
     shutil.copytree(folder, copy / "logs" / "apple")
     change(folder, started="2026-12-25 10:00")
     for path in folder.glob("1[12]*"):  # its top is 10
@@ -164,78 +170,77 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
         shutil.copytree(folder, copy / "logs" / name)
         change(folder, flags=[])
     (epyc, apple) = sorted(publish.machines_table().splitlines()[2:])
-    assert epyc.startswith("| AMD EPYC (2 threads), B=4, T=256 | 2.13.0+cpu | 210 | 653 | 863 (12)")
+    assert epyc.startswith(f"| {CPU}, B=4, T=256 | 2.13.0+cpu | 210 | 653 | 863 (12)")
     assert epyc.endswith(f"| 4.23× | [2026-11-21](logs/{CLIMB.name}) |")
     assert apple.startswith("| Apple M3 GPU, B=4, T=256 | 2.13.0+cpu | 210 | 653 | 653 (10) |")
     assert apple.endswith("| 3.24× | [2026-12-25](logs/a-newer-one) |")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("34a7763c18e6", "34a7763c18e6-dirty", "commit first"),
-        ('"commit": "34a7763c18e6', '"commit": "306a0e4bd8ea', "climb.json of 306a0e4bd8ea"),
+def test_what_is_not_fit_is_not_published(project):
+    """Nothing is left behind of it that would be "published already"."""
+    copy, folder = project
+    before, files = state(copy), [*folder.glob("*.log"), folder / "climb.json"]
+    kept = [path.read_text() for path in files]
+    for old, new, message in (
+        ("34a7763c18e6", "34a7763c18e6-dirty", "commit, climb again"),
+        ('"commit": "34a7763c18e6', '"commit": "306a0e4bd8ea', "climb.json is of '306a0e4bd8ea'"),
         (" model=gpt2 ", " model=tiny ", "only gpt2"),
         (" data=tinyshakespeare ", " data=python-docs ", "other text than tinyshakespeare"),
         ('"data": null', '"data": "/home/me/texts"', "other text than tinyshakespeare"),
         ('"after"', '"before"', "was stopped: finish it"),
         ('"cores"', '"quick": true, "cores"', "is a quick climb"),
-        ('"kind": "climb"', '"kind": "x/../../../pwned"', "kind is not as ladder climb"),
-        ('"kind": "climb"', '"kind": "race"', "kind is not as ladder climb"),
-        ('"started": "2026-12-24', '"started": "../../../pwned', "started is not as"),
-        ('"device": "AMD', '"device": "AMD\\n<!-- end -->', "device is not as"),
+        ('"kind": "climb"', '"kind": "x/../../../pwned"', "kind=.* is not as ladder climb"),
+        ('"kind": "climb"', '"kind": "race"', "kind=.* is not as ladder climb"),
+        ('"started": "2026-12-24', '"started": "../../../pwned', "started=.* is not as"),
+        ('"device": "AMD', '"device": "AMD\\n<!-- end -->', r"climb.json is of 'AMD\\n<!-- end"),
         (" B=4 ", " ", "KeyError"),
-        ("dt  ", "dt -", "took no time|makes no sense"),
-    ],
-)
-def test_what_is_not_fit_is_not_published(project, old, new, message):
-    copy, folder = project
-    before = state(copy)
-    edit(folder, old, new)
-    for _ in range(2):  # nothing is left behind that would be "published already"
+        ("dt  ", "dt -", "makes no sense"),
+    ):
+        edit(folder, old, new)
         with pytest.raises(BadInput, match=message):
+            publish.publish(folder, "No.")
+        for path, text in zip(files, kept, strict=True):
+            path.write_text(text)
+    for text in ("[]", "{}", "null", "3"):
+        files[-1].write_text(text)
+        with pytest.raises(BadInput, match=r"climb\.json.* (ladder climb writes it|this ladder)"):
             publish.publish(folder, "No.")
     assert state(copy) == before and not (copy.parent / "pwned").exists()
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "null", "3"])
-def test_a_climb_json_that_is_none_is_one_line(project, text):
-    (project[1] / "climb.json").write_text(text)
-    with pytest.raises(BadInput, match=r"climb\.json: .* ladder climb writes it"):
-        publish.publish(project[1], "No.")
+def test_links_and_devices_are_not_followed(tmp_path):
+    def symlink(path):
+        path.symlink_to(tmp_path / "secret")
+
+    folder = shutil.copytree(CLIMB, tmp_path / "climb")
+    (folder / "mine.py").write_text("made = True\n")
+    for name in ("mine.py", "baseline.r1.log", "climb.json"):
+        path = (folder / name).rename(tmp_path / "secret")
+        for make, remove in ((symlink, os.unlink), (os.mkfifo, os.unlink), (os.mkdir, os.rmdir)):
+            make(folder / name)
+            with pytest.raises(BadInput, match=f"{name} is not a regular file"):
+                publish.fit(folder)
+            remove(folder / name)
+        path.rename(folder / name)
+    publish.fit(folder)
 
 
-@pytest.mark.parametrize("name", ["mine.py", "baseline.r1.log", "climb.json"])
-@pytest.mark.parametrize("make", ["symlink", "fifo", "folder"])
-def test_links_and_devices_are_not_followed(project, name, make):
-    copy, folder = project
-    before, path = state(copy), folder / name
-    path.rename(copy.parent / "secret")
-    if make == "symlink":
-        path.symlink_to(copy.parent / "secret")
-    else:
-        os.mkfifo(path) if make == "fifo" else path.mkdir()
-    with pytest.raises(BadInput, match=f"{name} is not a regular file"):
-        publish.publish(folder, "No.")
-    assert state(copy) == before
-
-
-def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch):
+def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch, capsys):
     copy, folder = project
     before = state(copy)
-    with pytest.raises(BadInput, match=r"the finding has a character .* 'It is \\udcff'"):
-        publish.publish(folder, "It is \udcff")
-    assert state(copy) == before
 
     def full(source, target):
         raise OSError(28, "No space left on device", "somewhere")
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copy", full)
-        with pytest.raises(BadInput, match="cannot write somewhere: No space left"):
-            publish.publish(folder, "The disk is full.")
+        assert main(["publish", str(folder), "The disk is full."]) == 2
+    assert main(["publish", str(folder), "It is \udcff"]) == 2
+    full, odd = capsys.readouterr().err.splitlines()
+    assert full == "error somewhere: No space left on device"
+    assert odd == r"error the finding has a character that UTF-8 lacks: 'It is \udcff'"
     assert state(copy) == before
-    broken = (copy / "README.md").read_text() + "\n<!-- cpu-peers logs/none -->\n<!-- end -->\n"
+    broken = (copy / "README.md").read_text() + "\n<!-- table logs/none -->\n<!-- end -->\n"
     (copy / "README.md").write_text(broken)
     before = state(copy)
     with pytest.raises(BadInput, match="holds no logs"):
@@ -244,11 +249,9 @@ def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch):
 
 
 def fewer_rungs(folder):
-    for path in folder.glob("0[2-9]_*"):
+    for path in [*folder.glob("0[2-9]_*"), *folder.glob("1[0-2]_*")]:
         path.unlink()
     change(folder, scripts=["baseline.py", "speedups/01_weight_tying.py"])
-    for path in folder.glob("1[0-2]_*"):
-        path.unlink()
 
 
 def other_size(folder):
@@ -261,78 +264,48 @@ def fewer_rounds(folder):
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("worse", "size"),
-    [
-        (fewer_rungs, "2 scripts at B=4, T=256 in 3 rounds"),
-        (other_size, "13 scripts at B=1, T=32 in 3 rounds"),
-        (fewer_rounds, "13 scripts at B=4, T=256 in 2 rounds"),
-    ],
-)
-def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture, worse, size):
+def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture):
+    """And a first one, of a GPU, has the ten rungs at the default B and T."""
     copy, folder = project
-    worse(folder)
     before = state(copy)
-    better = rf"logs/{CLIMB.name} \(13 scripts at B=4, T=256 in 3 rounds\)"
-    with pytest.raises(BadInput, match=f"would show {size} instead of {better}: --force"):
-        publish.publish(folder, "Less.")
+    for worse, device, better in (
+        (fewer_rungs, CPU, f"logs/{CLIMB.name}"),
+        (other_size, CPU, f"logs/{CLIMB.name}"),
+        (fewer_rungs, GPU, "the ten rungs by default"),
+        (other_size, GPU, "the ten rungs by default"),
+        (fewer_rounds, CPU, f"logs/{CLIMB.name}"),
+    ):
+        less = shutil.copytree(folder, folder.parent / "less")
+        edit(less, CPU, device)
+        worse(less)
+        message = f"fewer scripts or rounds, or another B and T, than {better}: --force"
+        with pytest.raises(BadInput, match=message):
+            publish.publish(less, "Less.")
+        shutil.rmtree(less)
     assert state(copy) == before
+    fewer_rounds(folder)
     assert main(["publish", str(folder), "Less.", "--force"]) == 0
-    assert "<!-- cpu logs/2026-12-24-" in (copy / "README.md").read_text()
-
-
-def test_a_first_table_has_the_ten_rungs_at_the_default_size(project, no_picture):
-    copy, folder = project
-    edit(folder, "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3")
-    kept = shutil.copytree(folder, folder.with_name("kept"))
-    fewer_rungs(folder)
-    with pytest.raises(BadInput, match="instead of all scripts up to rung 10 at the default"):
-        publish.publish(folder, "Two rungs.")
-    publish.publish(kept, "All of them.")
-    readme = (copy / "README.md").read_text()
-    name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
-    assert f"<!-- gpu {name} -->" in readme and f"<!-- cpu logs/{CLIMB.name} -->" in readme
+    assert results(copy)[1] == ["logs/2026-12-24-amd-epyc-2-threads-climb"]
 
 
 def test_another_machine_gets_a_row_and_not_the_table(project, no_picture, capsys):
     copy, folder = project
-    edit(folder, "AMD EPYC (2 threads)", "Intel Xeon (8 threads)")
+    edit(folder, CPU, "Intel Xeon (8 threads)")
     publish.publish(folder, "Another machine.")
     assert "README.md's table stays that of another machine" in capsys.readouterr().out
-    readme = (copy / "README.md").read_text()
-    assert f"<!-- cpu logs/{CLIMB.name} -->" in readme
+    readme, named = results(copy)
+    assert named == [f"logs/{CLIMB.name}"]
     assert readme.count("| Intel Xeon (8 threads), B=4, T=256 |") == 1
 
 
-def test_a_climb_that_begins_elsewhere_takes_no_place_in_readme(project, no_picture):
-    copy, folder = project
-    (folder / "baseline.r1.log").unlink()
-    for path in folder.glob("baseline*"):
-        path.unlink()
-    facts = read_facts(folder)
-    change(folder, scripts=facts["scripts"][1:])
-    before = (copy / "README.md").read_text()
-    publish.publish(folder, "From 01 on.")
-    assert (copy / "README.md").read_text() == before
-    assert "## 2026-12-24: AMD EPYC (2 threads): some scripts" in (copy / "RUNLOG.md").read_text()
-
-
 def test_climb_writes_what_publish_expects(tmp_path, monkeypatch):
-    """A new key of climb.json that holds text needs a line in FACTS or SHARED to be shared."""
-    import argparse
-
-    from ladder.commands import process, share
-    from ladder.commands.climb import add_run_arguments, new_folder
-
-    answer = {"device": "AMD EPYC (2 threads)", "peak_flops": 1.0, "peak_dtype": "bfloat16"}
-    done = process.Finished(
-        json.dumps({**answer, "peak_shape": [1, 1, 1], "clocks": "2596 MHz"}), "", 0, None
-    )
+    """A new key of climb.json that holds text needs a line in FACTS to be shared."""
+    answer = {"device": CPU, "peak_flops": 1.0, "peak_dtype": "bfloat16"}
+    answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
+    done = process.Finished(json.dumps(answer), "", 0, None)
     monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
     parser = argparse.ArgumentParser()
-    add_run_arguments(parser)
+    climb.add_run_arguments(parser)
     args = parser.parse_args(["--out", str(tmp_path / "new"), "--steps", "4"])
-    facts = read_facts(new_folder(args, "climb", all_scripts()[:2]))
-    facts["commit"] = "0" * 12
-    assert not share.find_wrong(facts, share.FACTS) and not share.find_wrong(facts, share.SHARED)
+    facts = read_facts(climb.new_folder(args, "climb", all_scripts()[:2]))
     assert share.clean_facts(facts) == facts

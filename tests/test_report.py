@@ -49,6 +49,7 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
     run = {"data": "topics", "B": 4, "T": 256, "steps": STEPS, "seed": 1} | run
     facts = {
         "kind": kind, "started": "2026-11-21 10:00", "repeats": repeats, "failures": dict(failures),
+        "commit": run["commit"],
         "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "peak_flops": 4e12,
         "peak_dtype": "bfloat16", "scripts": [f"{stem}.py" for stem in times],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},

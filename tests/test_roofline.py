@@ -13,8 +13,8 @@ from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 
 from ladder.cli import MODELS
-from ladder.commands import main, roofline
-from ladder.commands.roofline import GELUS, Part, parts, sustained
+from ladder.commands import gemm, main, roofline
+from ladder.commands.roofline import GELUS, Part, measure, parts
 
 CPU = torch.device("cpu")
 B, T = 2, 32
@@ -59,8 +59,18 @@ def test_bytes_and_flops_are_those_worked_out_by_hand(tiny):
     assert [by_name[name].calls for name in calls] == [4, 1, 4, 9, 1, 0]
 
 
-def test_the_command_times_all_parts_and_prints_their_rates(run, tiny):
+def test_the_command_times_all_parts_and_prints_their_rates(run, tiny, monkeypatch):
+    compiled, compile = [], torch.compile
+
+    def spy(function, dynamic):  # one for all: a minute of compiler
+        compiled.append(function)
+        return function if len(compiled) > 1 else compile(function, dynamic=dynamic)
+
+    monkeypatch.setattr(torch, "compile", spy)
+    monkeypatch.setattr(roofline, "at_peak", lambda device: (torch.float32, 256))
+    monkeypatch.setattr(roofline, "COPIED", 2**24)
     status, found, capsys = run()
+    assert len(compiled) == 4
     rows = {row["name"]: row for row in found["parts"]}
     assert status == 0 and list(rows) == list(tiny[1])
     assert (found["B"], found["T"], found["dtype"]) == (B, T, "float32")
@@ -120,22 +130,19 @@ def test_both_ways_to_compute_gelu_are_one_function():
     torch.testing.assert_close(GELUS["tanh"](x), GELUS["sigmoid"](x))
 
 
+ALONE = Part("AdamW", "", "alone", 1, 0, 10, lambda: int)
+
+
 def test_the_time_is_the_median_without_the_first_quarter(monkeypatch):
     times = iter([9.0] * 3 + [2.0, 1.0] * 4 + [1.0])
-    monkeypatch.setattr(roofline, "timed", lambda call, on_cuda: (next(times), 0))
+    monkeypatch.setattr(roofline, "seconds", lambda call, device: (next(times), 0))
     monkeypatch.setattr(roofline.time, "perf_counter", iter(range(20)).__next__)
-    assert sustained(int, CPU, 13) == (1.0, False)  # of all twelve it would be 2.0
-    assert not list(times)
+    assert measure(ALONE, CPU, 13)["ms"] == 1e3 and not list(times)  # of all twelve it would be 2 s
 
 
-def test_on_a_cpu_a_call_is_timed_by_the_clock():
-    seconds, waits = sustained(lambda: time.sleep(0.01), CPU, 0.05)
-    assert 0.01 <= seconds < 1 and not waits
-
-
-@pytest.mark.parametrize(("device_ms", "waits"), [(50.0, False), (2.0, True)])
-def test_on_cuda_events_give_the_time(monkeypatch, device_ms, waits):
-    """The device takes `device_ms` a call; to launch it takes Python 2 ms."""
+@pytest.mark.parametrize(("device_ms", "waits"), [(0, False), (50.0, False), (2.0, True)])
+def test_events_give_the_time_on_cuda_and_the_clock_elsewhere(monkeypatch, device_ms, waits):
+    """The device takes `device_ms` a call (0: it is a CPU); to launch it takes Python 2 ms."""
     calls, marks = [], []
 
     class Event:
@@ -153,9 +160,12 @@ def test_on_cuda_events_give_the_time(monkeypatch, device_ms, waits):
             return device_ms * (other.at - self.at)
 
     fake = dict(device=lambda device: nullcontext(), Event=Event)
-    monkeypatch.setattr(roofline.torch, "cuda", SimpleNamespace(**fake))
+    monkeypatch.setattr(gemm.torch, "cuda", SimpleNamespace(**fake))
     call = lambda: (calls.append(None), time.sleep(0.002))  # noqa: E731
-    assert sustained(call, torch.device("cuda"), 0.1) == (pytest.approx(device_ms / 1e3), waits)
+    part = ALONE._replace(make=lambda: call)
+    row = measure(part, torch.device("cuda" if device_ms else "cpu"), 0.1)
+    assert row["waits_for_host"] == waits and len(calls) > 2
+    assert row["ms"] == pytest.approx(device_ms) if device_ms else 2 <= row["ms"] < 1000
 
 
 def test_of_several_ways_the_fastest_that_is_whole_counts(capsys):
@@ -193,7 +203,7 @@ def stop():
     ],
 )
 def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, status, known):
-    good = Part("AdamW", "", "good", 1, 0, 10, lambda: lambda: time.sleep(0.001))
+    good = ALONE._replace(name="good", make=lambda: lambda: time.sleep(0.001))
     bad = good._replace(stage=stage, name="bad", make=make)
     found = [good._replace(stage="reference", name="copy"), bad, good]
     monkeypatch.setattr(roofline, "parts", lambda *_: found)
@@ -213,8 +223,6 @@ def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seconds", "0"], "--seconds 0.0: expected a number above 0"),
-        (["--seconds", "nan"], "--seconds nan: expected a number above 0"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--out", "."], "cannot make the folder .: File exists"),
@@ -224,3 +232,7 @@ def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
     assert main(["roofline", *SMALL, "--out", str(tmp_path / "out"), *words]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"error {said}\n") and not (tmp_path / "out").exists()
+    for seconds in ("0", "nan"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["roofline", *SMALL, "--seconds", seconds])
+        assert f"expected a number above 0, got {seconds}" in capsys.readouterr().err

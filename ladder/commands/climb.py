@@ -32,7 +32,6 @@ from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device
 from ladder.commands import process
 from ladder.commands.precompile import precompile
 from ladder.commands.results import (
-    FACTS,
     LEAST_ROUNDS,
     Row,
     check_comparable,
@@ -177,8 +176,6 @@ def find_stopped(name: str) -> Path:
     if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    if missing := FACTS.keys() - facts.keys():
-        raise BadInput(f"{folder}/climb.json is cut short: it has no {min(missing)}: start anew")
     for key, now in (("commit", commit()), ("versions", versions())):
         if facts[key] != now:
             raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
@@ -375,11 +372,10 @@ def precision_reached(facts: dict, rows: list[Row]) -> list[str]:
 
 def can_be_shared(folder: Path) -> bool:
     """Whether `ladder share` takes it: the 124M model on the usual text, committed, not quick."""
-    from ladder.commands.publish import fit
     from ladder.commands.share import pack
 
     try:
-        pack(folder, fit(folder)[0])
+        pack(folder)
     except BadInput:
         return False
     return True

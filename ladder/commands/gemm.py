@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
     a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
     keep_busy(a, b, WARMUP_SECONDS)
-    return 2 * n**3 / statistics.median(seconds(a, b) for _ in range(BATCHES))
+    return 2 * n**3 / statistics.median(seconds(lambda: a @ b, device)[0] for _ in range(BATCHES))
 
 
 def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
@@ -48,22 +49,28 @@ def keep_busy(a: torch.Tensor, b: torch.Tensor, at_least: float) -> None:
             return
 
 
-def seconds(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Of one matmul: on CUDA the device's own clock over ten, which leaves out their launches."""
-    if a.device.type == "cuda":
-        with torch.cuda.device(a.device):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(AT_ONCE):
-                a @ b
-            end.record()
-            end.synchronize()
-        return start.elapsed_time(end) / 1e3 / AT_ONCE
-    start = time.perf_counter()
-    a @ b
-    if a.device.type != "cpu":
-        torch.accelerator.synchronize(a.device)
-    return time.perf_counter() - start
+def seconds(call: Callable, device: torch.device) -> tuple[float, float]:
+    """Of one call: on the device, and until Python has launched it.
+
+    On CUDA by the device's own clock over ten in a row: their launches hide behind the kernels.
+    """
+    if device.type != "cuda":
+        start = time.perf_counter()
+        call()
+        host = time.perf_counter() - start
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        return time.perf_counter() - start, host
+    with torch.cuda.device(device):
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        start = time.perf_counter()
+        for _ in range(AT_ONCE):
+            call()
+        host = (time.perf_counter() - start) / AT_ONCE
+        after.record()
+        after.synchronize()
+    return before.elapsed_time(after) / 1e3 / AT_ONCE, host
 
 
 def clocks(device: torch.device) -> str:

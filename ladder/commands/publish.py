@@ -1,17 +1,16 @@
 """Put a finished climb of the 124M model into the repository.
 
     ladder publish runs/climb-20261121-101500 "bf16 autocast is the step that counts"
-    ladder publish 2026-11-21-nvidia-h100-climb.tar.gz "…"      what `ladder share` packed elsewhere
+    ladder publish 2026-11-21-nvidia-h100-climb.json.gz "…"     what `ladder share` packed elsewhere
 
 The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and
-README.md is made anew: its table of machines, and its table and picture for this kind of device,
-unless they are of another machine. The climb has to come from a committed state, so that its logs
-name what was measured.
+README.md is made anew: its table of machines, its headline and gains for this kind of device
+(unless they are of another machine) and its results, a GPU's or else a CPU's. The climb has to come
+from a committed state, so that its logs name what was measured.
 """
 
 import itertools
 import json
-import math
 import os
 import re
 import shutil
@@ -20,26 +19,26 @@ from itertools import pairwise
 from pathlib import Path
 
 from ladder.commands import diff
-from ladder.commands.kinds import BEYOND, KINDS
+from ladder.commands.kinds import KINDS
 from ladder.commands.results import Row, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
-from ladder.commands.share import FACTS, PACKED, find_wrong, unpack
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
 from ladder.files import git
 from ladder.log import Log
 
-# One climb: in README.md a block for each kind of device, in RUNLOG.md one in each entry.
-BLOCK = re.compile(r"<!-- (?P<kind>[\w-]+) (?P<folder>\S+) -->\n.*?<!-- end -->", flags=re.DOTALL)
+# The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
+# both and show the first; in RUNLOG.md a `table` in each entry.
+BLOCK = re.compile(
+    r"<!-- (?P<kind>results|table) (?P<folder>\S+)(?P<other> \S+)? -->\n.*?<!-- end -->",
+    flags=re.DOTALL,
+)
 # Several climbs: the top of each, the rungs with what they gain, and the machines.
 OVERVIEW = re.compile(
     r"<!-- (?P<kind>headline|rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL
 )
 PAGES = ("README.md", "RUNLOG.md")
-# By what stands behind the device in a block's kind.
-WHAT = {name: kind.what for name, kind in KINDS.items()}
-WHAT |= {"": KINDS["climb"].what, "beyond": BEYOND, "part": "some scripts"}
-# Columns of the tables in README.md, with the names that they have in ladder/commands/tables.py.
+# Columns of the results in README.md, with the names that they have in ladder/commands/tables.py.
 SHORT = {"rung": "rung", "ms": "ms / step", "tok/s": "tok/s", "gain": "gain"}
 SHORT |= {"times the first": "total", "memory": "memory"}
 
@@ -52,31 +51,33 @@ def add_arguments(parser):
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
+    from ladder.commands.share import unpack  # it takes `fit` from here
+
     if not args.climb.is_file():
         publish(args.climb, args.finding, args.force)
         return 0
-    try:
-        with args.climb.open("rb") as file:
-            packed = file.read(PACKED + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read {args.climb}: {error.strerror}") from error
     with tempfile.TemporaryDirectory() as scratch:
-        unpack(packed, Path(scratch), args.climb)
-        commit = read_facts(Path(scratch))["commit"]
-        if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
-            raise BadInput(f"{args.climb} was climbed at {commit}, which this checkout lacks")
-        publish(Path(scratch), args.finding, args.force, args.climb)
+        try:
+            unpack(args.climb, Path(scratch))
+            commit = read_facts(Path(scratch))["commit"]
+            if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
+                raise BadInput(f"{scratch} was climbed at {commit}, which this checkout lacks")
+            publish(Path(scratch), args.finding, args.force)
+        except BadInput as error:
+            raise BadInput(str(error).replace(scratch, str(args.climb))) from error
     return 0
 
 
-def publish(folder: Path, finding: str, force: bool = False, name: Path | None = None) -> None:
+def publish(folder: Path, finding: str, force: bool = False) -> None:
     """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit, or,
-    without `force`, if README.md would lose by it. `name` is what messages call the climb."""
+    without `force`, if README.md would lose by it."""
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
-    facts, rows = fit(folder, name)
+    if finding.encode(errors="ignore").decode() != finding:
+        raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}")
+    facts, rows = fit(folder)
     old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
-    target = new_target(folder, facts, name or folder)
+    target = new_target(folder, facts)
     shown = target.relative_to(ROOT).as_posix()
     readme = place(old["README.md"], shown, facts, rows, force)
     title, first, entries = old["RUNLOG.md"].partition("\n## ")
@@ -93,68 +94,49 @@ def publish(folder: Path, finding: str, force: bool = False, name: Path | None =
             (target / page).write_bytes(text.encode())
         for page in new:
             os.replace(target / page, ROOT / page)
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(target, ignore_errors=True)
-        if isinstance(error, UnicodeEncodeError):
-            raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}") from None
-        if isinstance(error, OSError):
-            raise BadInput(f"cannot write {error.filename}: {error.strerror}") from error
         raise
     changed = " and ".join(page for page in PAGES if new[page] != old[page])
     print(f"published in {shown}, {changed}: read, then commit")
-    if readme == old["README.md"] and f"<!-- {kind(facts, rows)} " in readme:
+    if readme == old["README.md"] and belongs(facts, rows):
         print("README.md's table stays that of another machine: --force replaces it")
 
 
-def fit(folder: Path, name: Path | None = None) -> tuple[dict, list[Row]]:
-    """climb.json and the rows of a climb that may stand in the repository; no link is followed.
+def fit(folder: Path) -> tuple[dict, list[Row]]:
+    """climb.json and the rows of a climb; no link is followed.
 
-    Raises BadInput if it may not. Messages call it `name`.
+    Raises BadInput if it may not stand in the repository.
     """
-    name = name or folder
     for path in folder.glob("*"):
         if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
             raise BadInput(f"{path} is not a regular file: remove it")
     if inexact := [path.stem for path in folder.glob("*.py") if low_precision(path)]:
-        raise BadInput(f"{name} has {inexact[0]}: low precision is in no table with exact ones")
+        raise BadInput(f"{folder} has {inexact[0]}: low precision is in no table with exact ones")
     if not (folder / "climb.json").exists():
-        raise BadInput(f"{name} holds no logs of a climb: it has no climb.json")
-    facts = read_facts(folder)
-    if wrong := find_wrong(facts, FACTS):
-        raise BadInput(f"{name}: climb.json: {wrong} is not as ladder climb writes it")
-    try:
-        _, rows = read_climb(folder)
-        check(name, facts, rows)
-        markdown(facts, rows)
-        if not all(0 < row.tok_per_s < math.inf for row in rows if not row.failure):
-            raise ValueError("a step took no time")
-    except BadInput as error:
-        raise BadInput(str(error).replace(str(folder), str(name))) from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise BadInput(f"{name} has a log that is not of this ladder: {error!r}") from error
+        raise BadInput(f"{folder} holds no logs of a climb: it has no climb.json")
+    facts, rows = read_climb(folder)
+    if not any(row.logs for row in rows):
+        raise BadInput(f"{folder} holds no logs of a climb: all its runs failed")
+    run, commit = first_log(rows).run, facts["commit"]
+    other = next((key for key in ("commit", "device") if run[key] != facts[key]), "")
+    for wrong, why in (
+        (facts.get("quick"), "is a quick climb: publish one without --quick"),
+        ("after" not in facts["clocks"], f"was stopped: finish it, ladder climb --resume {folder}"),
+        (run["model"] != "gpt2", f"climbed with {run['model']}: only gpt2 (124M) is published"),
+        (other, f"has logs of {run.get(other)}, and climb.json is of {facts.get(other)!r}"),
+        (not re.fullmatch("[0-9a-f]{12}", commit), f"was climbed at {commit}: commit, climb again"),
+        (
+            facts.get("data") or run["data"] != "tinyshakespeare",
+            "was climbed on other text than tinyshakespeare",
+        ),
+    ):
+        if wrong:
+            raise BadInput(f"{folder} {why}")
     return facts, rows
 
 
-def check(name: Path, facts: dict, rows: list[Row]) -> None:
-    """Raise BadInput unless this climb may stand in the repository."""
-    if not any(row.logs for row in rows):
-        raise BadInput(f"{name} holds no logs of a climb: all its runs failed")
-    run = first_log(rows).run
-    if facts.get("quick"):
-        raise BadInput(f"{name} is a quick climb: publish one without --quick")
-    if "after" not in facts["clocks"]:
-        raise BadInput(f"{name} was stopped: finish it with ladder climb --resume {name}")
-    if run["model"] != "gpt2":
-        raise BadInput(f"{name} climbed with {run['model']}: only gpt2 (124M) is published")
-    if run["commit"] != facts["commit"]:
-        raise BadInput(f"{name}: its logs are of {run['commit']}, climb.json of {facts['commit']}")
-    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
-        raise BadInput(f"{name} was climbed at {run['commit']}: commit first, climb again")
-    if facts["data"] or run["data"] != "tinyshakespeare":
-        raise BadInput(f"{name} was climbed on other text than tinyshakespeare")
-
-
-def new_target(folder: Path, facts: dict, name: Path) -> Path:
+def new_target(folder: Path, facts: dict) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
     for number in itertools.count(1):
         target = ROOT / "logs" / (slug(facts) if number == 1 else f"{slug(facts)}-{number}")
@@ -162,7 +144,7 @@ def new_target(folder: Path, facts: dict, name: Path) -> Path:
             return target
         there = target / "climb.json"
         if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
-            raise BadInput(f"{name} is published already, as {target.relative_to(ROOT)}")
+            raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
 
 
 def slug(facts: dict) -> str:
@@ -172,57 +154,54 @@ def slug(facts: dict) -> str:
 
 
 def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
-    """README.md's text with this climb in the block of its kind of device, if there is one: it
-    takes the place of a climb of the same machine, or of `none`.
+    """README.md's text with this climb named in its results, if it belongs there: it takes the
+    place of a climb of the same machine, or the free one of its kind of device.
 
-    Raises BadInput if the table would lose rungs or rounds, or has another B or T than the device
+    Raises BadInput if README.md would lose rungs or rounds, or has another B or T than the device
     has by default. With `force` it is replaced all the same, whatever machine it is of.
     """
-    for match in BLOCK.finditer(readme):
-        if match["kind"] != kind(facts, rows):
-            continue
-        what, rounds = "all scripts up to rung 10 at the default B and T", 1
-        stems = {path.stem for path in all_scripts()[:11]}
-        if match["folder"] != "none":
-            old = read_climb(ROOT / match["folder"])[1]
-            if not force and first_log(old).run["device"] != first_log(rows).run["device"]:
-                continue
-            what, stems, rounds = f"{match['folder']} ({size(old)})", *stems_and_rounds(old)
-        new_stems, new_rounds = stems_and_rounds(rows)
-        worse = stems - new_stems or new_rounds < rounds or not at_default_size(facts)
-        if worse and not force:
-            news = f"README.md would show {size(rows)} instead of {what}"
-            raise BadInput(f"{news}: --force replaces it")
-        a, b = match.span()
-        return readme[:a] + match[0].replace(match["folder"], shown, 1) + readme[b:]
-    return readme
+    match = next((m for m in BLOCK.finditer(readme) if m["kind"] == "results"), None)
+    if not match or not belongs(facts, rows):
+        return readme
+    named = {device_kind(rows): (folder, rows) for folder, rows in climbs_in(readme)}
+    better, needed = "the ten rungs by default", {path.stem: 1 for path in all_scripts()[:11]}
+    if device_kind(rows) in named:
+        better, old = named[device_kind(rows)]
+        if not force and first_log(old).run["device"] != first_log(rows).run["device"]:
+            return readme
+        needed = rounds(old)
+    fewer = any(rounds(rows).get(stem, 0) < n for stem, n in needed.items())
+    if (fewer or not at_default_size(facts)) and not force:
+        less = "fewer scripts or rounds, or another B and T, than"
+        raise BadInput(f"README.md would show {less} {better}: --force replaces it")
+    named[device_kind(rows)] = shown, rows
+    folders = " ".join(named[kind][0] for kind in ("gpu", "cpu") if kind in named)
+    return readme.replace(match[0], f"<!-- results {folders} -->\n<!-- end -->")
 
 
-def stems_and_rounds(rows: list[Row]) -> tuple[set[str], int]:
-    """The scripts of a climb that ran, and how many rounds all of them have."""
-    good = [row for row in rows if row.logs]
-    return {row.stem for row in good}, min(len(row.logs) for row in good)
+def rounds(rows: list[Row]) -> dict[str, int]:
+    """How many rounds there are of each script that ran."""
+    return {row.stem: len(row.logs) for row in rows if row.logs}
 
 
-def size(rows: list[Row]) -> str:
-    """How large a climb is, in words."""
-    stems, rounds = stems_and_rounds(rows)
-    words = "{} scripts at B={B}, T={T} in {} round{}"
-    return words.format(len(stems), rounds, "s" * (rounds > 1), **first_log(rows).run)
-
-
-def kind(facts: dict, rows: list[Row]) -> str:
-    """Which block of README.md a climb is for: `cpu`, `mps` or `gpu`; or what has none there:
-    `cpu-ablate`, `-peers`, `-beyond` (rungs from 10 on) or `-part` (other scripts)."""
+def device_kind(rows: list[Row]) -> str:
+    """`cpu`, `mps` (an Apple GPU) or `gpu`."""
     name = first_log(rows).run["device"]
     apple = "mps" if name.startswith("Apple") else "gpu"
-    device = "cpu" if name.endswith("threads)") else apple
+    return "cpu" if name.endswith(("thread)", "threads)")) else apple
+
+
+def what_it_is(facts: dict, rows: list[Row]) -> str:
+    """What RUNLOG.md calls a climb: it may be of some scripts only, or of rungs from 10 on."""
     stems, known = [row.stem for row in rows], [path.stem for path in all_scripts()]
-    if facts["kind"] != "climb":
-        return f"{device}-{facts['kind']}"
-    if stems[0] == known[0]:
-        return device
-    return f"{device}-beyond" if stems == known[10 : 10 + len(stems)] else f"{device}-part"
+    if facts["kind"] != "climb" or stems[0] == known[0]:
+        return KINDS[facts["kind"]].what
+    return "beyond ten" if stems == known[10 : 10 + len(stems)] else "some scripts"
+
+
+def belongs(facts: dict, rows: list[Row]) -> bool:
+    """Whether README.md's results are of such climbs: from the baseline on, on a CPU or GPU."""
+    return what_it_is(facts, rows) == KINDS["climb"].what and device_kind(rows) != "mps"
 
 
 def first_log(rows: list[Row]) -> Log:
@@ -232,17 +211,15 @@ def first_log(rows: list[Row]) -> Log:
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
-    log = first_log(rows)
-    warmup, measured = log.result["warmup_steps"], log.result["measured_steps"]
-    what = WHAT[kind(facts, rows).partition("-")[2]]
+    warmup, measured = (first_log(rows).result[f"{k}_steps"] for k in ("warmup", "measured"))
     clocks = {when: "; ".join(rates.split("\n")) for when, rates in facts["clocks"].items()}
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
-## {facts["started"][:10]}: {facts["device"]}: {what}
+## {facts["started"][:10]}: {facts["device"]}: {what_it_is(facts, rows)}
 
 {caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
-{clocks["before"]}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
-interleaved; {warmup} warm-up steps left out of each run, {measured} measured.
+{clocks.get("before")}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
+interleaved; {warmup} warm-up step{"s" * (warmup > 1)} left out of each run, {measured} measured.
 
 **Finding:** {" ".join(finding.split())}
 
@@ -254,57 +231,56 @@ Raw logs: `{shown}`
 
 def render(text: str) -> str:
     """`text` with every block between markers made again from the logs that its marker names."""
-    text = BLOCK.sub(lambda match: block(match["kind"], match["folder"]), text)
-    made = {"headline": lambda: headline(text), "rungs": lambda: rungs_table(text)}
-    made["machines"] = machines_table
-    return OVERVIEW.sub(lambda m: f"<!-- {m['kind']} -->\n{made[m['kind']]()}<!-- end -->", text)
+    made = {"headline": headline, "rungs": rungs_table, "machines": lambda _: machines_table()}
+    text = BLOCK.sub(block, text)
+    return OVERVIEW.sub(
+        lambda m: f"<!-- {m['kind']} -->\n{made[m['kind']](climbs_in(text))}<!-- end -->", text
+    )
 
 
-def block(kind: str, folder: str) -> str:
-    """The block of one climb: caption and a short table, or for RUNLOG.md all columns."""
-    head = f"<!-- {kind} {folder} -->\n"
-    if folder == "none":
-        device, _, what = kind.partition("-")
-        device = {"gpu": "CUDA", "cpu": "CPU"}[device]
-        return f"{head}**{device}: {WHAT[what]} is not measured yet.**\n<!-- end -->"
-    facts, rows = read_climb(ROOT / folder)
-    if kind == "table":
-        return f"{head}{markdown(facts, rows)}<!-- end -->"
-    head += f"{caption(facts, rows)} ([raw logs]({folder})).\n\n"
-    short = SHORT if facts["kind"] == "climb" else None  # other kinds have other gains
-    return f"{head}{markdown(facts, rows, short)}<!-- end -->"
+def block(match: re.Match) -> str:
+    """The block of one climb: all columns, or for README.md a caption and a short table."""
+    facts, rows = read_climb(ROOT / match["folder"])
+    marker, shown = match[0].partition("\n")[0], None
+    if match["kind"] == "results":
+        rounds = f"{facts['repeats']} rounds ([raw logs]({match['folder']}))"
+        marker, shown = f"{marker}\n{caption(facts, rows)}; {rounds}.\n", SHORT
+    return f"{marker}\n{markdown(facts, rows, shown)}<!-- end -->"
 
 
-def climbs_in(text: str) -> list[tuple[str, list[Row]]]:
-    """Folder and rows of each climb with a block in `text`, or in README.md if that has none; CPUs
-    first."""
-    blocks = [*BLOCK.finditer(text)] or [*BLOCK.finditer((ROOT / "README.md").read_text("utf-8"))]
-    named = [m for m in blocks if m["kind"] in ("cpu", "gpu") and m["folder"] != "none"]
-    named.sort(key=lambda match: match["kind"])
-    return [(match["folder"], read_climb(ROOT / match["folder"])[1]) for match in named]
+def climbs_in(readme: str) -> list[tuple[str, list[Row]]]:
+    """Folder and rows of each climb that the results of README.md name: a GPU's, then a CPU's."""
+    found = [m for m in BLOCK.finditer(readme) if m["kind"] == "results"]
+    folders = [name.strip() for m in found for name in m.group("folder", "other") if name]
+    return [(folder, read_climb(ROOT / folder)[1]) for folder in folders]
 
 
-def headline(text: str) -> str:
-    """What rung 10 and the last one reach in each of climbs_in(text), GPUs first, and a picture."""
-    found, lines = climbs_in(text)[::-1], []
-    for _, rows in found:
+def headline(climbs: list[tuple[str, list[Row]]]) -> str:
+    """What rung 10 and the last one reach in each of these climbs, and a picture of the first."""
+    lines = []
+    for _, rows in climbs:
         good = [row for row in rows if not row.failure]
         words = f"{first_log(rows).run['device']}: {good[0].tok_per_s:,.0f} tokens per second"
         for row in [*(row for row in good[1:-1] if row.stem == all_scripts()[10].stem), good[-1]]:
-            ratio = row.total.ratio if row.total else row.tok_per_s / good[0].tok_per_s
             number = row.stem.partition("_")[0]
-            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {ratio:.1f}×"
+            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {times(row, good[0]):.1f}×"
         if good[-1].total:  # not the quotient of the two rates
             words += f" (mean of {good[-1].total.rounds} rounds)"
         lines.append(f"**{words}**")
-    picture = f"![Tokens per second of each rung]({found[0][0]}/climb.png)" if found else ""
-    return "\\\n".join(lines) + f"\n\n{picture}\n"
+    if "gpu" not in [device_kind(rows) for _, rows in climbs]:
+        lines.append("A GPU has not been measured yet.")
+    return "\\\n".join(lines) + f"\n\n![Tokens per second of each rung]({climbs[0][0]}/climb.png)\n"
 
 
-def rungs_table(text: str) -> str:
-    """Every rung with its one change and what that gains: in climbs_in(text), and in
+def times(row: Row, first: Row) -> float:
+    """How many times faster than the first: the mean over the rounds where there are several."""
+    return row.total.ratio if row.total else row.tok_per_s / first.tok_per_s
+
+
+def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
+    """Every rung with its one change and what that gains: in these climbs, CPUs first, and in
     docs/reported.json, which is not ours."""
-    climbs = [rows for _, rows in climbs_in(text)]
+    climbs = [rows for _, rows in reversed(climbs)]
     other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
     link = f"({other['url']})"
     head = ["rung", "the one change", "lines changed"]
@@ -340,27 +316,24 @@ def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above, at the B and T that its device has by default."""
     known, newest = [path.stem for path in all_scripts()], {}
-    for path in sorted((ROOT / "logs").glob("*/climb.json")):
-        facts = read_facts(path.parent)
-        stems = {Path(name).stem for name in facts["scripts"]}
-        if not {known[0], known[10]} <= stems or facts["kind"] != "climb":
-            continue
-        rungs = {row.stem: row for row in read_climb(path.parent)[1] if not row.failure}
-        if {known[0], known[10]} <= rungs.keys() and at_default_size(facts):
-            device = first_log([rungs[known[0]]]).run["device"]
-            if device not in newest or newest[device][0]["started"] <= facts["started"]:
-                newest[device] = facts, path.parent.relative_to(ROOT).as_posix(), rungs
+    climbs = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
+    by_time = sorted((read_facts(path)["started"], path) for path in climbs)
+    for facts, folder in ((read_facts(path), path) for _, path in by_time):
+        stems = [Path(name).stem for name in facts["scripts"]]
+        if facts["kind"] == "climb" and at_default_size(facts) and stems[0] == known[0]:
+            rows = read_climb(folder)[1] if known[10] in stems else []
+            rungs = {row.stem: row for row in rows if row.logs and row.stem in known}
+            if {known[0], known[10]} <= rungs.keys():
+                newest[first_log(rows).run["device"]] = facts, folder, rungs
     lines = []
     for facts, folder, rungs in newest.values():
-        top = max(rungs.keys() & set(known), key=known.index)
-        base, ten, top = (rungs[stem] for stem in (known[0], known[10], top))
-        run = first_log([base]).run
-        rates = [f"{row.tok_per_s:.0f}" for row in (base, ten, top)]
-        ratio = top.total.ratio if top.total else top.tok_per_s / base.tok_per_s
-        date = f"[{facts['started'][:10]}]({folder})"
-        number = known.index(top.stem)
-        lines.append(["{device}, B={B}, T={T}".format(**run), run["torch"], *rates[:2]])
-        lines[-1] += [f"{rates[2]} ({number})", f"{ratio:.2f}×", date]
+        base, ten = rungs[known[0]], rungs[known[10]]
+        number = max(map(known.index, rungs))
+        top, run = rungs[known[number]], first_log([base]).run
+        date = f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})"
+        line = ["{device}, B={B}, T={T}".format(**run), run["torch"], f"{base.tok_per_s:.0f}"]
+        line += [f"{ten.tok_per_s:.0f}", f"{top.tok_per_s:.0f} ({number})"]
+        lines.append([*line, f"{times(top, base):.2f}×", date])
     head = ["machine", "torch", "tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
     return pipes(head, sorted(lines, key=lambda line: -float(line[4].split()[0])), left=2)
 

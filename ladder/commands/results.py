@@ -1,6 +1,7 @@
 """From the raw logs of a climb to rows that can be compared, with their uncertainty."""
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.commands.kinds import Kind, kind_of
+from ladder.commands.kinds import KINDS, Kind, kind_of
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 
@@ -17,9 +18,24 @@ LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>\d+)\.log")
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
-# What must be of one type in climb.json.
-FACTS = {"kind": str, "commit": str, "repeats": int, "scripts": list, "flags": list}
-FACTS |= {"versions": dict, "clocks": dict, "failures": dict}
+# The values of climb.json, each as JSON. Keys that are not here are for `ladder climb` alone.
+TEXT, WORD = r'"([^"\\]|\\.)*"', r"[\w.:+-]{1,40}"
+FACTS = {
+    "kind": f'"({"|".join(KINDS)})"',
+    "started": r'"\d{4}-\d\d-\d\d \d\d:\d\d"',
+    "commit": r'"\w[\w-]{,40}"',
+    "repeats": r"\d{1,4}",
+    "flags": rf'\[("--{WORD}={WORD}"(, )?)*\]',
+    "versions": rf'\{{("{WORD}": "{WORD}"(, )?)*\}}',
+    "system": r'"[\w .,()/+-]{1,80}"',
+    "cores": r"\d{1,5}|null",
+    "device": TEXT,
+    "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
+    "peak_flops": r"[-+.\de]{1,30}|null",
+    "peak_dtype": r'"\w{1,20}"|null',
+    "failures": rf"\{{({TEXT}: {TEXT}(, )?)*\}}",
+    "scripts": rf"\[({TEXT}(, )?)+\]",
+}
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
@@ -77,15 +93,16 @@ class Row:
 def read_facts(folder: Path) -> dict:
     """climb.json, empty if there is none. Raises BadInput if it is not one of ours."""
     path = folder / "climb.json"
+    if not path.is_file():
+        return {}
     try:
-        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, ValueError, RecursionError) as error:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        for key, form in FACTS.items():
+            if not re.fullmatch(form, json.dumps(facts.get(key)), flags=re.ASCII):
+                why = f"{key}={facts.get(key)!r:.80} is not as ladder climb writes it"
+                raise BadInput(f"{path}: {why}")
+    except (AttributeError, OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
-    if not isinstance(facts, dict):
-        raise BadInput(f"{path}: its outermost value is not as ladder climb writes it")
-    for key, kind in FACTS.items():
-        if not isinstance(facts.get(key, kind()), kind):
-            raise BadInput(f"{path}: {key}={facts[key]!r} is not as ladder climb writes it")
     return facts
 
 
@@ -97,9 +114,10 @@ def read_run(path: Path) -> Log:
         shown = [log.run[key] for key in CAPTION]
         losses = [result["first_loss"], result["final_loss"]]
         numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
-        numbers += [1 if peak == "unknown" else peak, result["first_step_ms"]]
-        numbers = np.array([*numbers, result["tok_per_s"], *times], dtype=float)
-        good = (numbers > 0).all() and np.isfinite([*losses, *numbers]).all() and all(shown)
+        numbers += [1 if peak == "unknown" else float(peak), result["measured_steps"]]
+        numbers += [result["first_step_ms"], result["tok_per_s"], *times]
+        good = all(x and 0 < x + 0.0 < math.inf for x in numbers) and np.isfinite(losses).all()
+        good = good and all(shown)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{path} cannot stand in a table: {error!r}") from error
     if not len(times) or not good:

@@ -26,8 +26,8 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -37,7 +37,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ladder.cli import MODELS, add_flags, check_seq_len, given_flags, parse_args, pick_device
-from ladder.commands.gemm import at_peak
+from ladder.commands.climb import above_zero
+from ladder.commands.gemm import at_peak, seconds
 from ladder.commands.process import new_folder
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
@@ -68,7 +69,7 @@ def add_arguments(parser) -> None:
     add_flags(parser, *FLAGS)
     kinds = dict(choices=("bfloat16", "float16", "float32"), help="default: bfloat16")
     parser.add_argument("--dtype", **kinds)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each part (default: 2)")
+    parser.add_argument("--seconds", type=above_zero, default=2, help="for each part (default: 2)")
     parser.add_argument("--out", help="new folder for roofline.json (default: runs/roofline-…)")
 
 
@@ -80,18 +81,15 @@ def run(args) -> int:
     device = pick_device(args.device)
     if device.type == "mps":
         raise BadInput("ladder roofline times CUDA GPUs and CPUs: try --device cpu")
-    if not 0 < args.seconds < math.inf:
-        raise BadInput(f"--seconds {args.seconds}: expected a number above 0")
     check_seq_len(args.seq_len)
     asked = parse_args(__doc__, given_flags(args, *FLAGS))
+    dtype = args.dtype or str(at_peak(device)[0]).removeprefix("torch.")
     facts = {"device": device_name(device), "torch": torch.__version__, "commit": commit()}
-    facts |= {"model": asked.model, "B": asked.batch_size, "T": asked.seq_len}
-    facts |= {"dtype": args.dtype or str(at_peak(device)[0]).removeprefix("torch.")}
-    facts |= {"seconds": args.seconds}
+    facts |= {"model": asked.model, "B": asked.batch_size, "T": asked.seq_len, "dtype": dtype}
     folder, rows = new_folder(args.out, "roofline"), []
     script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
     model = script["GPT"](script["GPTConfig"](**MODELS[asked.model])).to(device)
-    to = dict(device=device, dtype=getattr(torch, facts["dtype"]))
+    to = dict(device=device, dtype=getattr(torch, dtype))
     found = list(parts(model, asked.batch_size, asked.seq_len, to))
     try:
         for part in found:
@@ -100,16 +98,12 @@ def run(args) -> int:
             print(f"{len(rows)} of {len(found)} {part.name}: {outcome}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(found)} parts")
-    text = json.dumps({**facts, "parts": rows}, indent=1)
+    text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
     write_whole(folder / "roofline.json", text.encode() + b"\n")
     report(facts, rows, Console())
     print(f"Numbers: {folder / 'roofline.json'}")
-    if len(rows) < len(found):
-        return 130
-    return int(any("failed" in row for row in rows if row["stage"] != "attention"))
-
-
-# ------------------------------------------------------------------------------ the parts
+    failed = any("failed" in row for row in rows if row["stage"] != "attention")
+    return 130 if len(rows) < len(found) else int(failed)
 
 
 def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
@@ -126,27 +120,25 @@ def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
     attn, mlp = model.transformer.h[0].attn, model.transformer.h[0].mlp
     linears = {"c_attn": attn.c_attn, "c_proj": attn.c_proj, "c_fc": mlp.c_fc}
     linears |= {"mlp.c_proj": mlp.c_proj, "lm_head": model.lm_head}
-    for name, linear in linears.items():
+    for (name, linear), kind in product(linears.items(), ("forward", "dX", "dW")):
         out, into = linear.weight.shape
-        calls = 1 if name == "lm_head" else L
         needs = 2 * N * out * into, (N * into + N * out + out * into) * size
-        for kind in ("forward", "dX", "dW"):
-            make = partial(matmul, kind, N, out, into, to)
-            yield Part("matmuls", "", f"{name} {kind}", calls, *needs, make)
-    for backend in BACKENDS:
+        make = partial(matmul, kind, N, out, into, to)
+        yield Part("matmuls", "", f"{name} {kind}", 1 if name == "lm_head" else L, *needs, make)
+    # Two matmuls, the masked half left out, forward; backward five. All of q, k, v, y are read or
+    # written, backward their gradients too.
+    ways = ("forward", 2, 4), ("backward", 5, 8)
+    for backend, (kind, matmuls, tensors) in product(BACKENDS, ways):
         variant = backend.removesuffix("_ATTENTION").lower()
-        # Two matmuls, the masked half left out, forward; backward five. All of q, k, v, y are
-        # read or written, backward their gradients too.
-        for kind, matmuls, tensors in (("forward", 2, 4), ("backward", 5, 8)):
-            needs = matmuls * B * T * T * C, tensors * N * C * size
-            make = partial(attention, kind, getattr(SDPBackend, backend), B, T, C, n_head, to)
-            yield Part("attention", variant, f"attention {variant} {kind}", L, *needs, make)
+        needs = matmuls * B * T * T * C, tensors * N * C * size
+        make = partial(attention, kind, getattr(SDPBackend, backend), B, T, C, n_head, to)
+        yield Part("attention", variant, f"attention {variant} {kind}", L, *needs, make)
     for variant, gelu in GELUS.items():
         make = partial(both_ways, gelu, [(N, 4 * C)], to)
         yield Part("GELU", variant, f"GELU {variant}", L, 0, 5 * N * 4 * C * size, make)
     # The residual stream is float32: x is read twice and its gradient written.
-    norm = partial(both_ways, lambda x, w, b: F.layer_norm(x, (C,), w, b).to(to["dtype"]))
-    make = partial(norm, [(N, C), (C,), (C,)], {**to, "dtype": torch.float32})
+    norm = lambda x, w, b: F.layer_norm(x, (C,), w, b).to(to["dtype"])  # noqa: E731
+    make = partial(both_ways, norm, [(N, C), (C,), (C,)], {**to, "dtype": torch.float32})
     yield Part("LayerNorm", "", "LayerNorm", 2 * L + 1, 0, N * C * (3 * 4 + 2 * size), make)
     targets = torch.randint(V, (N,), device=to["device"])
     make = partial(both_ways, lambda x: F.cross_entropy(x.float(), targets), [(N, V)], to)
@@ -154,8 +146,7 @@ def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
     # Float32 weight, gradient and two moments are read, and all but the gradient written.
     needs = 0, 7 * 4 * sum(p.numel() for p in model.parameters())
     for variant in ("fused", "foreach"):
-        make = partial(adamw, variant, model)
-        yield Part("AdamW", variant, f"AdamW {variant}", 1, *needs, make)
+        yield Part("AdamW", variant, f"AdamW {variant}", 1, *needs, partial(adamw, variant, model))
 
 
 def copy(device):
@@ -200,57 +191,29 @@ def adamw(variant, model):
     return torch.optim.AdamW(weights, **{variant: True}).step
 
 
-# ------------------------------------------------------------------------------ their times
+def measure(part: Part, device: torch.device, least: float) -> dict:
+    """What is known of a part with its time and rates, or in `failed` why it has none.
 
-
-def measure(part: Part, device: torch.device, seconds: float) -> dict:
-    """What is known of a part with its time and rates, or in `failed` why it has none."""
-    row = part._asdict()
-    make = row.pop("make")
+    It runs for `least` seconds. Its time is the median without the first quarter: there an idle GPU
+    raises its clock. A GPU waits for the host if Python takes as long to launch it.
+    """
+    row, times = part._asdict(), []
+    del row["make"]
     try:
         with warnings.catch_warnings():  # which tell at length why a backend is not there
             warnings.simplefilter("ignore")
-            s, waits = sustained(make(), device, seconds)
+            call = part.make()
+            call()  # compiles, chooses kernels
+            end = time.perf_counter() + least
+            while time.perf_counter() < end or len(times) < 2:
+                times.append(seconds(call, device))
     except Exception as error:  # whatever a library raises where its hardware is missing
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         return {**row, "failed": explain(error) or text}
-    rates = {"tflop_per_s": part.flops / s / 1e12, "gb_per_s": part.bytes / s / 1e9}
-    return {**row, "ms": s * 1e3, **rates, "waits_for_host": waits}
-
-
-def sustained(call: Callable, device: torch.device, seconds: float) -> tuple[float, bool]:
-    """Seconds of one call, and whether a GPU waited for Python to launch it.
-
-    The median, without the first quarter: there an idle GPU raises its clock.
-    """
-    on_cuda, times = device.type == "cuda", []
-    with torch.cuda.device(device) if on_cuda else nullcontext():
-        call()  # compiles, chooses kernels
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 2:
-            times.append(timed(call, on_cuda))
     s, host = map(statistics.median, zip(*times[len(times) // 4 :], strict=True))
-    return s, on_cuda and host > 0.9 * s
-
-
-def timed(call: Callable, on_cuda: bool) -> tuple[float, float]:
-    """Seconds of a call on the device, and until Python had launched it.
-
-    On CUDA of ten in a row: launches and clock reads hide behind the kernels.
-    """
-    n = 10 if on_cuda else 1
-    if on_cuda:
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before.record()
-    start = time.perf_counter()
-    for _ in range(n):
-        call()
-    host = (time.perf_counter() - start) / n
-    if not on_cuda:
-        return host, host
-    after.record()
-    after.synchronize()
-    return before.elapsed_time(after) / 1e3 / n, host
+    rates = {"tflop_per_s": part.flops / s / 1e12, "gb_per_s": part.bytes / s / 1e9}
+    waits = device.type == "cuda" and host > 0.9 * s
+    return {**row, "ms": s * 1e3, **rates, "waits_for_host": waits}
 
 
 def report(facts: dict, rows: list[dict], console: Console) -> None:
@@ -264,20 +227,20 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
     known = {row["name"]: row for row in rows if "ms" in row}
     flop_rate = known.get("large matmul", {}).get("tflop_per_s", math.nan)
     byte_rate = known.get("copy", {}).get("gb_per_s", math.nan)
-    for name, row in known.items():
-        step_ms = row["calls"] * row["ms"]
-        amounts = row["calls"], row["flops"] / 1e9, row["bytes"] / 1e9, row["ms"], step_ms
-        values = (*amounts, row["tflop_per_s"], row["gb_per_s"])
-        kinds = (".0f", ".2f", ".3f", ".3f", ".2f", ".3f", ".1f")
-        cells = [f"{v:{kind}}" if v else "–" for v, kind in zip(values, kinds, strict=True)]
-        cells[3] += "*" * row["waits_for_host"]
-        share = max(row["tflop_per_s"] / flop_rate, row["gb_per_s"] / byte_rate)
-        table.add_row(name, *cells, f"{share:.0%}", end_section=name == "copy")
-    console.print(table)
     steps = defaultdict(lambda: defaultdict(float))  # stage -> variant -> ms a step
     for row in rows:
+        ms = row["calls"] * row.get("ms", math.inf)
         if row["calls"]:
-            steps[row["stage"]][row["variant"]] += row["calls"] * row.get("ms", math.inf)
+            steps[row["stage"]][row["variant"]] += ms
+        if "ms" in row:
+            values = (row["calls"], row["flops"] / 1e9, row["bytes"] / 1e9, row["ms"], ms)
+            values = (*values, row["tflop_per_s"], row["gb_per_s"])
+            kinds = (".0f", ".2f", ".3f", ".3f", ".2f", ".3f", ".1f")
+            cells = [f"{v:{kind}}" if v else "–" for v, kind in zip(values, kinds, strict=True)]
+            cells[3] += "*" * row["waits_for_host"]
+            share = max(row["tflop_per_s"] / flop_rate, row["gb_per_s"] / byte_rate)
+            table.add_row(row["name"], *cells, f"{share:.0%}", end_section=row["name"] == "copy")
+    console.print(table)
     best = {stage: min((ms, way) for way, ms in ways.items()) for stage, ways in steps.items()}
     terms = " + ".join(f"{stage} {way}".strip() + f" {ms:.2f}" for stage, (ms, way) in best.items())
     total = sum(ms for ms, _ in best.values())
