@@ -266,6 +266,7 @@ def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
     odd("steps", old="step .*?(?=effective)", new="")
     odd("warm", old='"warmup_steps": 3', new='"warmup_steps": 9')
     odd("zero", old=r"dt +[\d.]+ ms", new="dt 0 ms")
+    odd("tiny", old=r"dt +[\d.]+ ms", new="dt 1e-310 ms")
     odd("nan", old=r"dt +[\d.]+ ms", new="dt nan ms")
     fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
     fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})

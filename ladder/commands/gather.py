@@ -37,6 +37,8 @@ def gather(folder: Path) -> dict:
         facts, rows = read_climb(folder)
         if not (good := [row for row in rows if not row.failure]):
             raise BadInput(f"{folder}: none of its runs has ended well yet")
+        if any(math.isinf(row.tok_per_s) for row in good):  # after 1e-310 ms
+            raise BadInput(f"{folder}: a log has steps without a time")
         return shown(folder, facts, rows, good)
     except ODD as error:
         raise BadInput(f"{folder} is no climb of this ladder: {error!r:.200}") from error
