@@ -5,9 +5,9 @@ Why: half the bytes an element, and tensor cores multiply bfloat16 at twice thei
   instead of 495 TFLOP/s on an H100). Weights, gradients and AdamW's moments stay FP32; backward
   runs in the types that forward recorded, so `loss.backward()` needs no autocast. bfloat16 has
   FP32's range, so it needs no gradient scaler; float16 would. No FP32 matmul is left that rung
-  02's setting could speed up. The price: autocast casts the weights again in each step, 124.4M x
-  (4 bytes read + 2 written) = 747 MB. On CUDA softmax and its scores stay FP32, so memory use
-  hardly falls.
+  02's setting could speed up. The price: autocast casts the weights again in each step, and their
+  gradients back; each cast reads and writes 6 bytes, 2 x 123.6M x 6 bytes = 1.5 GB. On CUDA softmax
+  and its scores stay FP32, so memory use hardly falls.
 Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value; the loss is
   still computed in FP32.
 Run: python speedups/03_bf16_autocast.py

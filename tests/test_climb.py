@@ -136,6 +136,8 @@ def test_climb_leaves_logs_facts_and_picture(climbed):
     facts = json.loads((folder / "climb.json").read_text())
     for key in ("commit", "device", "versions", "system", "cores", "clocks", "peak_flops"):
         assert facts[key], key
+    assert {"fp32_flops", "copy_bytes_per_s"} <= facts.keys()  # on a CPU
+    assert "a copy reads and writes " in out and "of its limit" not in out  # not of tiny
     assert "--batch-size=2" in facts["flags"] and "--seed" not in str(facts["flags"])
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert not (folder / "cache").exists()

@@ -1,27 +1,37 @@
 """`ladder limits` and the counts behind it."""
 
-import json
+import math
+import re
 import runpy
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import count, limits, main
-from ladder.commands.scripts import all_scripts
+from ladder.commands.scripts import all_scripts, docstring
 from ladder.files import ROOT
-from ladder.machine import PEAK_BF16_FLOPS
+from ladder.machine import DATA_SHEETS, find_gpu
 
 A100 = ["--gpu", "A100 SXM"]
 RUNGS = {path.stem: path for path in all_scripts()}
 
 
-@pytest.mark.parametrize("stem", ["baseline", "03_bf16_autocast", "10_fused_adamw"])
-def test_work_json_is_what_a_recount_gives(stem):
+@pytest.mark.parametrize(
+    ("device", "stem"),
+    [
+        ("cuda", "baseline"),
+        ("cuda", "03_bf16_autocast"),
+        ("cuda", "10_fused_adamw"),
+        ("cpu", "12_causal_blocks"),
+    ],
+)
+def test_work_json_is_what_a_recount_gives(device, stem):
     """On torch 2.9 and 2.13 to the last byte; 2.15 fuses one small operator less."""
-    counted, again = json.loads(limits.WORK.read_text())[stem], count.count(RUNGS[stem])
+    counted, again = limits.counted()[device][stem], count.count(RUNGS[stem], device)
     assert again.keys() == counted.keys()
     for kind, numbers in counted.items():
         exact = kind not in ("other_bytes", "kernels")
@@ -29,8 +39,9 @@ def test_work_json_is_what_a_recount_gives(stem):
         assert again[kind] == same, kind
 
 
-def test_work_json_has_every_rung_up_to_ten():
-    assert list(json.loads(limits.WORK.read_text())) == list(RUNGS)[:11]
+def test_work_json_has_every_rung_that_counts():
+    assert list(limits.counted()["cuda"]) == list(RUNGS)[:11]
+    assert list(limits.counted()["cpu"]) == list(RUNGS)
 
 
 def test_layers_are_linear():
@@ -50,6 +61,50 @@ def test_flops_are_those_of_the_formula():
     assert step["attention_flops"] == 12 * layers * C * 1024 * tokens
     flash = limits.work(16)["06_flash_attention"]["attention_flops"]
     assert flash == step["attention_flops"] / 2 * 7 / 6  # half of it, and QK^T once again
+    cpu = {stem: step["attention_flops"] for stem, step in limits.work(4, "cpu").items()}
+    assert cpu["baseline"] == step["attention_flops"] / 4 / 16  # T² is a 16th
+    assert cpu["06_flash_attention"] == cpu["baseline"] * 7 / 6  # masked afterwards
+
+
+def test_docstrings_say_what_is_counted():
+    """What they say of bytes and FLOPs follows from work.json, and their products are right."""
+    words = {stem: " ".join(docstring(path).split()) for stem, path in RUNGS.items()}
+    steps, fixed = (list(limits.work(B).values()) for B in (16, 0))
+    cpu = limits.work(4, "cpu")
+
+    def scores(step, size):  # of a layer: moved six times, and twelve tensors of (B, T, C)
+        return (step["attention_bytes"] / 12 - 12 * 16 * 1024 * 768 * size) / 6 / 1e6
+
+    def less(kind, above, below, steps=fixed):
+        return steps[above][kind] - steps[below][kind]
+
+    clipping = less("optimizer_bytes", 8, 7)
+    single, fused = (fixed[number]["optimizer_bytes"] - clipping for number in (9, 10))
+    padding = less("linear_flops", 7, 6, steps)
+    padding /= steps[6]["linear_flops"] + steps[6]["attention_flops"]
+    blocks = cpu["12_causal_blocks"]["attention_flops"] / 6  # products, forward and backward
+    blocks /= cpu["11_keep_memory"]["attention_flops"] / 7
+    for number, said in [
+        (0, f"= {scores(steps[0], 4):.0f} MB a layer"),
+        (1, f"= {less('optimizer_bytes', 0, 1) / 1e9:.1f} GB less traffic"),
+        (1, f"two reads and a write of {less('other_bytes', 1, 0) / 3e6:.0f} MB"),
+        (3, f"= {less('other_bytes', 3, 2) / 1e9:.1f} GB"),
+        (6, f"bfloat16 are {scores(steps[5], 2):.0f} MB a layer"),
+        (7, f"for {padding:.2%} more FLOPs a step".replace("%", " %")),
+        (8, f"pass over {clipping / 3e6:.0f} MB of gradients"),
+        (8, f"two reads and a write, {clipping / 1e9:.1f} GB"),
+        (10, f"= {fused / 1e9:.1f} GB"),
+        (10, f"{7 * single / fused:.0f} reads and writes instead of 7"),
+        (12, f"saves {Fraction(1 - blocks)} of the work at T=256"),
+    ]:
+        assert said in words[list(RUNGS)[number]], said
+    product = re.compile(r"((?:[\d.]+M?(?: bytes)? x )+[\d.]+M?)(?: bytes)? = ([\d.]+) (MB|GB)")
+    found = [match.groups() for text in words.values() for match in product.finditer(text)]
+    for factors, result, unit in found:
+        terms = factors.replace("M", "e6").replace(" bytes", "").split(" x ")
+        value = math.prod(map(float, terms)) / {"MB": 1e6, "GB": 1e9}[unit]
+        assert f"{value:.{len(result.partition('.')[2])}f}" == result, factors
+    assert len(found) == 5
 
 
 def test_operators_are_those_that_a_cpu_runs():
@@ -76,7 +131,7 @@ def test_operators_are_those_that_a_cpu_runs():
 def test_the_limit_of_the_baseline_by_hand(capsys):
     """19.5 TFLOP/s and 2039 GB/s: all matmuls are bound by the rate, the rest by the bandwidth."""
     step = limits.work(16)["baseline"]
-    rates = dict(zip((*limits.UNITS, "bandwidth"), limits.GPUS["A100 SXM 80GB"], strict=True))
+    rates = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
     by_hand = (12144, 1855)  # GFLOP
     linear, attention, other, optimizer = limits.limit_ms(step, rates)
     assert linear == pytest.approx(by_hand[0] / 19.5, rel=1e-3)
@@ -90,18 +145,68 @@ def test_the_limit_of_the_baseline_by_hand(capsys):
 
 
 def test_without_torch_and_at_once():
-    code = "import sys; from ladder.commands import main; main(['limits']); "
+    code = "import sys; from ladder.commands import main; main(['limits', '--gpu', 'T4']); "
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_rates_are_the_peaks_of_mfu():
-    names = {"H100 SXM": "H100 80GB HBM3", "H200 SXM": "H200", "A100 40GB": "A100"}
-    names |= {"A100 SXM 80GB": "A100", "A100 PCIe 80GB": "A100"}
-    for gpu, (*_, bf16, _) in limits.GPUS.items():
-        short = names.get(gpu, gpu.replace("RTX", "GeForce RTX"))
-        if bf16:
-            assert PEAK_BF16_FLOPS[f"NVIDIA {short}"] == bf16 * 1e12, gpu
+def test_every_gpu_has_a_source_and_one_set_of_rates():
+    assert all(gpu.source.startswith(("https://", "calculated: ")) for gpu in DATA_SHEETS.values())
+    for gpu in {*DATA_SHEETS.values()}:
+        assert [one for one in {*DATA_SHEETS.values()} if one.name == gpu.name] == [gpu]
+        if gpu.source.startswith("calculated"):
+            sm, flop, ghz = map(float, re.findall(r"[\d.]+", gpu.source))
+            assert sm * flop * ghz / 1e3 == pytest.approx(gpu.bf16, rel=1e-3), gpu
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB\nNVIDIA T1000", "A100 SXM 80GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
+        ("Tesla V100-SXM2-16GB", "V100 SXM2"),
+        ("NVIDIA H100 NVL", None),  # its other rates are not looked up
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+    ],
+)
+def test_the_gpu_of_this_machine(driver, name, monkeypatch):
+    done = subprocess.CompletedProcess([], 0, driver)
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: done)
+    assert limits.here() == name
+
+
+CPU = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "fp32_flops": 2e11, "copy_bytes_per_s": 2e10}
+
+
+@pytest.mark.parametrize(
+    ("stem", "facts", "run", "parts"),
+    [
+        ("12_causal_blocks", CPU, {}, ("cpu", "bf16", 1e12, 2e10)),
+        ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
+        ("02_tf32", {}, {"device": "NVIDIA L4", "T": "1024"}, ("cuda", "tf32", 60.5e12, 300e9)),
+        ("02_tf32", CPU, {"T": "1024"}, None),
+        ("02_tf32", CPU, {"model": "tiny"}, None),
+        ("without_02_tf32", CPU, {}, None),
+        ("02_tf32", {"peak_flops": 1e12, "peak_dtype": "bfloat16"}, {}, None),  # no copy
+        ("02_tf32", {}, {"device": "NVIDIA L4"}, None),  # counted at T=1024
+        ("12_causal_blocks", {}, {"device": "NVIDIA L4", "T": "1024"}, None),
+        ("03_bf16_autocast", {}, {"device": "Tesla T4", "T": "1024"}, None),
+        ("02_tf32", {}, {"device": "NVIDIA GeForce RTX 3080", "T": "1024"}, None),
+    ],
+)
+def test_the_limit_of_a_step_in_a_climb(stem, facts, run, parts):
+    run = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"} | run
+    limit = limits.limit_of(stem, run, facts)
+    if parts is None:
+        assert limit is None
+        return
+    device, unit, flops, bandwidth = parts
+    step = limits.work(4, device)[stem]
+    assert step["unit"] == unit
+    assert limit[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
+    assert limit[2:] == pytest.approx(
+        [step[f"{part}_bytes"] / bandwidth * 1e3 for part in ("other", "optimizer")]
+    )
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def test_the_table_of_rungs_says_what_the_scripts_and_the_logs_say():
         codes = map(diff.code_lines, scripts[number - 1 : number + 1])
         plus, minus = map(int, row[2].replace("−", "").split())
         assert plus + minus == len(diff.changed_lines(*codes))
+    assert [row[3] for row in cells[9:13]] == ["67", "60", "", ""]  # GB, as `ladder limits` has it
     here, other = (next(i for i, c in enumerate(head) if w in c) for w in ("here*", "elsewhere*"))
     assert [row[here] for row in cells[:4]] == ["–", "+10.1 %", "within noise", "+161.0 %"]
     assert [row[other] for row in cells[:4]] == ["1000 ms", "", "333 ms, +200 %", "300 ms, +11 %"]

@@ -20,7 +20,7 @@ from conftest import ROOT
 from ladder.__main__ import main
 from ladder.commands import gather, page, report
 from ladder.commands.results import read_climb
-from ladder.commands.tables import cells, titles
+from ladder.commands.tables import cells, known, titles
 from ladder.files import git
 from ladder.log import pairs_line, step_line
 
@@ -266,6 +266,7 @@ def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
     odd("steps", old="step .*?(?=effective)", new="")
     odd("warm", old='"warmup_steps": 3', new='"warmup_steps": 9')
     odd("zero", old=r"dt +[\d.]+ ms", new="dt 0 ms")
+    odd("tiny", old=r"dt +[\d.]+ ms", new="dt 1e-310 ms")
     odd("nan", old=r"dt +[\d.]+ ms", new="dt nan ms")
     fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
     fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
@@ -357,7 +358,11 @@ def pages(tmp_path_factory):
     fourth = fabricate(folder / "fourth <b>&", evil, data=EVIL, device=f"GPU {EVIL}")
     (fourth / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
     (fourth / 'ev"il&<b>.py').write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
-    for name, climbs in {"own": (CLIMB, ABLATION), "all": (first, second, third, fourth)}.items():
+    times = {"baseline": 1000, "10_fused_adamw": 300, "11_more": 900}
+    size = {"device": "NVIDIA A100-SXM4-80GB", "B": 16, "T": 1024}
+    limits = [fabricate(folder / "limits", times, **size)]
+    made = {"own": (CLIMB, ABLATION), "all": (first, second, third, fourth), "limits": limits}
+    for name, climbs in made.items():
         assert main(["report", *map(str, climbs), "--out", str(folder / f"{name}.html")]) == 0
     return folder
 
@@ -422,7 +427,31 @@ def test_bars_and_marks_are_as_their_numbers(browser):
     assert sorted(range(10), key=dots.__getitem__) == sorted(range(10), key=ratios.__getitem__)
     assert len(browser.shown(".mark.alone .dot")) == 10
     table = browser.each("tbody tr", "[...one.cells].map((cell) => cell.textContent.trim())")
-    assert table == [cells(row, titles()) for row in read_climb(CLIMB)[1]]
+    rows = read_climb(CLIMB)[1]
+    assert table == [known(rows, cells(row, titles())) for row in rows]
+
+
+def test_a_limit_is_a_mark_on_its_bar_and_its_parts_are_told(browser):
+    browser.open("limits", "#limits/baseline")
+    rungs = gathered(browser.folder / "limits")["rungs"]
+    assert [rung["row"].limit is None for rung in rungs] == [False, False, True]
+    ((right, width),) = browser.js(  # that of rung 10 is too far off
+        """[...document.querySelectorAll('.bars .limit')].map((one) => {
+             const [bar, { right }] = [one.parentElement.children[0], one.getBoundingClientRect()];
+             const { left, width } = bar.getBoundingClientRect();
+             return [right - left, width];
+           })"""
+    )
+    row = rungs[0]["row"]
+    assert right / width == pytest.approx(row.median_ms / sum(row.limit), rel=0.02)
+    (text,) = (one.text for one in browser.shown(".rung > div"))
+    parts = " ".join(f"{name} {ms:.1f} ms" for name, ms in rungs[0]["limit"]["parts"].items())
+    assert f"limit {sum(row.limit):.1f} ms {parts}" in " ".join(text.split())
+    table = browser.each("table th, tbody td:nth-child(8)", "one.textContent.trim()")
+    assert table[7] == "of its limit" and table[-3:] == ["84%", "20%", "unknown"]
+    assert "limit of the rung" in browser.shown(".legend")[0].text
+    browser.open("own")
+    assert "No limit of a rung is known here" in browser.shown("main")[0].text
 
 
 @NEEDS_HISTORY

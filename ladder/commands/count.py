@@ -1,17 +1,20 @@
 """Count the work of a training step of every rung, on fake tensors: nothing is computed.
 
-    python -m ladder.commands.count         writes work.json beside this file (two minutes)
+    python -m ladder.commands.count         writes work.json beside this file (four minutes)
 
-A step of GPT-2 124M at T=1024 is traced at two batch sizes, with one and two layers. Every count is
-linear in B and in the number of layers, so that 12 layers and any B follow.
+A step of GPT-2 124M is traced at two batch sizes, with one and two layers: at T=1024 for a GPU, at
+T=256 for a CPU, the defaults of the scripts. Every count is linear in B and in the number of
+layers, so that 12 layers and any B follow; in T it is not.
 
 - FLOPs: of the matmuls (`linear`), and of the two products in attention, forward and backward
-  (`attention`; a flash kernel leaves out what is masked: half).
+  (`attention`). A GPU's flash kernel leaves out what is masked: half. A CPU's masks afterwards:
+  at T=256 it leaves out nothing.
 - Bytes: each kernel reads its inputs and writes its outputs once. Rungs up to 04 run one kernel per
   operator. From rung 05 on, operators between two matmuls are fused as the compiler fuses them: see
   `count_graph`. Caches are not modelled.
-- The types are those of CUDA's autocast: bfloat16 into matmuls, FP32 into softmax, LayerNorm and
-  loss. Fake CUDA tensors need a CUDA build, so CPU tensors are traced; `CudaAutocast` casts them.
+- The types are those of autocast. CUDA's has bfloat16 into matmuls, FP32 into softmax, LayerNorm
+  and loss. Fake CUDA tensors need a CUDA build, so CPU tensors are traced, and `CudaAutocast` casts
+  them.
 - The optimizer is a formula: words of 4 bytes moved per parameter.
 """
 
@@ -33,11 +36,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ladder.commands.limits import SIZES, WORK
 from ladder.commands.scripts import all_scripts
 from ladder.files import write_whole
 
-WORK = Path(__file__).with_name("work.json")
-T, TOP = 1024, 10  # rungs above 10 change nothing on a GPU
+ENDS = {"cuda": 11, "cpu": None}  # rungs above 10 change nothing on a GPU
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
 COUNTED += ("kernels",)
 MATMULS = {"mm", "addmm", "bmm"}
@@ -81,9 +84,9 @@ class CudaAutocast(TorchFunctionMode):
 class Operators(TorchDispatchMode):
     """Adds up the work of every operator that runs inside, each a kernel of its own."""
 
-    def __init__(self):
+    def __init__(self, device: str):
         super().__init__()
-        self.work = defaultdict(int)
+        self.device, self.work = device, defaultdict(int)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -101,14 +104,10 @@ class Operators(TorchDispatchMode):
             part = "attention" if name == "bmm" else "linear"
             self.work[f"{part}_flops"] += 2 * outputs[0].numel() * inputs[-1].shape[-2]
         elif "scaled_dot_product" in name:
-            B, nh, queries, hs = inputs[
-                "backward" in name
-            ].shape  # q; backward: after out's gradient
-            products = 5 if "backward" in name else 2
-            part = "attention"
-            self.work["attention_flops"] += (
-                products * B * nh * queries * queries * hs
-            )  # 2 FLOPs, half
+            q = inputs["backward" in name]  # backward: after out's gradient
+            part, products = "attention", 5 if "backward" in name else 2
+            each = 1 if self.device == "cuda" else 2  # 2 FLOPs, and on a GPU half of all pairs
+            self.work["attention_flops"] += each * products * q.numel() * q.shape[-2]
         else:
             part = "other"
             if name == "embedding":  # as many rows as it writes
@@ -141,15 +140,17 @@ def moved(tensor: torch.Tensor) -> int:
     return math.prod(size for size, stride in sizes if stride) * tensor.element_size()
 
 
-def step(script: Path, B: int, layers: int) -> dict[str, int]:
+def step(script: Path, B: int, layers: int, device: str = "cuda") -> dict[str, int]:
     """The work of one step but for the optimizer."""
     source = script.read_text(encoding="utf-8")
     rung = runpy.run_path(str(script))
     with FakeTensorMode():
         model = rung["GPT"](rung["GPTConfig"](n_layer=layers))
-        x, y = torch.zeros(2, B, T, dtype=torch.int64)
-        autocast = CudaAutocast() if "torch.autocast(" in source else nullcontext()
-        counter = Operators()
+        x, y = torch.zeros(2, B, SIZES[device], dtype=torch.int64)
+        autocast, counter = nullcontext(), Operators(device)
+        if "torch.autocast(" in source:
+            on_cpu = device == "cpu"
+            autocast = torch.autocast("cpu", torch.bfloat16) if on_cpu else CudaAutocast()
         if "torch.compile(" in source:
             for graph in graphs(model, x, y, autocast):
                 count_graph(graph, counter)
@@ -312,10 +313,10 @@ def size(node) -> int:
 # ------------------------------------------------------------------------------ all of it
 
 
-def count(script: Path, layers: int = 12) -> dict:
+def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     """The work of a script's step: of each kind a constant and a slope in B, and the unit."""
     # B from 2 on: with one sequence, some copies become views.
-    at = {(B, L): step(script, B, L) for B in (2, 3) for L in (1, 2)}
+    at = {(B, L): step(script, B, L, device) for B in (2, 3) for L in (1, 2)}
     found = {}
     for kind in COUNTED:
         slopes = {L: at[3, L][kind] - at[2, L][kind] for L in (1, 2)}
@@ -333,5 +334,8 @@ def count(script: Path, layers: int = 12) -> dict:
 
 
 if __name__ == "__main__":
-    work = {script.stem: count(script) for script in all_scripts()[: TOP + 1]}
+    work = {
+        device: {script.stem: count(script, device) for script in all_scripts()[:end]}
+        for device, end in ENDS.items()
+    }
     write_whole(WORK, json.dumps(work, indent=1).encode() + b"\n")

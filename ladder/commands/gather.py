@@ -5,7 +5,6 @@ import math
 import re
 import shlex
 import tempfile
-import warnings
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -13,9 +12,10 @@ from pathlib import Path
 from ladder.commands.ablate import source_at
 from ladder.commands.diff import diff_lines
 from ladder.commands.kinds import kind_of
-from ladder.commands.results import COMPARABLE, Row, limit_tok_per_s, read_climb
+from ladder.commands.limits import LABELS
+from ladder.commands.results import COMPARABLE, Row, limit_name, limit_tok_per_s, read_climb
 from ladder.commands.scripts import all_scripts, beyond_ten, docstring
-from ladder.commands.tables import caption, cells, headings, titles
+from ladder.commands.tables import caption, cells, headings, known, titles
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 
@@ -25,7 +25,7 @@ TOP = 10  # kernels
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 # What files that others made can raise.
 ODD = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError)
-ODD += (RuntimeWarning, SyntaxError, TypeError, ValueError)
+ODD += (SyntaxError, TypeError, ValueError)
 
 
 def gather(folder: Path) -> dict:
@@ -34,13 +34,11 @@ def gather(folder: Path) -> dict:
         if path.exists() and not path.is_file():
             raise BadInput(f"{path} is no regular file: take it away")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # numpy's, of steps that took no time
-            facts, rows = read_climb(folder)
+        facts, rows = read_climb(folder)
         if not (good := [row for row in rows if not row.failure]):
             raise BadInput(f"{folder}: none of its runs has ended well yet")
-        if not all(0 < row.tok_per_s < math.inf for row in good):
-            raise BadInput(f"{folder}: a log has steps without tokens or without a time")
+        if any(math.isinf(row.tok_per_s) for row in good):  # after 1e-310 ms
+            raise BadInput(f"{folder}: a log has steps without a time")
         return shown(folder, facts, rows, good)
     except ODD as error:
         raise BadInput(f"{folder} is no climb of this ladder: {error!r:.200}") from error
@@ -64,8 +62,10 @@ def shown(folder: Path, facts: dict, rows: list[Row], good: list[Row]) -> dict:
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "kind": kind,
         "rounds": rounds,
-        "limit": limit_tok_per_s(facts, good) or 0,
-        "columns": headings(facts),
+        "ceiling": limit_tok_per_s(facts, good) or 0,
+        "ceiling_name": limit_name(good),
+        "rates": "measured here" if "copy_bytes_per_s" in facts else "of the data sheet",
+        "columns": known(rows, headings(facts)),
         "rungs": rungs,
         "foot": {
             "Not finished": f"{done} of {wanted} runs are in" if done < wanted else "",
@@ -87,7 +87,7 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
     """Each row with the docstring and diff of its script as measured, its profile and its logs."""
     run = next(log.run for row in rows for log in row.logs.values())
     against, profiles, names, rungs = kind_of(facts).against, find_profiles(run), titles(), []
-    columns = headings(facts)
+    columns = known(rows, headings(facts))
     with tempfile.TemporaryDirectory() as scratch:
         for i, row in enumerate(rows):
             path, source = as_measured(folder, facts, row.stem, run["commit"], Path(scratch))
@@ -98,7 +98,7 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
                 path, source = None, f"{source}, but Python cannot read it"
             base = rungs[i - 1 if against == "above" else 0] if i and against else None
             both = base and base["path"] and path
-            texts, gain = cells(row, names), row.gain
+            texts, gain = known(rows, cells(row, names)), row.gain
             said = texts[4].partition(" (")[0]  # without the interval
             state = ("up" if gain.ratio > 1 else "down") if gain and "%" in said else "noise"
             rung = {
@@ -110,6 +110,7 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
                 "state": state if gain else "",
                 "beyond": against == "above" and beyond_ten(row.stem),
                 "base": base,
+                "limit": limit(row),
                 "path": path,
                 "source": source,
                 "doc": doc,
@@ -118,6 +119,19 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
             }
             rungs.append(rung | measured(folder, row))
     return rungs
+
+
+def limit(row: Row) -> dict | None:
+    """The limit of a rung in tokens per second, and the milliseconds of its parts."""
+    if not row.limit:
+        return None
+    parts = dict(zip(LABELS, row.limit, strict=True))
+    figures = {"limit": sum(row.limit), **parts}
+    return {
+        "tok_per_s": row.tok_per_s * row.median_ms / figures["limit"],
+        "parts": parts,
+        "figures": [(name, f"{ms:.1f} ms") for name, ms in figures.items()],
+    }
 
 
 def measured(folder: Path, row: Row) -> dict:

@@ -21,6 +21,7 @@ from ladder.machine import device_name, has_bf16
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 BATCHES, AT_ONCE = 15, 10
+COPIED = 2**28  # bytes: more than any cache holds
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
 
 
@@ -73,6 +74,17 @@ def seconds(call: Callable, device: torch.device) -> tuple[float, float]:
     return before.elapsed_time(after) / 1e3 / AT_ONCE, host
 
 
+def copy_rate() -> float:
+    """Bytes per second that a CPU copies, read and written, over the median time."""
+    source, target = torch.ones(2, COPIED, dtype=torch.uint8)
+    times = []
+    for _ in range(BATCHES):
+        start = time.perf_counter()
+        target.copy_(source)
+        times.append(time.perf_counter() - start)
+    return 2 * COPIED / statistics.median(times)
+
+
 def clocks(device: torch.device) -> str:
     """Clock rates: of a CPU's cores right now, of an NVIDIA GPU while it multiplies at its peak.
 
@@ -117,6 +129,9 @@ if __name__ == "__main__":
         "peak_shape": [n, n, n],
         "clocks": clocks(device),
     }
+    if device.type == "cpu":  # a GPU's are in the table
+        facts["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
+        facts["copy_bytes_per_s"] = round(copy_rate())
     if device.type == "cuda":
         facts["free_bytes"] = torch.cuda.mem_get_info(device)[0]
     print(json.dumps(facts))

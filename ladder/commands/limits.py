@@ -2,7 +2,7 @@
 
   ladder limits                            TFLOP, gigabytes and kernels of a step at B=16, T=1024
   ladder limits --gpu "A100 SXM"           and its milliseconds at the rates of the data sheet
-  ladder limits --gpu H100 --batch-size 64
+  ladder limits --gpu "H100 SXM" --batch-size 64
   ladder limits --fp32 19.5 --tf32 156 --bf16 312 --bandwidth 2039     of another GPU: TFLOP/s, GB/s
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
@@ -14,6 +14,7 @@ Published steps reach 45 to 85 % of it.
 
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from rich import box
@@ -22,34 +23,21 @@ from rich.table import Table
 
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
+from ladder.machine import DATA_SHEETS, find_gpu
 
 WORK = Path(__file__).with_name("work.json")
 NAMES = {path.stem: title(path) for path in all_scripts()}
 UNITS = ("fp32", "tf32", "bf16")
 PARTS = ("linear", "attention", "other", "optimizer")
+LABELS = ("matmuls", "attention", "between them", "optimizer")
 PUBLISHED = (0.85, 0.45)  # the share of the limit that published steps reach: docs/limits.md
-# Dense rates in TFLOP/s (half of those given "with sparsity", FP32 accumulation) and memory
-# bandwidth in GB/s, from the makers' data sheets and whitepapers; 0: it has no such unit.
-#                        FP32   TF32  BF16   GB/s
-GPUS = {
-    "A100 SXM 80GB": (19.5, 156, 312, 2039),
-    "A100 PCIe 80GB": (19.5, 156, 312, 1935),
-    "A100 40GB": (19.5, 156, 312, 1555),
-    "H100 SXM": (67, 494.5, 989, 3350),
-    "H100 PCIe": (51, 378, 756, 2000),
-    "H200 SXM": (67, 494.5, 989, 4800),
-    "L4": (30.3, 60.5, 121, 300),
-    "L40S": (91.6, 183, 362, 864),
-    "A10": (31.2, 62.5, 125, 600),
-    "RTX 3090": (35.6, 35.6, 71, 936),
-    "RTX 4090": (82.6, 82.6, 165, 1008),
-    "V100 SXM2": (15.7, 0, 0, 900),
-    "T4": (8.1, 0, 0, 320),
-}
+# The T at which steps are counted; of a CPU, with its own autocast and kernels.
+SIZES = {"cuda": 1024, "cpu": 256}
+LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
 def add_arguments(parser):
-    parser.add_argument("--gpu", metavar="NAME", help="one of: " + ", ".join(GPUS))
+    parser.add_argument("--gpu", metavar="NAME", help="one of: " + ", ".join(LISTED))
     parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="default: 16")
     for unit in UNITS:
         parser.add_argument(f"--{unit}", type=float, metavar="TFLOP/s", help="instead of the GPU's")
@@ -67,7 +55,7 @@ def run(args) -> int:
     if bad := [name for name, rate in own.items() if rate is not None and not rate > 0]:
         raise BadInput(f"--{bad[0]}: expected a rate above 0")
     name = find(args.gpu) if args.gpu else here()
-    rates = dict(zip(own, GPUS[name], strict=True)) if name else {}
+    rates = {key: getattr(LISTED[name], key) for key in own} if name else {}
     rates |= {unit: rate for unit, rate in own.items() if rate is not None}
     if rates and len(rates) < len(own):
         missing = ", ".join(f"--{unit}" for unit in own if unit not in rates)
@@ -89,35 +77,59 @@ def run(args) -> int:
 def find(text: str) -> str:
     """The GPU of the table that has all these words in its name. Raises BadInput."""
     words = text.lower().replace("nvidia", "").split()
-    found = [name for name in GPUS if all(word in name.lower().split() for word in words)]
+    found = [name for name in LISTED if all(word in name.lower().split() for word in words)]
     if len(found) != 1:
         fits = f"fits {', '.join(found)}" if found else "is not in the table"
-        raise BadInput(f"--gpu {text} {fits}: name one of {', '.join(GPUS)}, or give its rates")
+        raise BadInput(f"--gpu {text} {fits}: name one of {', '.join(LISTED)}, or give its rates")
     return found[0]
 
 
 def here() -> str | None:
-    """The GPU of this machine, by nvidia-smi's name, where the table has it."""
+    """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        name = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    words = name.replace("-", " ").split("\n")[0].split()
-    fits = [gpu for gpu in GPUS if set(gpu.split()) <= {*words, "SXM"}]
-    return max(fits, key=len, default=None)
+    gpu = find_gpu(names.partition("\n")[0])
+    return gpu.name if gpu and gpu.bandwidth else None
 
 
-def work(B: int) -> dict[str, dict]:
+@cache
+def counted() -> dict[str, dict]:
+    """work.json: of each kind of device and rung, a constant and a slope in B for each quantity."""
+    return json.loads(WORK.read_text(encoding="utf-8"))
+
+
+def work(B: int, device: str = "cuda") -> dict[str, dict]:
     """The work of a step of each rung, by stem: FLOPs, bytes and kernels, and the matmuls' unit."""
-    counted = json.loads(WORK.read_text(encoding="utf-8"))
     return {
         stem: {
             kind: value if kind == "unit" else value[0] + B * value[1]
             for kind, value in kinds.items()
         }
-        for stem, kinds in counted.items()
+        for stem, kinds in counted()[device].items()
     }
+
+
+def limit_of(stem: str, run: dict, facts: dict) -> tuple[float, float, float, float] | None:
+    """limit_ms of a step in a climb, by its run line and climb.json; None if it is not known.
+
+    Known is GPT-2 124M: at T=1024 on a GPU with all rates in the table, and at T=256 on a CPU whose
+    matmuls and copy the climb measured.
+    """
+    gpu, device = find_gpu(run["device"]), "cuda"
+    if gpu and gpu.bandwidth:
+        rates = gpu._asdict()
+    elif "copy_bytes_per_s" in facts and facts["peak_dtype"] == "bfloat16":
+        device, fp32 = "cpu", facts["fp32_flops"] / 1e12  # it has no TF32 units
+        rates = {"fp32": fp32, "tf32": fp32, "bf16": facts["peak_flops"] / 1e12}
+        rates["bandwidth"] = facts["copy_bytes_per_s"] / 1e9
+    else:
+        return None
+    if stem not in counted()[device] or run["model"] != "gpt2" or int(run["T"]) != SIZES[device]:
+        return None
+    return limit_ms(work(int(run["B"]), device)[stem], rates)
 
 
 def limit_ms(step: dict, rates: dict[str, float]) -> tuple[float, float, float, float] | None:
@@ -171,7 +183,7 @@ def draw(steps: dict[str, dict], path: Path) -> None:
     """Bars of the gigabytes that each rung moves, stacked by part, as a PNG."""
     from matplotlib.figure import Figure  # takes a second to import
 
-    labels = dict(zip(PARTS, ("matmuls", "attention", "between them", "optimizer"), strict=True))
+    labels = dict(zip(PARTS, LABELS, strict=True))
     axes = Figure(figsize=(9, 4), layout="tight").subplots()
     left = [0.0] * len(steps)
     for part in PARTS:

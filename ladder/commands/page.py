@@ -92,13 +92,14 @@ def times(ratio: float) -> str:
 
 def ladder(climb: dict) -> dict:
     """The scales of the bars and of the gains, and for each gain its marks on them."""
-    most = max(rung["row"].tok_per_s or 0 for rung in climb["rungs"])
-    far = climb["limit"] > 2 * most  # such a ceiling is told, not drawn
-    rate = Scale([0, most if far else max(most, climb["limit"])])
-    marks = rate.ticks(5)
-    if climb["limit"] and not far:
-        at = rate(climb["limit"])
-        marks = [*(mark for mark in marks if mark[0] < at - 0.25), (at, "ceiling")]
+    most, ceiling = max(rung["row"].tok_per_s or 0 for rung in climb["rungs"]), climb["ceiling"]
+    limits = [rung["limit"]["tok_per_s"] for rung in climb["rungs"] if rung["limit"]]
+    # A ceiling or a limit that is further off is told, not drawn.
+    rate = Scale([0, most, *(one for one in (*limits, ceiling) if one <= 2 * most)])
+    marks, far = rate.ticks(5), ceiling > 2 * most
+    if ceiling and not far:
+        at = rate(ceiling)
+        marks = [*(mark for mark in marks if abs(mark[0] - at) > 0.25), (at, "ceiling")]
     left_out = climb["ablation"]["rungs"] if climb.get("ablation") else []
     gains = [rung["row"].gain for rung in climb["rungs"] + left_out if rung["row"].gain]
     low = max(0.25, min([0.9, *(gain.low for gain in gains)])) * 0.97
@@ -116,7 +117,8 @@ def ladder(climb: dict) -> dict:
     return {
         "rate": rate,
         "far": far,
-        "times": times(climb["limit"] / most),
+        "times": times(ceiling / most),
+        "limits": bool(limits),
         "marks": marks,
         "x": x,
         "ratios": ratios,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
+from ladder.commands.limits import PARTS, work
 from ladder.commands.results import Row, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 from ladder.commands.tables import caption, markdown, percent, pipes
@@ -284,6 +285,8 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
     other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
     link = f"({other['url']})"
     head = ["rung", "the one change", "lines changed"]
+    head.append("[GB a step](docs/limits.md), *counted* for a GPU: B=16, T=1024")
+    steps = work(16)
     for rows in climbs:
         head.append("gain *measured here*: {device}, B={B}, T={T}".format(**first_log(rows).run))
     head.append(f"*reported elsewhere*, not ours: [{other['who']}, {other['settings']}]{link}")
@@ -295,6 +298,8 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
         line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
+        step = steps.get(path.stem)
+        line.append(f"{sum(step[f'{part}_bytes'] for part in PARTS) / 1e9:.0f}" if step else "")
         for rows in climbs:
             found = [row for row in rows if row.stem == path.stem]
             line.append(short_gain(found[0]) if found else "")

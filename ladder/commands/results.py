@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.commands.kinds import KINDS, Kind, kind_of
+from ladder.commands.limits import limit_of
 from ladder.errors import BadInput
 from ladder.log import Log, read_log
 
@@ -76,6 +77,7 @@ class Row:
     gain: Gain | None = None  # over the row above; `compare` tells of the other kinds of climb
     total: Gain | None = None  # over the first row
     mfu: float | None = None
+    limit: tuple[float, ...] | None = None  # its parts in milliseconds, as `limit_ms` has them
     peak_bytes: int | None = None
 
     @property
@@ -179,6 +181,7 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     row.tok_per_s = step_tokens(logs[min(logs)]) / row.median_ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
+    row.limit = limit_of(stem, logs[min(logs)].run, facts)
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None

@@ -9,8 +9,8 @@ from ladder.commands.results import Gain, Row
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
-    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "memory", "first step",
-    "first loss", "final loss",
+    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of its limit", "memory",
+    "first step", "first loss", "final loss",
 )  # fmt: skip
 BEYOND = "*beyond the ten*"
 
@@ -39,6 +39,7 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
         percent(row.gain, row),
         f"{row.total.ratio:.2f}×" if row.total else "–",
         f"{row.mfu:.1%}" if row.mfu else "unknown",
+        f"{sum(row.limit) / row.median_ms:.0%}" if row.limit else "unknown",
         memory,
         f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
         f"{first['first_loss']:.4f}",
@@ -62,6 +63,13 @@ def headings(facts: dict) -> list[str]:
     return [*COLUMNS[:4], kind.gain, kind.total, *COLUMNS[6:]]
 
 
+def known(rows: list[Row], line: list[str]) -> list[str]:
+    """A line of all COLUMNS without the one of limits where no row has a limit."""
+    if any(row.limit for row in rows):
+        return line
+    return [cell for cell, column in zip(line, COLUMNS, strict=True) if column != "of its limit"]
+
+
 def first_beyond(facts: dict, rows: list[Row]) -> int | None:
     """Index of the first rung above ten in a climb that has one of the ten before it."""
     found = [i for i, row in enumerate(rows) if beyond_ten(row.stem)]
@@ -70,7 +78,8 @@ def first_beyond(facts: dict, rows: list[Row]) -> int | None:
 
 def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
     """The table in Markdown, numbers to the right; `shown` are columns by heading."""
-    names, shown = titles(), shown or dict(zip(headings(facts), COLUMNS, strict=True))
+    heads = (known(rows, line) for line in (headings(facts), COLUMNS))
+    names, shown = titles(), shown or dict(zip(*heads, strict=True))
     lines = [dict(zip(COLUMNS, cells(row, names), strict=True)) for row in rows]
     if (line := first_beyond(facts, rows)) is not None:
         lines.insert(line, {"rung": BEYOND})
@@ -98,7 +107,8 @@ def foot(rows: list[Row]) -> list[str]:
 def screen(facts: dict, rows: list[Row]) -> Table:
     """The table for a terminal: without two columns of the Markdown one, to fit 120 characters."""
     names = titles()
-    shown = [i for i, column in enumerate(COLUMNS) if column not in ("p10 – p90", "first loss")]
+    left_out = {"p10 – p90", "first loss"} | {*COLUMNS} - {*known(rows, COLUMNS)}
+    shown = [i for i, column in enumerate(COLUMNS) if column not in left_out]
     head = headings(facts)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i in shown:
@@ -119,6 +129,9 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
+    if "copy_bytes_per_s" in facts:
+        text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
+        text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if facts.get("quick"):
         text += "; quick: few steps and rounds"
     return text
