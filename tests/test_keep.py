@@ -356,3 +356,26 @@ def test_commands_refuse_in_a_line(trained, tmp_path, shard, monkeypatch, capsys
         assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
     assert train(shard, tmp_path, "--init", tmp_path / "none", "--ckpt-dir", tmp_path / "ckpt") == 2
     assert "error no such file or folder" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------- docs/train.md
+
+
+def test_the_times_in_train_md_follow_from_ladder_limits(capsys):
+    from test_docs import code_blocks, number, page, table, words
+
+    text = page("docs/train.md").partition("## 4. How long")[2]
+    for cells in table(text):
+        assert ladder(["limits", "--gpu", cells[0], "--batch-size", "8"]) == 0
+        shown = capsys.readouterr().out
+        if "4090" in cells[0]:
+            for line in filter(str.strip, code_blocks(text)[0].splitlines()):
+                assert words(line) in words(shown), line
+        row = words(shown.split("10 fused AdamW")[-1]).split()
+        limit, optimizer = float(row[0]), float(row[4])
+        for share, side in ((0.85, 0), (0.45, -1)):
+            step = (64 * (limit - optimizer) + optimizer) / share / 1e3  # seconds
+            rate = 524288 / step
+            expected = [step, rate, 3 * 3600 * rate / 1e9, 18794 * step / 3600]
+            said = [number(cell.split(" – ")[side]) for cell in cells[1:]]
+            assert said == pytest.approx(expected, rel=0.02, abs=0.051), (cells, expected)
