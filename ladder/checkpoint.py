@@ -192,6 +192,7 @@ def best_loss(folder: str, say: Callable[[str], None]) -> float:
 class Stored:
     """The weights of a GPT-2 on disk, in FP32, named and laid out as in the scripts."""
 
+    name: str  # where
     shape: dict[str, int]  # the fields of GPTConfig
     tokenizer: str  # "gpt2" or "bytes"
     weights: dict[str, torch.Tensor]
@@ -238,7 +239,7 @@ def stored(name: str) -> Stored:
         vocab_size, n_embd = weights["transformer.wte.weight"].shape
         shape = {"block_size": len(weights["transformer.wpe.weight"]), "vocab_size": vocab_size}
         shape |= MODELS[identity["--model"]] | {"n_embd": n_embd}
-        return Stored(shape, identity["data"].partition(" ")[0], weights)
+        return Stored(name, shape, identity["data"].partition(" ")[0], weights)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
 
@@ -265,7 +266,7 @@ def _of_transformers(folder: Path) -> Stored:
     except Exception as error:  # torch and safetensors raise many kinds of error
         why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(f"{folder} is not a GPT-2 that transformers saved ({why})") from error
-    return Stored(shape, "gpt2", weights)
+    return Stored(str(folder), shape, "gpt2", weights)
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -280,19 +281,23 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def start_from(name: str, model) -> None:
-    """Load the weights at `name` into `model`, a GPT. Raises BadInput if they do not fit.
+    """Load the weights at `name` into `model`, a GPT. Raises BadInput as `stored` and `fill` do."""
+    fill(model, stored(name))
+
+
+def fill(model, found: Stored) -> None:
+    """Load weights into `model`, a GPT. Raises BadInput if they do not fit.
 
     Rows that pad the vocabulary become the mean of all others. Their logit is then the mean logit,
     so that (by Jensen's inequality) each takes at most the mean probability: 47 rows at most raise
     the loss by log(1 + 47 / 50257) = 0.0009. Rows of zeros would outweigh all others, because
     GPT-2's logits lie far below 0.
     """
-    found = stored(name)
     for key, here in asdict(model.config).items():
         there = found.shape[key]
         if there != here and not (key == "vocab_size" and GPT2_VOCAB_SIZE <= there < here):
             raise BadInput(
-                f"{name} has {key} {there}, this run {here}: --model sets the size, and --seq-len "
+                f"{found.name} has {key} {there}, this run {here}: --model sets the size, and --seq-len "
                 "above 1024 block_size"
             )
     weights = dict(found.weights)
@@ -304,7 +309,7 @@ def start_from(name: str, model) -> None:
         model.load_state_dict(weights)
     except RuntimeError as error:  # a line of its own for each tensor
         why = " ".join(str(error).split())[:120]
-        raise BadInput(f"{name} lacks tensors of GPT-2, or has others: {why}") from None
+        raise BadInput(f"{found.name} lacks tensors of GPT-2, or has others: {why}") from None
 
 
 @torch.no_grad()

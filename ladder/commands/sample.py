@@ -36,18 +36,21 @@ def run(args: argparse.Namespace) -> int:
     if not encode:
         raise BadInput("no GPT-2 vocabulary: no network, and none in TIKTOKEN_CACHE_DIR")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
-    model = script["GPT"](script["GPTConfig"](**found.shape))
-    model.load_state_dict(found.weights)
+    model = script["GPT"](script["GPTConfig"](**found.shape)).to(device)
+    checkpoint.fill(model, found)
     text = Corpus("", "", [np.zeros(1, np.uint16)], found.tokenizer)  # it decodes
     ids, shown = [*encode(args.prompt)], ""
-    start = [END_OF_TEXT, *ids]
-    for token in checkpoint.sample(
-        model.to(device), start, args.tokens, text.known_tokens, args.seed
-    ):
+    seen = [END_OF_TEXT, *ids]
+    for token in checkpoint.sample(model, seen, args.tokens, text.known_tokens, args.seed):
         ids.append(token)
-        now = text.decode(ids)
+        now = harmless(text.decode(ids))
         if not now.endswith("\ufffd"):  # else the bytes of a character are not complete
             print(now[len(shown) :], end="", flush=True)
             shown = now
-    print(text.decode(ids)[len(shown) :])
+    print(harmless(text.decode(ids))[len(shown) :])
     return 0
+
+
+def harmless(text: str) -> str:
+    """`text` without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
