@@ -296,10 +296,8 @@ def fill(model, found: Stored) -> None:
     for key, here in asdict(model.config).items():
         there = found.shape[key]
         if there != here and not (key == "vocab_size" and GPT2_VOCAB_SIZE <= there < here):
-            raise BadInput(
-                f"{found.name} has {key} {there}, this run {here}: --model sets the size, and --seq-len "
-                "above 1024 block_size"
-            )
+            flags = "--model sets the size, and --seq-len above 1024 block_size"
+            raise BadInput(f"{found.name} has {key} {there}, this run {here}: {flags}")
     weights = dict(found.weights)
     rows = weights["transformer.wte.weight"]  # (vocab_size, C)
     missing = model.config.vocab_size - len(rows)
