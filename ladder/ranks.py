@@ -261,8 +261,8 @@ def add_arguments(parser) -> None:
     add("--ckpt-every", **every, default=1000, help=often)
     add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
     add("--resume", action="store_true", help="from the last one in --ckpt-dir, or of the last run")
-    add("--init", type=path, help="start from this checkpoint, or this GPT-2 of transformers")
-    limit = "train as many steps as fit, instead of --steps"
+    add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
+    limit = "as many steps as fit (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
     parser.set_defaults(plan=None)
 

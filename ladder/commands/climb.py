@@ -63,7 +63,7 @@ def add_arguments(parser):
     fit = dict(action="store_const", const=True)
     words = "each at its own largest B, which is searched first; a table of its own (default: no)"
     parser.add_argument("--fit", **fit, help=words)
-    words = "what --fit fills on a CPU; needed there, and only there"
+    words = "what --fit fills on a CPU; needed there (default: none)"
     parser.add_argument("--memory", type=above_zero, metavar="GIB", help=words)
     parser.add_argument("--publish", metavar="FINDING", help="then publish it with this sentence")
     add_run_arguments(parser)

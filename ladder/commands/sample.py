@@ -11,7 +11,7 @@ import runpy
 
 import numpy as np
 
-from ladder.cli import add_flags, pick_device, positive
+from ladder.cli import add_flags, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, VOCABULARY_TIMEOUT_S, Corpus, gpt2_encoder
 from ladder.errors import BadInput
 from ladder.files import ROOT
@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="CKPT", help=model)
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
-    add_flags(parser, "seed", "device")
-    parser.set_defaults(seed=1337)
+    words = "each draws another text (default: 1337)"
+    parser.add_argument("--seed", type=seed, default=1337, help=words)
+    add_flags(parser, "device")
 
 
 def run(args: argparse.Namespace) -> int:
