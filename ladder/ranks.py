@@ -119,7 +119,7 @@ def settle(train: Callable, args):
     """
     (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
     args.resume = args.resume or restarts > 0
-    args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume)
+    args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
     if not args.hours:
         return args
     planned = Namespace(**{**vars(args), "hours": None})
@@ -163,11 +163,16 @@ def steps_within(seconds: float, spent: float, step: float, eval_every: int) -> 
     return math.floor(left / (step * (1 + (0.5 / eval_every if eval_every else 0))))
 
 
-def default_folder(resume: bool) -> str:
-    """A new folder for each run under checkpoints/; to resume, that of the newest run there."""
-    found = sorted(path.parent for path in Path("checkpoints").glob("*/step_*.pt") if resume)
-    new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-    return str(found[-1]) if found else new
+def default_folder(resume: bool, restarted: bool) -> str:
+    """A new folder under checkpoints/ for each job; to resume, that of the newest run there.
+
+    A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
+    """
+    process = os.getppid() if DISTRIBUTED else os.getpid()
+    found = Path("checkpoints").glob(f"*-{process}" if restarted else "*/step_*.pt")
+    folders = [str(path if restarted else path.parent) for path in found if resume]
+    new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
+    return max(folders, default=new)
 
 
 def meet() -> None:
@@ -257,8 +262,8 @@ def add_arguments(parser) -> None:
     add("--no-compile", action="store_true", help="leave torch.compile out")
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never (default: 100)")
-    often = "and at the end; 0: on SIGTERM alone, and no best one either (default: 1000)"
-    add("--ckpt-every", **every, default=1000, help=often)
+    often = "and at the end; 0: on SIGTERM alone, and no best one either (default: 500)"
+    add("--ckpt-every", **every, default=500, help=often)
     add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
     add("--resume", action="store_true", help="from the last one in --ckpt-dir, or of the last run")
     add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")

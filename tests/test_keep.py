@@ -78,6 +78,20 @@ def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypa
     assert len([*tmp_path.glob("checkpoints/*/*.pt")]) == 4
 
 
+def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    own = tmp_path / "checkpoints" / f"20260101-000000-{os.getppid()}"
+    other = own.with_name("20270101-000000-1")
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+    (other / "step_000001.pt").touch()
+    assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
+    assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
+    own.rmdir()
+    assert not os.path.exists(ranks.default_folder(True, True))
+
+
 def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path, monkeypatch):
     """Also over a resumption, and a damaged one is written anew."""
     found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 2.25])

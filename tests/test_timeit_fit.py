@@ -209,6 +209,7 @@ def test_a_climb_with_each_at_its_largest_batch(
         fake(tmp_path, f"upto{n}", f"if B > {n}: {NO_MEMORY}\nif '--log-dir' in sys.argv: {write}")
         for n in (3, 6)
     ]
+    scripts.append(fake(tmp_path, "none", NO_MEMORY))
     for path in scripts:
         path.write_text(re.sub("flags = .*", flags, path.read_text()))
 
@@ -224,8 +225,9 @@ def test_a_climb_with_each_at_its_largest_batch(
         assert ladder(*words, *fits(shard, out)[1:])[0] == 130
     status, said, _ = ladder("climb", "--resume", out)
     facts, rows = read_climb(out)
-    assert status == 0 and facts["kind"] == "fit" and facts["batches"] == {"upto3": 3, "upto6": 6}
-    assert [row.own_B for row in rows] == [3, 6] and not (out / "tries").exists()
+    assert status == 0 and facts["kind"] == "fit" and not (out / "tries").exists()
+    assert facts["batches"] == {"upto3": 3, "upto6": 6, "none": "not even B=1 fits"}
+    assert [row.own_B for row in rows] == [3, 6, None] and rows[2].failure == "not even B=1 fits"
     assert rows[1].gain.ratio == pytest.approx(2) and rows[1].tok_per_s == 2 * rows[0].tok_per_s
     assert "upto3, B=3" in said and "upto6, B=6" in said and ", B=its own, " in said
 

@@ -342,7 +342,8 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
     if name.endswith(".r1") and not facts.get("precompile"):
         shutil.rmtree(cache, ignore_errors=True)  # its first step is the whole compilation
     with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
-        B = facts.get("batches", {}).get(path.stem)
+        if isinstance(B := facts.get("batches", {}).get(path.stem), str):
+            raise BadInput(B)  # it has none
         words = (path, *flags, *([f"--batch-size={B}"] if B else []), "--log-dir", scratch)
         done = process.run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))

@@ -112,8 +112,8 @@ def largest_batches(
     return rows
 
 
-def batches_of(facts: dict, scripts: list[Path], flags: list[str], folder: Path) -> dict[str, int]:
-    """The B of each script in a climb with --fit, by stem: 1 where not even that fits.
+def batches_of(facts: dict, scripts: list[Path], flags: list[str], folder: Path) -> dict:
+    """The B of each script in a climb with --fit, by stem; why there is none where none fits.
 
     Six steps a try, whatever the climb does. Raises KeyboardInterrupt as Ctrl-C does.
     """
@@ -125,7 +125,7 @@ def batches_of(facts: dict, scripts: list[Path], flags: list[str], folder: Path)
     if rows[-1].note == "stopped":
         raise KeyboardInterrupt
     shutil.rmtree(folder)
-    return {row.script: max(row.B, 1) for row in rows}
+    return {row.script: row.B or row.note for row in rows}
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
