@@ -148,19 +148,6 @@ def evaluate(model, held_out, rows, args):
     return total / rows
 
 
-@torch.no_grad()
-def sample(model, length, known_tokens, device):
-    """ddp: `length` token ids, drawn one after the other from what follows <|endoftext|>."""
-    generator = torch.Generator().manual_seed(0)
-    ids = [END_OF_TEXT]
-    for _ in range(length):
-        logits, _ = model(torch.tensor([ids], device=device))
-        logits = logits[0, -1].float().cpu()  # (vocab_size,)
-        logits[known_tokens:] = -math.inf  # the padding rows of speedup 07 stand for no text
-        ids.append(torch.multinomial(F.softmax(logits, dim=0), 1, generator=generator).item())
-    return ids[1:]
-
-
 # --------------------------------------------------------------------------- training
 
 
@@ -220,6 +207,8 @@ def train(args):
             first_step, batches.position = ranks.on_all_ranks(
                 checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer
             )
+        elif args.init:  # ddp: weights from a checkpoint, or a GPT-2 of transformers
+            ranks.on_all_ranks(checkpoint.start_from, args.init, raw_model)
         if DISTRIBUTED:  # ddp: the same weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
@@ -267,20 +256,18 @@ def train(args):
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
+                    job.save_best(run.say, val_loss, step=done, model=raw_model)
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    state = dict(step=done, position=batches.position, identity=job.identity)
-                    state |= dict(model=raw_model.state_dict(), optimizer=optimizer.state_dict())
-                    state["flags"] = ranks.named(args, ranks.MAY_CHANGE)
-                    path = ranks.on_rank_0(checkpoint.save, args.ckpt_dir, **state)
-                    run.say(f"note  saved {path}")
+                    state = dict(position=batches.position, model=raw_model, optimizer=optimizer)
+                    job.save(run.say, step=done, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
                 run.say(f"note  {name}: stopped after a whole step; --resume continues")
                 break
         else:  # no break: all steps are done
             if RANK == 0:  # ddp: a few words from the model
-                ids = sample(raw_model, 32, job.text.known_tokens, device)
-                run.say(f"sample {json.dumps(job.text.decode(ids))}")
+                ids = checkpoint.sample(raw_model, [END_OF_TEXT], 32, job.text.known_tokens)
+                run.say(f"sample {json.dumps(job.text.decode(list(ids)))}")
     return run.result
 
 

@@ -1,16 +1,25 @@
-"""Checkpoints of ddp_run.py: written atomically; the last two are kept."""
+"""Models on disk: checkpoints of ddp_run.py, weights to start from, and text sampled from them.
+
+Checkpoints are written atomically; the last two are kept, and the best by validation loss.
+"""
 
 import hashlib
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
+from ladder.cli import MODELS
+from ladder.corpus import GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
 from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
+BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
 
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
@@ -35,12 +44,12 @@ def _hash(file: BinaryIO, size: int) -> bytes:
     return sha256.digest()
 
 
-def save(folder: str, **state) -> Path:
-    """Write step_NNNNNN.pt atomically, keep the last two and return its path.
+def save(folder: str, name: str | None = None, **state) -> Path:
+    """Write step_NNNNNN.pt, or `name`, atomically; keep the last two steps. Returns its path.
 
     `state` has KEYS. Raises BadInput if it cannot be written.
     """
-    path = Path(folder) / f"step_{state['step']:06d}.pt"
+    path = Path(folder) / (name or f"step_{state['step']:06d}.pt")
 
     def write(file):
         torch.save(state, file)
@@ -57,8 +66,8 @@ def save(folder: str, **state) -> Path:
     return path
 
 
-def load(path: Path, identity: dict) -> dict:
-    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged or of another run."""
+def read(path: Path) -> dict:
+    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged."""
     try:
         with regular(path).open("rb") as file:
             size = max(0, path.stat().st_size - HASH_BYTES)
@@ -70,10 +79,18 @@ def load(path: Path, identity: dict) -> dict:
     if not whole:
         raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds of error
+        raise other_version(path, error) from None
+
+
+def load(path: Path, identity: dict) -> dict:
+    """A checkpoint to resume from. Raises BadInput if it is damaged or of another run."""
+    saved = read(path)
+    try:
         found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
-    except Exception as error:  # torch raises many kinds of error
+    except (AttributeError, KeyError, TypeError) as error:
         raise other_version(path, error) from None
     for key, value in identity.items():
         if found[key] != value:
@@ -116,15 +133,15 @@ def choose(
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
-    if found and not resume:
+    if (old := [*filter(Path.exists, [Path(folder) / BEST]), *found]) and not resume:
         raise BadInput(
-            f"{found[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
+            f"{old[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
             "another --ckpt-dir"
         )
     chosen = _newest(found, identity, flags, say) if resume else None
     if resume and not chosen:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
-    for unfinished in filter(Path.is_file, Path(folder).glob("step_*.pt.*.tmp")):
+    for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
         say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
         unfinished.unlink()
     return chosen
@@ -146,3 +163,165 @@ def _newest(found: list[Path], identity: dict, flags: dict, say) -> Path | None:
                 say(f"note  {flag} was {before}, now it is {value}")
         return path
     return None
+
+
+def saved_flags(folder: str) -> dict | None:
+    """The flags that the newest readable checkpoint in `folder` was saved with, by name."""
+    for path in reversed(checkpoints(folder)):
+        try:
+            return load(path, {})["flags"]
+        except BadInput:  # `choose` will say it
+            pass
+    return None
+
+
+def best_loss(folder: str, say: Callable[[str], None]) -> float:
+    """The validation loss of the best model in `folder`; infinite where there is none."""
+    path = Path(folder) / BEST
+    try:
+        return read(path)["val_loss"] if path.exists() else math.inf
+    except (BadInput, KeyError, TypeError) as error:
+        say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
+        return math.inf
+
+
+# --------------------------------------------------------------- weights, from here or elsewhere
+
+
+@dataclass
+class Stored:
+    """The weights of a GPT-2 on disk, in FP32, named and laid out as in the scripts."""
+
+    name: str  # where
+    shape: dict[str, int]  # the fields of GPTConfig
+    tokenizer: str  # "gpt2" or "bytes"
+    weights: dict[str, torch.Tensor]
+
+
+# nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
+CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+# What config.json of transformers may say otherwise, but no script here does; left out, it is this.
+FIXED = {
+    "model_type": "gpt2",
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "n_inner": None,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+
+
+def transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
+    """A parameter in transformers' layout from ours, and the other way round."""
+    return weight.t().contiguous() if name.endswith(CONV1D) else weight
+
+
+def stored(name: str) -> Stored:
+    """The model at `name`: a checkpoint, a folder of them (its best) or one of transformers.
+
+    Raises BadInput if there is none, or if it is not a GPT-2 as the scripts have it.
+    """
+    path = Path(name)
+    if (path / "config.json").exists():
+        return _of_transformers(path)
+    if path.is_dir():
+        found = [*checkpoints(name)[-1:], *filter(Path.exists, [path / BEST])]
+        if not found:
+            raise BadInput(f"{path} holds neither a checkpoint nor config.json of transformers")
+        path = found[-1]
+    if not path.exists():
+        raise BadInput(f"no such file or folder: {path}")
+    saved = read(path)
+    try:
+        weights, identity = saved["model"], saved["identity"]
+        vocab_size, n_embd = weights["transformer.wte.weight"].shape
+        shape = {"block_size": len(weights["transformer.wpe.weight"]), "vocab_size": vocab_size}
+        shape |= MODELS[identity["--model"]] | {"n_embd": n_embd}
+        return Stored(name, shape, identity["data"].partition(" ")[0], weights)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise other_version(path, error) from None
+
+
+def _of_transformers(folder: Path) -> Stored:
+    """The model in a folder that transformers' save_pretrained wrote, or one like OpenAI's."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        for key, ours in FIXED.items():
+            if (value := config.get(key, ours)) != ours:
+                raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
+        names = ("n_positions", "vocab_size", "n_layer", "n_head", "n_embd")
+        keys = ("block_size", *names[1:])
+        shape = {key: config[name] for key, name in zip(keys, names, strict=True)}
+        weights = {}
+        for name, tensor in _tensors(folder).items():
+            name = "transformer." + name.removeprefix("transformer.")
+            # Masks that old versions saved, and the head, which is the token embedding.
+            if not name.endswith((".attn.bias", ".attn.masked_bias", "lm_head.weight")):
+                weights[name] = transposed(name, tensor.float())
+        weights["lm_head.weight"] = weights["transformer.wte.weight"]
+    except BadInput:
+        raise
+    except Exception as error:  # torch and safetensors raise many kinds of error
+        why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
+        raise BadInput(f"{folder} is not a GPT-2 that transformers saved ({why})") from error
+    return Stored(str(folder), shape, "gpt2", weights)
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    if not (path := folder / "model.safetensors").exists():
+        path = regular(folder / "pytorch_model.bin")
+        return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        from safetensors.torch import load_file
+    except ImportError:
+        raise BadInput(f"to read {path}, pip install safetensors") from None
+    return load_file(path)
+
+
+def start_from(name: str, model) -> None:
+    """Load the weights at `name` into `model`, a GPT. Raises BadInput as `stored` and `fill` do."""
+    fill(model, stored(name))
+
+
+def fill(model, found: Stored) -> None:
+    """Load weights into `model`, a GPT. Raises BadInput if they do not fit.
+
+    Rows that pad the vocabulary become the mean of all others. Their logit is then the mean logit,
+    so that (by Jensen's inequality) each takes at most the mean probability: 47 rows at most raise
+    the loss by log(1 + 47 / 50257) = 0.0009. Rows of zeros would outweigh all others, because
+    GPT-2's logits lie far below 0.
+    """
+    for key, here in asdict(model.config).items():
+        there = found.shape[key]
+        if there != here and not (key == "vocab_size" and GPT2_VOCAB_SIZE <= there < here):
+            flags = "--model sets the size, and --seq-len above 1024 block_size"
+            raise BadInput(f"{found.name} has {key} {there}, this run {here}: {flags}")
+    weights = dict(found.weights)
+    rows = weights["transformer.wte.weight"]  # (vocab_size, C)
+    missing = model.config.vocab_size - len(rows)
+    rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
+    weights |= {"transformer.wte.weight": rows, "lm_head.weight": rows}
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # a line of its own for each tensor
+        why = " ".join(str(error).split())[:120]
+        raise BadInput(f"{found.name} lacks tensors of GPT-2, or has others: {why}") from None
+
+
+@torch.no_grad()
+def sample(model, ids: list[int], count: int, known_tokens: int, seed: int = 0) -> Iterator[int]:
+    """Yield `count` token ids, each drawn from what the model predicts after `ids` and the others.
+
+    Ids from `known_tokens` on, such as padding rows, stand for no text and are never drawn. Of a
+    text longer than block_size the model sees the end.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    device, ids = model.lm_head.weight.device, list(ids)
+    for _ in range(count):
+        seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
+        logits = model(seen)[0][0, -1].float().cpu()  # (vocab_size,)
+        logits[known_tokens:] = -math.inf
+        ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
+        yield ids[-1]

@@ -1,11 +1,16 @@
 """The processes of ddp_run.py: their ranks, how they connect, and what rank 0 does for all."""
 
 import ctypes
+import gc
+import math
 import os
 import signal
 import sys
+import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -43,6 +48,8 @@ RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
 # Flags that must be equal when a run is resumed, and flags that may differ, with a note.
 MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
 MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
+TRIAL = 6  # steps that --hours tries first: as of any six, the last four are measured
+SPARE = 0.02  # of --hours: for checkpoints, and for a machine that slows down as it warms up
 
 
 @dataclass
@@ -54,7 +61,31 @@ class Job:
     micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict  # what must match for a checkpoint to be resumed
+    flags: dict  # what may differ
+    folder: str | None  # where checkpoints go; None in a trial, which keeps nothing
     checkpoint: Path | None  # the one to resume
+    best: float  # the lowest validation loss so far; -inf where the best model is not kept
+
+    def save(self, say, **state) -> None:
+        """Rank 0 saves a checkpoint of `state`: what has a state_dict by that."""
+        if self.folder:
+            path = self._write(None, state | {"flags": self.flags})
+            say(f"note  saved {path}")
+            if state["step"] == self.flags["--steps"]:
+                say(f"note  and now: ladder sample {self.folder}, ladder export {self.folder} OUT")
+
+    def save_best(self, say, val_loss: float, **state) -> None:
+        """Rank 0 saves `state` as the best model, if no validation loss was lower."""
+        if val_loss < self.best:
+            self.best = val_loss
+            path = self._write(checkpoint.BEST, state | {"val_loss": val_loss})
+            say(f"note  the lowest loss so far: saved {path}")
+
+    def _write(self, name: str | None, state: dict) -> Path:
+        parts = {
+            key: getattr(part, "state_dict", lambda p=part: p)() for key, part in state.items()
+        }
+        return on_rank_0(checkpoint.save, self.folder, name, identity=self.identity, **parts)
 
 
 def together(train: Callable, doc: str, argv: list[str] | None):
@@ -64,13 +95,13 @@ def together(train: Callable, doc: str, argv: list[str] | None):
     torchrun ends the others.
     """
     if not DISTRIBUTED:
-        return train(parse(doc, argv))
+        return train(settle(train, parse(doc, argv)))
     try:
         meet()
         args = on_rank_0(parse, doc, argv)
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
-        result = train(args)
+        result = train(settle(train, args))
     except SystemExit as end:
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
         sys.stdout.flush()
@@ -79,6 +110,69 @@ def together(train: Callable, doc: str, argv: list[str] | None):
         os._exit(130)
     dist.destroy_process_group()
     return result
+
+
+def settle(train: Callable, args):
+    """`args` with the folder of checkpoints, and with the steps that fit into --hours.
+
+    A job that torchrun restarted resumes.
+    """
+    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
+    args.resume = args.resume or restarts > 0
+    args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
+    if not args.hours:
+        return args
+    planned = Namespace(**{**vars(args), "hours": None})
+    if args.resume and (flags := on_rank_0(checkpoint.saved_flags, args.ckpt_dir)):
+        planned.steps, planned.warmup = flags["--steps"], flags["--warmup"]
+        planned.plan = f"--hours {args.hours:g}: the {planned.steps} steps of its start are kept"
+        return planned
+    start = time.monotonic()
+    args.plan = f"--hours {args.hours:g}: a trial of {TRIAL} steps comes first; it keeps nothing"
+    args.steps, args.warmup, args.eval_every, args.ckpt_every = TRIAL, 1, 0, 0
+    result = train(args)
+    if result["status"] != "ok":  # SIGTERM
+        raise SystemExit(0)
+    torch.compiler.reset()  # else it holds the model of the trial
+    gc.collect()
+    if args.device.type != "cpu":
+        torch.get_device_module(args.device).empty_cache()
+    (spent,) = reduced(time.monotonic() - start, op=dist.ReduceOp.MAX)
+    step = result["median_ms"] / 1e3
+    planned.steps = steps_within(args.hours * 3600, spent, step, planned.eval_every)
+    if planned.steps < 1:
+        if RANK == 0:
+            said = f"--hours {args.hours:g} is too short: a step takes {step:.2g} s, and to start"
+            print(f"error {said} took {spent:.0f} s", file=sys.stderr)
+        raise SystemExit(2)
+    if planned.warmup is None:
+        planned.warmup = max(1, planned.steps // 5)
+    planned.plan = (
+        f"--hours {args.hours:g}: {planned.steps} steps fit, of {step:.3g} s in the trial"
+    )
+    return planned
+
+
+def steps_within(seconds: float, spent: float, step: float, eval_every: int) -> int:
+    """How many steps of `step` seconds fit after a trial that has `spent` some of the time.
+
+    The run will have to start once more, which takes what the trial took beside its steps. A
+    validation, forward only and not compiled, counts as half a step of the same tokens.
+    """
+    left = seconds * (1 - SPARE) - spent - max(0, spent - TRIAL * step)
+    return math.floor(left / (step * (1 + (0.5 / eval_every if eval_every else 0))))
+
+
+def default_folder(resume: bool, restarted: bool) -> str:
+    """A new folder under checkpoints/ for each job; to resume, that of the newest run there.
+
+    A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
+    """
+    process = os.getppid() if DISTRIBUTED else os.getpid()
+    found = Path("checkpoints").glob(f"*-{process}" if restarted else "*/step_*.pt")
+    folders = [str(path if restarted else path.parent) for path in found if resume]
+    new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
+    return max(folders, default=new)
 
 
 def meet() -> None:
@@ -160,7 +254,7 @@ def add_arguments(parser) -> None:
     add = parser.add_argument
     tokens = dict(type=positive, metavar="TOKENS")
     add("--total-batch", **tokens, help="an optimizer step of all ranks (CUDA: 524288, else 4096)")
-    add("--max-lr", type=learning_rate, default=6e-4, help="at the end of the warm-up (6e-4)")
+    add("--max-lr", type=above_zero, default=6e-4, help="at the end of the warm-up (6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     seed = dict(type=count, metavar="SEED")
     add("--shuffle", **seed, help="read rows in another order each epoch (default: in order)")
@@ -168,12 +262,17 @@ def add_arguments(parser) -> None:
     add("--no-compile", action="store_true", help="leave torch.compile out")
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never (default: 100)")
-    add("--ckpt-every", **every, default=0, help="0: on SIGTERM alone (default)")
-    add("--ckpt-dir", type=path, default="checkpoints", help="default: checkpoints")
-    add("--resume", action="store_true", help="from the last one in --ckpt-dir")
+    often = "and at the end; 0: on SIGTERM alone, and no best one either (default: 500)"
+    add("--ckpt-every", **every, default=500, help=often)
+    add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
+    add("--resume", action="store_true", help="from the last one in --ckpt-dir, or of the last run")
+    add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
+    limit = "as many steps as fit (default: --steps of them)"
+    add("--hours", type=above_zero, metavar="HOURS", help=limit)
+    parser.set_defaults(plan=None)
 
 
-def learning_rate(text: str) -> float:
+def above_zero(text: str) -> float:
     """argparse type: a positive number."""
     value = float(text)
     if not 0 < value < float("inf"):
@@ -186,7 +285,7 @@ def parse(doc: str, argv: list[str] | None):
     args = parse_args(doc, argv, add_arguments, longest=None)
     on_cuda = args.device.type == "cuda"
     args.total_batch = args.total_batch or (524288 if on_cuda else 4096)
-    if args.warmup is None:
+    if args.warmup is None and not args.hours:
         args.warmup = max(1, args.steps // 5)
     trouble = None
     if DISTRIBUTED and args.device.type == "mps":
@@ -208,10 +307,10 @@ def parse(doc: str, argv: list[str] | None):
 def prepare(args, say) -> Job:
     """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
 
-    A job that torchrun restarted resumes from its newest checkpoint. Raises BadInput.
+    Raises BadInput.
     """
-    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
-    args.resume = args.resume or restarts > 0
+    if args.plan:
+        say(f"note  {args.plan}")
     splits = []
 
     def look():
@@ -244,8 +343,12 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
     identity = {"data": text.identity, **named(args, MUST_AGREE)}
     flags = named(args, MAY_CHANGE)
+    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
+    if args.hours:  # the trial
+        return job | dict(folder=None, checkpoint=None, best=-math.inf)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
-    return dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, checkpoint=found)
+    best = checkpoint.best_loss(args.ckpt_dir, say) if args.ckpt_every else -math.inf
+    return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 
 
 def named(args, names: tuple[str, ...]) -> dict:

@@ -206,7 +206,7 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
 @pytest.fixture
 def no_peak(monkeypatch):
     """The matmul whose rate a climb measures first is left out."""
-    said = '{"peak_flops": null, "clocks": "1"}'
+    said = '{"peak_flops": null, "device": "CPU", "clocks": "1"}'
     real, none = process.run_python, process.Finished(said, "", 0, None)
 
     def run(*words, **env):

@@ -8,9 +8,12 @@ import sys
 
 import pytest
 import torch
+from test_climb import no_peak  # noqa: F401
+from test_climb_stops import LOG
 
 from ladder.commands import fit, main, timeit
 from ladder.commands.process import run_python
+from ladder.commands.results import read_climb
 from ladder.log import read_log
 
 # Stands for a rung: writes a log without training, and FATE says what becomes of its B.
@@ -190,9 +193,51 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_
     assert "stopped" in said and " 200 │" in said
 
 
+def test_a_climb_with_each_at_its_largest_batch(
+    ladder,
+    no_limit,
+    no_peak,  # noqa: F811
+    shard,
+    tmp_path,
+    monkeypatch,
+):
+    """It may be stopped in the search; then gains are per token, and B stands beside the names."""
+    log = f"{LOG!r}.replace('B=4 ', f'B={{B}} ')"
+    write = f"Path(sys.argv[-1], 'a.log').write_text({log}); sys.exit()"
+    flags = "flags = dict(word.split('=', 1) for word in sys.argv[1:] if '=' in word)"
+    scripts = [
+        fake(tmp_path, f"upto{n}", f"if B > {n}: {NO_MEMORY}\nif '--log-dir' in sys.argv: {write}")
+        for n in (3, 6)
+    ]
+    scripts.append(fake(tmp_path, "none", NO_MEMORY))
+    for path in scripts:
+        path.write_text(re.sub("flags = .*", flags, path.read_text()))
+
+    def stopped_at_4(*words, **options):
+        if "--batch-size=4" in words:
+            raise KeyboardInterrupt
+        return run_python(*words, **options)
+
+    out = tmp_path / "out"
+    words = ["climb", "--fit", *scripts, "--memory", 4, "--repeats", 2, "--seq-len", 16]
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "run_python", stopped_at_4)
+        assert ladder(*words, *fits(shard, out)[1:])[0] == 130
+    status, said, _ = ladder("climb", "--resume", out)
+    facts, rows = read_climb(out)
+    assert status == 0 and facts["kind"] == "fit" and not (out / "tries").exists()
+    assert facts["batches"] == {"upto3": 3, "upto6": 6, "none": "not even B=1 fits"}
+    assert [row.own_B for row in rows] == [3, 6, None] and rows[2].failure == "not even B=1 fits"
+    assert rows[1].gain.ratio == pytest.approx(2) and rows[1].tok_per_s == 2 * rows[0].tok_per_s
+    assert "upto3, B=3" in said and "upto6, B=6" in said and ", B=its own, " in said
+
+
 @pytest.mark.parametrize(
     "words, said",
     [
+        (["climb", "--fit", "0"], "error on a CPU say how much memory there is to fill"),
+        (["climb", "--fit", "0", "--memory", "4", "--batch-size", "2"], "error --fit chooses B"),
+        (["climb", "0", "--memory", "4"], "error --memory is for --fit"),
         (["fit", "0"], "error on a CPU say how much memory there is to fill: --memory GIB"),
         (["fit", "0", "--memory", "0.05"], "error --memory 0.05 is not enough to import PyTorch"),
         (["fit", "0", "--memory", "nan"], "error --memory nan: expected a positive number of GiB"),
@@ -210,6 +255,7 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_
 def test_bad_input_is_one_line(words, said, ladder, shard, tmp_path):
     name, *words = words
     start = {"fit": fits(shard, tmp_path / "out"), "timeit": ["timeit", "--out", tmp_path / "out"]}
+    start["climb"] = ["climb", *start["fit"][1:]]
     status, stdout, stderr = ladder(*start[name], *words)
     assert (status, stdout, stderr.count("\n")) == (2, "", 1) and stderr.startswith(said)
     assert not (tmp_path / "out").exists()

@@ -21,6 +21,8 @@ COMMANDS = {
     "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
     "limits": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
+    "sample": "write text with a model that ddp_run.py trained",
+    "export": "make a folder of such a model that transformers loads",
     "forward": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
     "share": "pack a climb into one small file to send, without paths and names",

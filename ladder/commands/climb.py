@@ -4,6 +4,7 @@
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
     ladder climb --quick                      what do I get here? Five minutes on a GPU
     ladder climb --precision 2 --at-most 240  rounds until each gain is known to ± 2 %, or 4 hours
+    ladder climb --fit                        each rung at the largest batch that fits the device
     ladder climb --resume                     go on with the last climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
@@ -30,6 +31,7 @@ from rich.progress import Progress
 
 from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
 from ladder.commands import process
+from ladder.commands.kinds import kind_of
 from ladder.commands.precompile import precompile
 from ladder.commands.results import (
     LEAST_ROUNDS,
@@ -58,6 +60,11 @@ def add_arguments(parser):
     words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
     parser.add_argument("--resume", nargs="?", const="", metavar="DIR", help="default: the last")
+    fit = dict(action="store_const", const=True)
+    words = "each at its own largest B, which is searched first; a table of its own (default: no)"
+    parser.add_argument("--fit", **fit, help=words)
+    words = "what --fit fills on a CPU; needed there (default: none)"
+    parser.add_argument("--memory", type=above_zero, metavar="GIB", help=words)
     parser.add_argument("--publish", metavar="FINDING", help="then publish it with this sentence")
     add_run_arguments(parser)
 
@@ -96,7 +103,18 @@ def run(args) -> int:
             raise BadInput(f"--resume does what the climb was asked for: give no {names} with it")
         folder = find_stopped(args.resume)
     else:
-        folder = new_folder(args, "climb", select(args.rungs, args.candidates))
+        if args.fit:
+            if args.batch_size or args.quick or args.precompile:
+                raise BadInput(
+                    "--fit chooses B and compiles: no --batch-size, --quick, --precompile"
+                )
+            from ladder.commands.fit import python_within  # it imports torch, --help need not
+
+            python_within(args.memory, pick_device(args.device).type)  # raises BadInput
+        elif args.memory:
+            raise BadInput("--memory is for --fit")
+        kind = "fit" if args.fit else "climb"
+        folder = new_folder(args, kind, select(args.rungs, args.candidates))
     status = run_and_report(folder)
     if status == 0 and args.publish:
         from ladder.commands.publish import publish
@@ -147,6 +165,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "clocks": {"before": found.pop("clocks")},
+        "memory_gib": getattr(args, "memory", None),
         "failures": {},
         "scripts": [p.relative_to(ROOT).as_posix() if p in own else p.name for p in scripts],
         **found,
@@ -224,6 +243,11 @@ def run_rounds(folder: Path, console: Console) -> None:
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
+    if facts["kind"] == "fit" and "batches" not in facts:
+        from ladder.commands.fit import batches_of
+
+        facts["batches"] = batches_of(facts, scripts, flags, folder / "tries")
+        save(folder, facts)
     started = time.monotonic()
     if facts.get("precompile") and not ended:
         news = precompile(scripts, flags, folder.resolve() / "cache", facts)
@@ -318,7 +342,9 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
     if name.endswith(".r1") and not facts.get("precompile"):
         shutil.rmtree(cache, ignore_errors=True)  # its first step is the whole compilation
     with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
-        words = (path, *flags, "--log-dir", scratch)
+        if isinstance(B := facts.get("batches", {}).get(path.stem), str):
+            raise BadInput(B)  # it has none
+        words = (path, *flags, *([f"--batch-size={B}"] if B else []), "--log-dir", scratch)
         done = process.run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))
         try:
@@ -328,7 +354,7 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
                 raise BadInput(f"it left {len(logs)} logs in --log-dir instead of one")
             log = read_run(logs[0])
             others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
-            check_comparable("this climb", [log, *others])
+            check_comparable("this climb", [log, *others], kind_of(facts))
         except BadInput as error:
             (folder / f"{name}.failed").write_text(done.stderr, encoding="utf-8")
             raise BadInput(str(error).replace(scratch + os.sep, "")) from None

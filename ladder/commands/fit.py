@@ -10,10 +10,13 @@ limit counts all private writable memory; the peak in the table counts what is i
 
   ladder fit                                       all rungs on the GPU
   ladder fit 0 3 6 --model tiny --memory 2         three rungs on a CPU, within 2 GiB
+
+`ladder climb --fit` searches in the same way, then climbs with each rung at its batch.
 """
 
 import argparse
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +39,7 @@ from ladder.files import write_whole
 from ladder.log import read_log
 
 FITS, NO_MEMORY = "fits", "out of memory"
+MAX_BATCH = 1024
 PASSED_ON = ("model", "steps", "seq_len", "device", "data")  # flags that the scripts get
 
 
@@ -56,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("rungs", nargs="*", help="numbers, ranges or paths, such as 0 3-6 (default: all)")
     add_flags(parser, *PASSED_ON)
     parser.set_defaults(steps=6)
-    add("--max-batch", type=positive, default=1024, help="try no larger B (default: 1024)")
+    largest = f"try no larger B (default: {MAX_BATCH})"
+    add("--max-batch", type=positive, default=MAX_BATCH, help=largest)
     add("--memory", type=float, metavar="GIB", help="the limit on a CPU; needed there, and only")
     add("--out", help="folder for the logs of all tries and fit.json (default: runs/fit-…)")
 
@@ -69,14 +74,32 @@ def run(args: argparse.Namespace) -> int:
     scripts = select(args.rungs)
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name")
-    device = pick_device(args.device)
+    python = python_within(args.memory, pick_device(args.device).type)
     check_seq_len(args.seq_len)
-    python = python_within(args.memory, device.type)
     flags = given_flags(args, *PASSED_ON)
-    T = parse_args(__doc__, flags).seq_len
-    corpus_end = Batches(load_corpus(args.data, print), 1, T).rows_per_epoch  # its largest batch
-    largest = min(args.max_batch, corpus_end)
+    largest = most(flags, args.max_batch)
     folder = new_folder(args.out, "fit")
+    rows = largest_batches(scripts, folder, python, flags, largest)
+    found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
+    write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
+    report(rows, args.memory, Console())
+    print(f"Logs of all tries and fit.json: {folder}")
+    if rows[-1].note == "stopped":
+        return 130
+    return 0 if any(row.B for row in rows) else 1
+
+
+def most(flags: list[str], max_batch: int = MAX_BATCH) -> int:
+    """The largest B to try with these flags of a script: what the corpus holds, if that is less."""
+    args = parse_args(__doc__, flags)
+    corpus_end = Batches(load_corpus(args.data, print), 1, args.seq_len).rows_per_epoch
+    return min(max_batch, corpus_end)
+
+
+def largest_batches(
+    scripts: list[Path], folder: Path, python: list[str], flags: list[str], largest: int
+) -> list[Row]:
+    """Search each script's largest B; the tries go into `folder`. Ctrl-C ends the last row."""
     rows = []
     try:
         for path in scripts:
@@ -86,13 +109,23 @@ def run(args: argparse.Namespace) -> int:
             search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
     except KeyboardInterrupt:
         pass
-    found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
-    write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
-    report(rows, args.memory, Console())
-    print(f"Logs of all tries and fit.json: {folder}")
+    return rows
+
+
+def batches_of(facts: dict, scripts: list[Path], flags: list[str], folder: Path) -> dict:
+    """The B of each script in a climb with --fit, by stem; why there is none where none fits.
+
+    Six steps a try, whatever the climb does. Raises KeyboardInterrupt as Ctrl-C does.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # of a search that was stopped
+    folder.mkdir()
+    flags = [*flags, "--steps=6"]  # the last one counts
+    python = python_with(facts["memory_gib"]) if facts["memory_gib"] else [sys.executable]
+    rows = largest_batches(scripts, folder, python, flags, most(flags))
     if rows[-1].note == "stopped":
-        return 130
-    return 0 if any(row.B for row in rows) else 1
+        raise KeyboardInterrupt
+    shutil.rmtree(folder)
+    return {row.script: row.B or row.note for row in rows}
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
@@ -107,10 +140,15 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
         raise BadInput("--memory needs Linux: other systems do not limit the memory of a process")
     if not 0 < gib < 2**20:
         raise BadInput(f"--memory {gib:g}: expected a positive number of GiB")
-    python = ["sh", "-c", f'ulimit -d {int(gib * 2**20)} && exec "$0" "$@"', sys.executable]
+    python = python_with(gib)
     if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
     return python
+
+
+def python_with(gib: float) -> list[str]:
+    """Python with at most `gib` of data memory, on Linux."""
+    return ["sh", "-c", f'ulimit -d {int(gib * 2**20)} && exec "$0" "$@"', sys.executable]
 
 
 def search(row: Row, first: int, largest: int, attempt: Callable[[Row, int], str]) -> None:

@@ -15,6 +15,7 @@ class Kind:
     gain_of_first: bool = False  # the gain is that of the first row over each other one
     compared: str = ""  # heading where several climbs of this kind are compared; empty: never
     named_from: int | None = 0  # the command line names the scripts from here on; None: none
+    own_batch: bool = False  # each script runs at a B of its own, which stands beside its name
 
 
 KINDS = {
@@ -25,6 +26,14 @@ KINDS = {
         total="over the first",
         against="above",
         compared="Gain over the row above",
+    ),
+    "fit": Kind(
+        what="each rung at its own largest batch",
+        label="at its largest batch",
+        gain="over the row above",
+        total="over the first",
+        against="above",
+        own_batch=True,
     ),
     "ablate": Kind(
         what="one optimisation left out",

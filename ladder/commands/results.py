@@ -79,6 +79,7 @@ class Row:
     mfu: float | None = None
     limit: tuple[float, ...] | None = None  # its parts in milliseconds, as `limit_ms` has them
     peak_bytes: int | None = None
+    own_B: int | None = None  # where the rows differ in it
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -142,7 +143,8 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
-    check_comparable(folder, [log for repeats in logs.values() for log in repeats.values()])
+    all_logs = [log for repeats in logs.values() for log in repeats.values()]
+    check_comparable(folder, all_logs, kind_of(facts))
     order = [Path(name).stem for name in facts.get("scripts", [])]
     order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
     rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
@@ -150,9 +152,10 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     return facts, rows
 
 
-def check_comparable(folder: Path | str, logs: list[Log]) -> None:
-    """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
-    for key in COMPARABLE:
+def check_comparable(folder: Path | str, logs: list[Log], kind: Kind) -> None:
+    """Raise BadInput unless all logs come from one machine, commit, corpus and size of step, or
+    from one of any B where `kind` has it so."""
+    for key in (key for key in COMPARABLE if key != "B" or not kind.own_batch):
         values = sorted({str(log.run.get(key)) for log in logs})
         if len(values) > 1:
             found = f"{key} ({', '.join(values)})"
@@ -185,6 +188,7 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
+    row.own_B = int(logs[min(logs)].run["B"]) if kind_of(facts).own_batch else None
     return row
 
 

@@ -23,7 +23,7 @@ def titles() -> dict[str, str]:
 
 def cells(row: Row, names: dict[str, str]) -> list[str]:
     """One row of COLUMNS as text."""
-    name = names.get(row.stem, row.stem)
+    name = names.get(row.stem, row.stem) + (f", B={row.own_B}" if row.own_B else "")
     if row.failure:
         return [name, f"failed: {row.failure}", *[""] * (len(COLUMNS) - 2)]
     log = row.logs[min(row.logs)]
@@ -125,7 +125,7 @@ def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
     run = next(log.run for row in rows for log in row.logs.values())
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**run)
+    text = text.format(**run | ({"B": "its own"} if kind_of(facts).own_batch else {}))
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"

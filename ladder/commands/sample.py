@@ -1,0 +1,57 @@
+"""Write text with a model that ddp_run.py trained, or with a GPT-2 in transformers' layout.
+
+    ladder sample checkpoints/20261122-101500-4242          the best model of a run
+    ladder sample FILE.pt --prompt "The sea" --tokens 200   what follows these words
+
+The text appears as it is drawn, one token after the other, from all that the model holds possible.
+"""
+
+import argparse
+import runpy
+
+import numpy as np
+
+from ladder.cli import add_flags, pick_device, positive, seed
+from ladder.corpus import END_OF_TEXT, VOCABULARY_TIMEOUT_S, Corpus, gpt2_encoder
+from ladder.errors import BadInput
+from ladder.files import ROOT
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    model = "a checkpoint, a folder of them (its best), or a folder that transformers loads"
+    parser.add_argument("model", metavar="CKPT", help=model)
+    parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
+    parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
+    words = "each draws another text (default: 1337)"
+    parser.add_argument("--seed", type=seed, default=1337, help=words)
+    add_flags(parser, "device")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. Returns the exit status."""
+    from ladder import checkpoint  # it imports torch, which --help need not
+
+    device = pick_device(args.device)
+    found = checkpoint.stored(args.model)
+    encode = gpt2_encoder(VOCABULARY_TIMEOUT_S) if found.tokenizer == "gpt2" else str.encode
+    if not encode:
+        raise BadInput("no GPT-2 vocabulary: no network, and none in TIKTOKEN_CACHE_DIR")
+    script = runpy.run_path(str(ROOT / "ddp_run.py"))
+    model = script["GPT"](script["GPTConfig"](**found.shape)).to(device)
+    checkpoint.fill(model, found)
+    text = Corpus("", "", [np.zeros(1, np.uint16)], found.tokenizer)  # it decodes
+    ids, shown = [*encode(args.prompt)], ""
+    seen = [END_OF_TEXT, *ids]
+    for token in checkpoint.sample(model, seen, args.tokens, text.known_tokens, args.seed):
+        ids.append(token)
+        now = harmless(text.decode(ids))
+        if not now.endswith("\ufffd"):  # else the bytes of a character are not complete
+            print(now[len(shown) :], end="", flush=True)
+            shown = now
+    print(harmless(text.decode(ids))[len(shown) :])
+    return 0
+
+
+def harmless(text: str) -> str:
+    """`text` without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

@@ -1,0 +1,397 @@
+"""A model one can keep: where a run leaves it, how long it trains, and what can be done with it."""
+
+import json
+import math
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+import transformers
+from conftest import ROOT, SMALL, load
+from test_ddp import EXACT, finish, job, last_log, losses  # noqa: F401 (job is a fixture)
+from test_model import TINY, reference_model
+
+from ladder import checkpoint, ranks
+from ladder.commands import export
+from ladder.commands import main as ladder
+from ladder.corpus import END_OF_TEXT, gpt2_vocabulary
+from ladder.errors import BadInput
+from ladder.log import read_log
+from ladder.run import Run
+
+DDP = load(ROOT / "ddp_run.py")
+SHORT = ["--total-batch", 128]
+
+
+def train(shard, folder, *flags):
+    """ddp_run.py in this process; its log, or its exit status if that is not 0."""
+    words = [*SMALL, "--data", shard, "--log-dir", folder / "runs", *EXACT, *SHORT, *flags]
+    before = {*(folder / "runs").glob("*.log")}
+    try:
+        DDP.main([str(word) for word in words])
+    except SystemExit as end:
+        return end.code
+    return read_log(max({*(folder / "runs").glob("*.log")} - before, key=os.path.getmtime))
+
+
+@pytest.fixture(scope="module")
+def trained(shard, tmp_path_factory):
+    """The folder of checkpoints of a run of six steps, validated after each two."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(shard, folder, "--ckpt-dir", folder / "ckpt", "--eval-every", 2, "--ckpt-every", 2)
+    return folder / "ckpt"
+
+
+def model_of(name, vocab_size=50304):
+    """The model that ddp_run.py starts with when it is given --init NAME."""
+    model = DDP.GPT(DDP.GPTConfig(**TINY, vocab_size=vocab_size))
+    checkpoint.start_from(str(name), model)
+    return model
+
+
+def tokens(B=2, T=65):
+    return torch.randint(0, 50257, (B, T), generator=torch.Generator().manual_seed(1))
+
+
+# --------------------------------------------------------------------------- what a run leaves
+
+
+def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypatch):
+    """Twice in one folder; and --resume goes on with the last of them."""
+    monkeypatch.chdir(tmp_path)
+    for steps in (2, 3):
+        log = train(shard, tmp_path, "--steps", steps)
+        monkeypatch.setattr(os, "getpid", lambda: 99)  # of another process in the same second
+        folders = sorted(tmp_path.glob("checkpoints/*"), key=os.path.getmtime)
+        assert sorted(p.name for p in folders[-1].glob("*.pt")) == [
+            "best.pt",
+            f"step_00000{steps}.pt",
+        ]
+        assert any(f"saved {folders[-1].relative_to(tmp_path)}/step" in note for note in log.notes)
+    assert len(folders) == 2
+    os.rename(folders[0], "checkpoints/1")
+    os.rename(folders[1], "checkpoints/2")
+    log = train(shard, tmp_path, "--steps", 4, "--resume", "--ckpt-every", 0)
+    assert [step["step"] for step in log.steps] == [4] and "saved" not in " ".join(log.notes)
+    assert len([*tmp_path.glob("checkpoints/*/*.pt")]) == 4
+
+
+def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    own = tmp_path / "checkpoints" / f"20260101-000000-{os.getppid()}"
+    other = own.with_name("20270101-000000-1")
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+    (other / "step_000001.pt").touch()
+    assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
+    assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
+    own.rmdir()
+    assert not os.path.exists(ranks.default_folder(True, True))
+
+
+def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path, monkeypatch):
+    """Also over a resumption, and a damaged one is written anew."""
+    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 2.25])
+    monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
+    flags = ["--ckpt-dir", tmp_path / "ckpt", "--eval-every", 1, "--ckpt-every", 1]
+    best = tmp_path / "ckpt" / "best.pt"
+
+    def after(steps, *more):
+        log = train(shard, tmp_path, *flags, "--steps", steps, *more)
+        saved = checkpoint.read(best)
+        assert len([*best.parent.glob("step_*.pt")]) == 2 and "optimizer" not in saved
+        return saved["step"], saved["val_loss"], log
+
+    assert after(3)[:2] == (2, 2.0)
+    assert after(5, "--resume")[:2] == (2, 2.0)
+    assert after(6, "--resume")[:2] == (6, 1.0)
+    os.truncate(best, 1000)
+    step, loss, log = after(7, "--resume")
+    assert (step, loss) == (7, 2.25) and any("best.pt cannot be used" in n for n in log.notes)
+    for path in best.parent.glob("step_*.pt"):
+        path.unlink()
+    assert train(shard, tmp_path, *flags) == 2  # what is left is not written over
+
+
+# ------------------------------------------------------------------------------------- --hours
+
+
+def test_how_many_steps_fit():
+    """An hour less 2 %, less a trial of 100 s, less its 88 s beside six steps of 2 s."""
+    assert ranks.steps_within(3600, 100, 2.0, 0) == (3528 - 100 - 88) // 2
+    assert ranks.steps_within(3600, 100, 2.0, 1) == (3528 - 100 - 88) // 3
+    assert ranks.steps_within(100, 90, 2.0, 100) < 1
+
+
+def test_hours_train_as_the_same_number_of_steps_does(shard, trained, tmp_path, monkeypatch):
+    """The trial leaves no trace, and a resumed run keeps the number, warm-up included."""
+    asked = []
+    monkeypatch.setattr(ranks, "steps_within", lambda *args: asked.append(args) or 6)
+    flags = ["--hours", 0.5, "--steps", 50, "--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3]
+    log = train(shard, tmp_path, *flags)
+    trial, _ = sorted((tmp_path / "runs").glob("*.log"), key=os.path.getmtime)
+    assert read_log(trial).run["steps"] == "6" and "keeps nothing" in read_log(trial).notes[0]
+    seconds, spent, step, eval_every = asked[0]
+    assert (seconds, eval_every) == (1800, 100) and spent > 6 * step > 0
+    assert log.run["steps"] == "6" and "6 steps fit" in log.notes[0]
+    expected = [step["loss"] for step in last_log(trained.parent).steps]
+    assert [step["loss"] for step in log.steps] == expected
+
+    monkeypatch.setattr(ranks, "steps_within", lambda *_: 60)
+    (tmp_path / "ckpt" / "step_000006.pt").unlink()
+    log = train(shard, tmp_path, *flags, "--resume")
+    assert [step["loss"] for step in log.steps] == expected[3:] and log.run["steps"] == "6"
+    assert "the 6 steps of its start are kept" in log.notes[0]
+    assert not [note for note in log.notes if "was" in note]
+
+
+def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
+    code = (
+        "import ladder.ranks\n"
+        "def within(seconds, spent, step, eval_every):\n"
+        "    steps = 3 + int(spent * 1e6) % 97 % 5\n"  # another one for a microsecond more
+        f"    folder = pathlib.Path({str(tmp_path)!r})\n"
+        "    (folder / f'{RANK}.steps').write_text(f'{spent} {step}')\n"
+        "    return steps\n"
+        "ladder.ranks.steps_within = within\n"
+        "def at(step): pass"
+    )
+    finish(job(tmp_path, "--hours", 1, code=code))
+    one, two = ((tmp_path / f"{rank}.steps").read_text() for rank in (0, 1))
+    log = last_log(tmp_path)
+    assert one == two and log.result["status"] == "ok"
+    assert len(log.steps) == int(log.run["steps"])
+
+
+@pytest.mark.parametrize("stop", ["too short", "SIGTERM"])
+def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkeypatch, capsys):
+    log = Run.log
+
+    def log_and_stop(self, step, **values):
+        log(self, step, **values)
+        if step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    if stop == "SIGTERM":
+        monkeypatch.setattr(Run, "log", log_and_stop)
+    status = train(shard, tmp_path, "--hours", 1e-6, "--ckpt-dir", tmp_path / "ckpt")
+    err = capsys.readouterr().err
+    assert status == (0 if stop == "SIGTERM" else 2) and not (tmp_path / "ckpt").exists()
+    assert err.count("\n") == (status > 0) and (stop == "SIGTERM" or "--hours 1e-06 is too" in err)
+
+
+# ----------------------------------------------------------------------------- ladder export
+
+
+@pytest.mark.parametrize("safetensors", [True, False])
+def test_transformers_loads_what_is_exported(safetensors, trained, tmp_path, monkeypatch, capsys):
+    """The same logits, without the padding rows; and --init takes it back, bit for bit."""
+    if not safetensors:
+        monkeypatch.setattr(export, "find_spec", lambda name: None)
+    out = tmp_path / "out"
+    assert ladder(["export", str(trained), str(out)]) == 0
+    weights = "model.safetensors" if safetensors else "pytorch_model.bin"
+    assert weights in capsys.readouterr().out and (out / weights).exists()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(out)
+    with torch.no_grad():
+        expected = model_of(trained)(tokens())[0][..., :50257]
+        logits = theirs(tokens()).logits
+    assert theirs.training is False and logits.shape == (2, 65, 50257)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+    best = checkpoint.read(trained / "best.pt")["model"]
+    for name, weight in model_of(out).state_dict().items():
+        assert torch.equal(weight[:50257], best[name][:50257]), name
+
+
+def test_the_tokenizer_goes_with_it(trained, tmp_path, monkeypatch, capsys):
+    if not (vocabulary := gpt2_vocabulary(5)):
+        pytest.skip("no GPT-2 vocabulary")
+    assert ladder(["export", str(trained), str(tmp_path / "with")]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "with")
+    text = "To be, or not to be: that is naïve.\n\n  <|endoftext|>"
+    ids = vocabulary.encode(text, allowed_special="all")
+    assert tokenizer(text)["input_ids"] == ids and tokenizer.eos_token_id == END_OF_TEXT
+    monkeypatch.setattr(export, "tokenizer_files", dict)
+    assert ladder(["export", str(trained), str(tmp_path / "without")]) == 0
+    assert "no tokenizer" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------- --init
+
+
+def of_transformers(folder, kind):
+    """Their GPT-2 on disk, with logits far below 0 as OpenAI's has; the model itself."""
+    theirs = reference_model(tied=True).eval()
+    with torch.no_grad():
+        theirs.transformer.wte.weight.add_(0.25)
+        theirs.transformer.ln_f.bias.sub_(1)
+    theirs.save_pretrained(folder)
+    if kind == "OpenAI's":  # names without a prefix, and masks
+        (folder / "model.safetensors").unlink()
+        names = {n.removeprefix("transformer."): t for n, t in theirs.state_dict().items()}
+        del names["lm_head.weight"]
+        masks = {f"h.{i}.attn.bias": torch.ones(1, 1, 1024, 1024).tril() for i in range(4)}
+        torch.save(names | masks, folder / "pytorch_model.bin")
+    return theirs
+
+
+@pytest.mark.parametrize("kind", ["saved", "OpenAI's"])
+def test_a_gpt2_of_transformers_is_started_from(kind, tmp_path):
+    """The padding rows take next to nothing from the others."""
+    theirs = of_transformers(tmp_path / "gpt2", kind)
+    x, y = tokens()[:, :-1], tokens()[:, 1:]
+    with torch.no_grad():
+        expected = theirs(x).logits
+        logits, loss = model_of(tmp_path / "gpt2")(x, y)
+    assert expected.mean() < -20
+    torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-3)
+    theirs_loss = torch.nn.functional.cross_entropy(expected.flatten(0, 1), y.flatten()).item()
+    assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / 50257) + 1e-5
+
+
+def test_a_run_starts_from_the_best_of_another(shard, trained, tmp_path):
+    """The first loss is that of the model on the first rows; a checkpoint to resume comes first."""
+    flags = ["--ckpt-dir", tmp_path / "ckpt", "--steps", 2, "--init", trained]
+    log = train(shard, tmp_path, *flags)
+    batches = ranks.Batches(ranks.load_splits(str(shard), print)[0], 2, 64)
+    with torch.no_grad():
+        first = model_of(trained)(*next(batches))[1].item()
+    assert log.steps[0]["loss"] == pytest.approx(first, abs=1e-5)
+    log = train(shard, tmp_path, *flags, "--steps", 3, "--resume")
+    assert [step["step"] for step in log.steps] == [3]
+
+
+# ------------------------------------------------------------------------------- ladder sample
+
+
+def sampled(capsys, *words) -> str:
+    assert ladder(["sample", *map(str, words), "--device", "cpu"]) == 0
+    return capsys.readouterr().out
+
+
+def test_sample_writes_text_that_the_seed_decides(trained, tmp_path, capsys):
+    """From a run on bytes, so that no vocabulary is needed."""
+    saved = checkpoint.read(trained / "best.pt")
+    saved["identity"]["data"] = "bytes 0123"
+    path = checkpoint.save(tmp_path, "bytes.pt", **saved)
+    flags = (path, "--prompt", "To be ", "--tokens", 20)
+    texts = [sampled(capsys, *flags, "--seed", seed) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2] and all(text.startswith("To be ") for text in texts)
+    model = model_of(path)
+    ids = [END_OF_TEXT, *b"To be "]
+    drawn = [*checkpoint.sample(model, ids, 20, known_tokens=256, seed=1)]
+    expected = "To be " + bytes(drawn).decode(errors="replace") + "\n"
+    assert any(not c.isprintable() for c in expected[:-1])  # as a terminal must not get them
+    assert texts[0] == "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in expected)
+
+
+def test_what_is_drawn_follows_the_model():
+    """Never a padding row, however likely; and of a long text the model sees the last positions."""
+
+    class Model(torch.nn.Module):
+        config = DDP.GPTConfig(block_size=4)
+
+        def __init__(self):
+            super().__init__()
+            self.lm_head = torch.nn.Linear(1, 1)
+
+        def forward(self, idx):
+            assert idx.shape[1] <= 4
+            logits = torch.full((*idx.shape, 12), -100.0)
+            logits[0, -1, (idx[0, -1] + 1) % 10] = 0
+            logits[..., 10:] = 1000
+            return logits, None
+
+    assert [*checkpoint.sample(Model(), [7], 9, known_tokens=10)] == [8, 9, *range(7)]
+
+
+# ---------------------------------------------------------------------------------- refusals
+
+
+def damage(folder, key, value):
+    """config.json with another value, or a weights file without a tensor."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("nothing", "no such file or folder"),
+        ("empty", "holds neither a checkpoint nor config.json"),
+        ("cut", "is damaged or not a checkpoint of ddp_run.py"),
+        ("activation_function=relu", "has activation_function='relu' in config.json, GPT-2 here"),
+        ("model_type=llama", "has model_type='llama'"),
+        ("n_layer=12", "has n_layer 12, this run 4: --model sets the size"),
+        ("n_positions=2048", "has block_size 2048, this run 1024"),
+        ("vocab_size=50000", "has vocab_size 50000, this run 50304"),
+        ("no weights", "is not a GPT-2 that transformers saved (FileNotFoundError"),
+        ("no config", "is not a GPT-2 that transformers saved (JSONDecodeError"),
+        ("pickle", "is not a GPT-2 that transformers saved (UnpicklingError"),
+        ("fewer", "lacks tensors of GPT-2, or has others"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, trained, tmp_path):
+    path = tmp_path / "model"
+    if trouble == "cut":
+        shutil.copy(trained / "best.pt", path)
+        os.truncate(path, 5000)
+    elif trouble != "nothing":
+        path.mkdir()
+    if trouble not in ("nothing", "empty", "cut"):
+        (path / "config.json").write_text(json.dumps(export.config(dict(TINY, block_size=1024))))
+        weights = checkpoint.read(trained / "best.pt")["model"]
+        if trouble == "fewer":
+            del weights["transformer.ln_f.bias"]
+        if trouble != "no weights":
+            torch.save(os.system if trouble == "pickle" else weights, path / "pytorch_model.bin")
+    if "=" in trouble:
+        key, value = trouble.split("=")
+        damage(path, key, int(value) if value.isdigit() else value)
+    if trouble == "no config":
+        (path / "config.json").write_text("{")
+    with pytest.raises(BadInput) as caught:
+        model_of(path)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_commands_refuse_in_a_line(trained, tmp_path, shard, monkeypatch, capsys):
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr("ladder.commands.sample.gpt2_encoder", lambda timeout_s: None)
+    for words, said in (
+        (["export", trained, tmp_path / "there"], "cannot make the folder"),
+        (["export", tmp_path / "none", tmp_path / "out"], "no such file or folder"),
+        (["sample", tmp_path / "none"], "no such file or folder"),
+        (["sample", trained], "no GPT-2 vocabulary"),
+    ):
+        assert ladder([str(word) for word in words]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
+    assert train(shard, tmp_path, "--init", tmp_path / "none", "--ckpt-dir", tmp_path / "ckpt") == 2
+    assert "error no such file or folder" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------- docs/train.md
+
+
+def test_the_times_in_train_md_follow_from_ladder_limits(capsys):
+    from test_docs import code_blocks, number, page, table, words
+
+    text = page("docs/train.md").partition("## 4. How long")[2]
+    for cells in table(text):
+        assert ladder(["limits", "--gpu", cells[0], "--batch-size", "8"]) == 0
+        shown = capsys.readouterr().out
+        if "4090" in cells[0]:
+            for line in filter(str.strip, code_blocks(text)[0].splitlines()):
+                assert words(line) in words(shown), line
+        row = words(shown.split("10 fused AdamW")[-1]).split()
+        limit, optimizer = float(row[0]), float(row[4])
+        for share, side in ((0.85, 0), (0.45, -1)):
+            step = (64 * (limit - optimizer) + optimizer) / share / 1e3  # seconds
+            rate = 524288 / step
+            expected = [step, rate, 3 * 3600 * rate / 1e9, 18794 * step / 3600]
+            said = [number(cell.split(" – ")[side]) for cell in cells[1:]]
+            assert said == pytest.approx(expected, rel=0.02, abs=0.051), (cells, expected)
