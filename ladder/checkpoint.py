@@ -10,7 +10,7 @@ import torch
 from ladder.errors import BadInput
 from ladder.files import lock, regular, write_whole
 
-KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
+KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
@@ -70,7 +70,8 @@ def load(path: Path, identity: dict) -> dict:
     if not whole:
         raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        # Before there was float16, checkpoints had no scaler.
+        saved = {"scaler": {}} | torch.load(path, map_location="cpu", weights_only=True)
         found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
     except Exception as error:  # torch raises many kinds of error
@@ -87,12 +88,14 @@ def other_version(path: Path, error: Exception) -> BadInput:
     return BadInput(f"{path} is of another version of ddp_run.py ({why})")
 
 
-def restore(path: Path, identity: dict, model, optimizer) -> tuple[int, int]:
-    """Load a checkpoint into model and optimizer; return step and position. Raises BadInput."""
+def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, int]:
+    """Load a checkpoint into all three; return its step and position. Raises BadInput."""
     saved = load(path, identity)
     try:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
+        if saved["scaler"]:  # else it was no float16 run
+            scaler.load_state_dict(saved["scaler"])
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:

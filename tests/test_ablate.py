@@ -18,8 +18,9 @@ def taken_back(number):
     ("number", "gone", "kept"),
     [
         (1, "self.lm_head.weight = ", "torch.compile"),
-        (2, "set_float32_matmul_precision", "require_bf16"),
+        (2, "set_float32_matmul_precision", "half_precision"),
         (3, "autocast", "set_float32_matmul_precision"),
+        (3, "scaler", "clip_grad_norm_"),  # 08 unscales what 03 has scaled
         (5, "torch.compile", "fused=True"),
         (7, "50304", "scaled_dot_product_attention"),
         (8, "no_decay", "fused=True"),

@@ -9,6 +9,7 @@ the untouched top. Where a later rung edited the same line, the change is taken 
 where that cannot be done either, it is named and left out.
 """
 
+import ast
 import re
 import tempfile
 from pathlib import Path
@@ -68,12 +69,30 @@ def without(before, rung, top) -> str | None:
     if conflicts:
         code, conflicts = merge_words(*codes)
     try:
+        # What a later rung does with a name that is gone goes too: 08 unscales what 03 has scaled.
+        gone = assigned(codes[0]) - assigned(codes[2]) - assigned(code)
+        orphans = [
+            node.lineno
+            for node in ast.walk(ast.parse(code))
+            if isinstance(node, ast.Expr) and gone & {n.id for n in names(node)}
+        ]
+        lines = enumerate(code.splitlines(keepends=True), 1)
+        code = "".join(line for number, line in lines if number not in orphans)
         compile(code, rung[0], "exec")
     except SyntaxError:
         return None
     return (
         None if conflicts else f'"""{top[0]} without {rung[0]}, made by ladder ablate."""\n{code}'
     )
+
+
+def names(tree: ast.AST) -> list[ast.Name]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def assigned(code: str) -> set[str]:
+    """The variables that a script sets."""
+    return {name.id for name in names(ast.parse(code)) if isinstance(name.ctx, ast.Store)}
 
 
 def source_at(commit: str, stem: str) -> str | None:

@@ -17,7 +17,7 @@ import torch
 
 from ladder.cli import add_flags, pick_device
 from ladder.errors import BadInput
-from ladder.machine import device_name, has_bf16
+from ladder.machine import device_name, half_precision
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 BATCHES, AT_ONCE = 15, 10
@@ -34,9 +34,7 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
 
 def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
     """Which numbers, and how many in a row, show what a device can multiply."""
-    # Emulated, bfloat16 would be slower than FP32, and the baseline beyond this peak.
-    dtype = torch.bfloat16 if has_bf16(device) else torch.float16
-    return dtype, 2048 if device.type == "cpu" else 8192
+    return half_precision(device), 2048 if device.type == "cpu" else 8192
 
 
 def keep_busy(a: torch.Tensor, b: torch.Tensor, at_least: float) -> None:
