@@ -137,7 +137,7 @@ def pick_device(name: str | None):
 # By the rung from which on it holds: bytes that the forward pass keeps for the backward pass, for
 # each token: times C in each layer, times n_head * T in each layer (the scores), and times the
 # vocabulary; and how many times the vocabulary the loss takes while its gradient is computed.
-KEPT = {0: (64, 4, 8, 8), 3: (36, 6, 6, 8), 5: (26, 4, 2, 4), 6: (26, 0, 2, 4)}
+KEPT = {0: (64, 4, 8, 8), 3: (36, 6, 6, 8), 5: (36, 4, 2, 4), 6: (36, 0, 2, 4)}
 
 
 def step_bytes(rung: int, model: str, B: int, T: int) -> int:
@@ -152,7 +152,7 @@ def step_bytes(rung: int, model: str, B: int, T: int) -> int:
     parameters = (V if rung else 2 * V) * C + BLOCK_SIZE * C
     parameters += n_layer * (12 * C * C + 13 * C) + 2 * C
     width, scores, vocabulary, loss = next(KEPT[n] for n in reversed(KEPT) if n <= rung)
-    per_token = n_layer * (width * C + scores * n_head * T) + (vocabulary + loss) * V
+    per_token = n_layer * (width * C + scores * n_head * T) + 8 * C + (vocabulary + loss) * V
     at_the_loss = (12 + 2 * (rung >= 3)) * parameters + B * T * per_token
     return max(at_the_loss, (24 if rung < 10 else 16) * parameters)
 
