@@ -152,7 +152,7 @@ def step_bytes(rung: int, model: str, B: int, T: int) -> int:
     parameters = (V if rung else 2 * V) * C + BLOCK_SIZE * C
     parameters += n_layer * (12 * C * C + 13 * C) + 2 * C
     width, scores, vocabulary, loss = next(KEPT[n] for n in reversed(KEPT) if n <= rung)
-    per_token = n_layer * (width * C + scores * n_head * T) + 8 * C + (vocabulary + loss) * V
+    per_token = n_layer * (width * C + scores * n_head * T) + 10 * C + (vocabulary + loss) * V
     at_the_loss = (12 + 2 * (rung >= 3)) * parameters + B * T * per_token
     return max(at_the_loss, (24 if rung < 10 else 16) * parameters)
 

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 
 from ladder import cli, machine
 from ladder.cli import parse_args, pick_device
-from ladder.commands import count, doctor, timeit
-from ladder.commands.gemm import at_peak
+from ladder.commands import count, doctor, gemm, timeit
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
 from ladder.commands.share import LINES
 from ladder.errors import BadInput
@@ -45,7 +44,7 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
         return
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
-    assert at_peak(device) == (dtype, 8192)
+    assert gemm.at_peak(device) == (dtype, 8192)
     if gpu:
         assert machine.device_name(device) == CARDS[name][1]
         said = doctor.about(device)
@@ -146,6 +145,22 @@ def test_doctor_compiles_and_compares_in_the_half_precision_of_the_device(monkey
         assert doctor.judge(stem, torch.device("cpu")) == ("no", "–", "no half precision here")
 
 
+def test_the_clock_of_an_amd_gpu_comes_from_pytorch(card, monkeypatch):
+    device, asked = card("MI300X"), []
+    monkeypatch.setattr(torch, "randn", lambda *_, dtype, **__: asked.append(dtype))
+    monkeypatch.setattr(gemm, "keep_busy", lambda *_: asked.append("busy"))
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 700_400)
+    monkeypatch.setattr(torch.cuda, "clock_rate", lambda _: 2100)
+    assert gemm.clocks(device) == "clocks.sm 2100 MHz, power.draw 700 W"
+    assert asked == [torch.bfloat16, "busy"]
+
+    def without_amdsmi(_):
+        raise ModuleNotFoundError("amdsmi not found")
+
+    monkeypatch.setattr(torch.cuda, "power_draw", without_amdsmi)
+    assert gemm.clocks(device) == "unknown"
+
+
 def test_an_intel_gpu_that_does_not_start_and_one_too_many(card, monkeypatch):
     card("Arc B580")
     with pytest.raises(BadInput, match="--device xpu:1: this PyTorch sees 1 XPU devices"):
@@ -192,6 +207,21 @@ def test_the_bytes_of_a_row_are_those_that_its_forward_pass_keeps(number, monkey
     row = cli.step_bytes(number, "two", 101, T) - cli.step_bytes(number, "two", 100, T)
     row -= cli.KEPT[number][3] * V * T
     assert row == pytest.approx(kept_bytes(number, 2, T) - kept_bytes(number, 1, T), rel=0.01)
+
+
+def test_the_page_of_devices_has_the_same_batches():
+    """A card of so many GB has 4 % more, as they count them, and has no 0 as its default."""
+    page = (ROOT / "docs" / "devices.md").read_text("utf-8")
+    found = re.findall(
+        r"^\| (\d+) GB \| (\d+)(?:, tight)? \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M
+    )
+    assert [int(row[0]) for row in found] == [6, 8, 12, 16, 24, 40, 80]
+    for gigabytes, *batches in ([int(number) for number in row] for row in found):
+        fits = [cli.largest_batch(n, "gpt2", 1024, gigabytes * 1.04e9) for n in cli.KEPT]
+        assert batches == [fits[0] or 1, *fits[1:]]
+    for number in cli.KEPT:
+        row = cli.step_bytes(number, "gpt2", 17, 1024) - cli.step_bytes(number, "gpt2", 16, 1024)
+        assert f"| {row / 1e9:.2f} GB |" in page
 
 
 @pytest.mark.parametrize(("number", "times"), [(0, 24), (1, 24), (6, 24), (10, 16)])
@@ -249,19 +279,20 @@ def test_float16_learns_a_batch_by_heart(number, float16, run_main):
     module.LEARNING_RATE = module.MAX_LR = 6e-3
     log = run_main(module, *float16, 40)
     assert (log.effective["autocast"], log.effective["loss_scale"]) == ("float16", "65536")
-    assert (log.result["loss_scale"], log.result["skipped_steps"]) == (65536, 0)
+    skipped = log.result["skipped_steps"]
+    assert skipped < 4 and log.result["loss_scale"] == 65536 / 2**skipped
     assert log.steps[-1]["loss"] < 0.3 * log.steps[0]["loss"]
 
 
 def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monkeypatch):
-    """Gradients of up to 1/128 times 2^27 are beyond 65504: the first steps are skipped."""
-    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=2.0**27))
+    """Gradients of up to half times 2^19 are beyond 65504: the first steps are skipped."""
+    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=2.0**19))
     log = run_main(load(rung(10)), *float16, 12)
     skipped = log.result["skipped_steps"]
-    assert 2 <= skipped <= 6 and log.result["loss_scale"] == 2 ** (27 - skipped)
+    assert 2 <= skipped <= 6 and log.result["loss_scale"] == 2 ** (19 - skipped)
     notes = [note for note in log.notes if "a gradient overflowed float16" in note]
     assert len(notes) == skipped
-    assert notes[0].startswith("step 1 skipped") and "from 1.34218e+08 to 6.71089e+07" in notes[0]
+    assert notes[0].startswith("step 1 skipped") and "from 524288 to 262144" in notes[0]
     losses, norms = ([step[key] for step in log.steps] for key in ("loss", "norm"))
     # The batch is the same: as long as steps are skipped, so is the loss.
     assert len(set(losses[: skipped + 1])) == 1 and losses[-1] < losses[skipped]
@@ -305,4 +336,4 @@ def test_timeit_and_the_peer_take_the_half_precision_of_the_device(float16, monk
     pytest.importorskip("transformers")
     monkeypatch.setitem(cli.MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64, vocab_size=256))
     log = run_main(load(peer_scripts()[0]), *float16, 3)
-    assert log.effective["autocast"] == "float16" and log.result["skipped_steps"] == 0
+    assert "float16" in log.effective["autocast"] and log.result["skipped_steps"] == 0
