@@ -13,7 +13,7 @@ import torch
 from conftest import CARDS, ROOT, load, rung
 from torch.nn import functional as F
 
-from ladder import cli, machine
+from ladder import cli, machine, ranks
 from ladder.cli import parse_args, pick_device
 from ladder.commands import count, doctor, gemm, timeit
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
@@ -98,10 +98,10 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     runs, helps, why = doctor.judge("03_bf16_autocast", device)
     assert (runs, helps) == ("yes", "yes") and "so float16 with a scaler: a float16 matmul" in why
 
-    ones, attend = torch.ones, F.scaled_dot_product_attention
+    seen, ones, attend = [], torch.ones, F.scaled_dot_product_attention
 
     def attention(q, *others, **how):
-        assert q.dtype == torch.float16
+        seen.append(q.dtype)
         if not torch.backends.cuda.mem_efficient_sdp_enabled():
             raise RuntimeError("No available kernel. Aborting execution.")
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -111,7 +111,11 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
         patch.setattr(torch, "ones", lambda *size, device, **how: ones(*size, **how))
         patch.setattr(F, "scaled_dot_product_attention", attention)
         runs, helps, why = doctor.judge("06_flash_attention", device)
-    assert (runs, helps) == ("yes", "yes") and why.startswith("the memory-efficient kernel runs")
+        assert (runs, helps) == ("yes", "yes") and set(seen) == {torch.float16}
+        assert why.startswith("the memory-efficient kernel runs")
+        helps, why = doctor.judge("06_flash_attention", card("M3"))[1:]
+        assert helps == "unknown" and "torch computes it with separate operators here" in why
+        assert seen.pop() == torch.bfloat16
     assert doctor.judge("12_causal_blocks", device)[:2] == ("yes", "no")
 
 
@@ -123,6 +127,7 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
         ("V100", ["sm_50", "sm_60", "sm_70"], "yes"),
         ("RTX 4090", ["sm_80", "sm_86", "sm_90a"], "yes"),  # 8.6 serves 8.9
         ("RTX 4090", ["sm_90", "compute_90"], "no"),
+        ("H100", ["sm_80", "sm_86"], "no"),
         ("RTX 4090", ["sm_70", "compute_70"], "yes"),  # PTX serves what is newer
         ("MI300X", ["gfx90a", "gfx942"], "yes"),
         ("MI50", ["gfx90a", "gfx942"], "no"),
@@ -143,6 +148,21 @@ def test_doctor_compiles_and_compares_in_the_half_precision_of_the_device(monkey
     monkeypatch.setattr(doctor, "half_precision", refuse)
     for stem in ("03_bf16_autocast", "05_torch_compile", "06_flash_attention"):
         assert doctor.judge(stem, torch.device("cpu")) == ("no", "–", "no half precision here")
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [("T4", "cpu:gloo,cuda:nccl"), ("Arc B580", "cpu:gloo,xpu:xccl")]
+)
+def test_ranks_connect_their_gpus(name, backend, card, monkeypatch):
+    card(name)
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: name != "T4")
+    for library in ("nccl", "xccl"):
+        monkeypatch.setattr(ranks.dist, f"is_{library}_available", lambda: True)
+    monkeypatch.setattr(ranks.dist, "rendezvous", lambda _: iter([(None, 0, 1)]))
+    asked = []
+    monkeypatch.setattr(ranks.dist, "init_process_group", lambda *name, **_: asked.extend(name))
+    ranks.meet()
+    assert asked == [backend]
 
 
 def test_the_clock_of_an_amd_gpu_comes_from_pytorch(card, monkeypatch):
