@@ -79,6 +79,7 @@ CARDS = {
     "RTX 4090": ("cuda", "NVIDIA GeForce RTX 4090", 25.3e9, dict(major=8, minor=9)),
     "A100 40GB": ("cuda", "NVIDIA A100-SXM4-40GB", 42.3e9, dict(major=8, minor=0)),
     "H100": ("cuda", "NVIDIA H100 80GB HBM3", 85e9, dict(major=9, minor=0)),
+    "RTX 5090": ("cuda", "NVIDIA GeForce RTX 5090", 33.7e9, dict(major=12, minor=0)),
     "H200": ("cuda", "NVIDIA H200", 150.1e9, dict(major=9, minor=0)),
     "MI50": ("cuda", "AMD Instinct MI50", 17.2e9, dict(gcnArchName="gfx906:sramecc+:xnack-")),
     "MI300X": ("cuda", "AMD Instinct MI300X", 205.8e9, dict(gcnArchName="gfx942:sramecc+:xnack-")),

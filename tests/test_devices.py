@@ -27,7 +27,7 @@ FLOAT16 = {"P100", "V100", "T4", "RTX 2060 6GB", "MI50"}
 # B at the default T; README and docs/devices.md say the same.
 BATCH = {"RTX 2060 6GB": 1, "RTX 3070 8GB": 1, "RTX 3060 12GB": 2, "T4": 4, "V100": 4}
 BATCH |= {"P100": 4, "MI50": 4, "Arc A770": 4, "Arc B580": 2, "Iris Xe": 2, "M3": 4}
-BATCH |= {"RTX 4090": 8, "RX 7900 XTX": 8}
+BATCH |= {"RTX 4090": 8, "RX 7900 XTX": 8, "RTX 5090": 8}
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -49,8 +49,8 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
         assert machine.device_name(device) == CARDS[name][1]
         said = doctor.about(device)
         assert said.startswith(f"{CARDS[name][1]}, ") and str(dtype).removeprefix("torch.") in said
-        old = "CUDA 12.6 alone, up to 2.14"
-        assert (old in said) == (name in ("P100", "V100"))
+        assert ("CUDA 12.6 alone, up to 2.14" in said) == (name in ("P100", "V100"))
+        assert ("CUDA 12.8 and 13" in said) == (name == "RTX 5090")
 
 
 def until_the_first_batch(module, flags, monkeypatch):

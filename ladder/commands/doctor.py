@@ -110,14 +110,14 @@ def about(device: torch.device) -> str:
     except BadInput:
         facts.append("no half precision")
     if device.type == "cuda" and not torch.version.hip:
-        facts.append(OLD_WHEELS if (gpu.major, gpu.minor) < (7, 5) else WHEELS)
+        known = next(WHEELS[first] for first in WHEELS if first <= (gpu.major, gpu.minor))
+        facts.append(f"in PyTorch's wheels for CUDA {known}")
     return ", ".join(facts)
 
 
 # https://github.com/pytorch/pytorch/blob/main/RELEASE.md#pytorch-cuda-support-matrix and, for what
 # 2.15 drops, https://github.com/pytorch/pytorch/issues/190385
-WHEELS = "in PyTorch's wheels for CUDA 12.6, 12.8 and 13"
-OLD_WHEELS = "in PyTorch's wheels for CUDA 12.6 alone, up to 2.14"
+WHEELS = {(10, 0): "12.8 and 13", (7, 5): "12.6, 12.8 and 13", (0, 0): "12.6 alone, up to 2.14"}
 
 
 def architecture(device: torch.device) -> str:
@@ -204,7 +204,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
     # On a GPU use the shapes of a real run: for small ones the compiler writes other kernels.
     on_gpu, dtype = device.type in GPUS, half_precision(device)
     name, B, T = ("gpt2", default_batch_size(device), 1024) if on_gpu else ("tiny", 2, 64)
-    scale = 2**16 if dtype == torch.float16 else 1  # as the scaler's
+    scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(1337)
     config = script["GPTConfig"](**{**MODELS[name], "n_layer": 1})
