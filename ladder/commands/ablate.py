@@ -65,19 +65,11 @@ def without(before, rung, top) -> str | None:
     `before` is the script that the rung follows. Each is a stem and a source text.
     """
     codes = [split_source(text)[1] for _, text in (rung, top, before)]
+    codes[1] = without_orphans(*codes)
     code, conflicts = merge_code(*codes)
     if conflicts:
         code, conflicts = merge_words(*codes)
     try:
-        # What a later rung does with a name that is gone goes too: 08 unscales what 03 has scaled.
-        gone = assigned(codes[0]) - assigned(codes[2]) - assigned(code)
-        orphans = [
-            node.lineno
-            for node in ast.walk(ast.parse(code))
-            if isinstance(node, ast.Expr) and gone & {n.id for n in names(node)}
-        ]
-        lines = enumerate(code.splitlines(keepends=True), 1)
-        code = "".join(line for number, line in lines if number not in orphans)
         compile(code, rung[0], "exec")
     except SyntaxError:
         return None
@@ -86,13 +78,18 @@ def without(before, rung, top) -> str | None:
     )
 
 
-def names(tree: ast.AST) -> list[ast.Name]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+def without_orphans(rung: str, top: str, before: str) -> str:
+    """`top` without what later rungs do with a variable of this one: 08 unscales by 03's scaler."""
+    gone = "|".join(assigned(rung) - assigned(before)) or "$"
+    own = rung.splitlines()
+    lines = top.splitlines(keepends=True)
+    return "".join(x for x in lines if x.rstrip() in own or not re.match(rf" *({gone})\.", x))
 
 
 def assigned(code: str) -> set[str]:
     """The variables that a script sets."""
-    return {name.id for name in names(ast.parse(code)) if isinstance(name.ctx, ast.Store)}
+    names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def source_at(commit: str, stem: str) -> str | None:
