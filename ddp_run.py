@@ -28,7 +28,6 @@ from ladder import checkpoint, ranks
 from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.corpus import END_OF_TEXT
-from ladder.machine import require_bf16
 from ladder.ranks import DISTRIBUTED, RANK, WORLD, reduced
 from ladder.run import Run
 
@@ -141,7 +140,7 @@ def evaluate(model, held_out, rows, args):
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for first in range(RANK * B, rows, WORLD * B):
         x, y = batches.rows(range(first, min(first + B, rows)))
-        with torch.autocast(device.type, torch.bfloat16, args.dtype == "bfloat16"):
+        with torch.autocast(device.type, getattr(torch, args.dtype), args.dtype != "float32"):
             _, loss = model(x.to(device), y.to(device))
         loss_sum += loss.item() * len(x)
     (total,) = reduced(loss_sum, op=ReduceOp.SUM)
@@ -182,8 +181,7 @@ def train(args):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
-        if args.dtype == "bfloat16":  # ddp: a flag here
-            require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
+        dtype = getattr(torch, args.dtype)  # ddp: a flag here, float32 too
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
         # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
@@ -201,11 +199,13 @@ def train(args):
         optimizer = torch.optim.AdamW(
             groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
         )
+        # speedup 03: lifts gradients into float16's range; switched off for other types
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
             first_step, batches.position = ranks.on_all_ranks(
-                checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer
+                checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer, scaler
             )
         elif args.init:  # ddp: weights from a checkpoint, or a GPT-2 of transformers
             ranks.on_all_ranks(checkpoint.start_from, args.init, raw_model)
@@ -230,17 +230,19 @@ def train(args):
                 # no_sync has to be around the forward pass too: there DDP decides.
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
                 with model.no_sync() if waits else nullcontext():
-                    # speedup 03: bf16 matmuls
-                    with torch.autocast(device.type, torch.bfloat16, args.dtype == "bfloat16"):
+                    # speedup 03: half precision
+                    with torch.autocast(device.type, dtype, dtype != torch.float32):
                         _, loss = model(x, y)
-                    (loss / job.micro_steps).backward()  # each brings its share of the mean
+                    scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
+            scaler.unscale_(optimizer)  # ddp: what overflowed on one rank is inf on all: all skip
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             # speedup 09: warm-up, then cosine
             lr = get_lr(step, args.steps, args.max_lr, args.warmup)
             for group in optimizer.param_groups:
                 group["lr"] = lr
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean over the whole batch, and the slowest rank's time
@@ -259,7 +261,7 @@ def train(args):
                     job.save_best(run.say, val_loss, step=done, model=raw_model)
                 if stopping or due(args.ckpt_every, done, args.steps):
                     state = dict(position=batches.position, model=raw_model, optimizer=optimizer)
-                    job.save(run.say, step=done, **state)
+                    job.save(run.say, step=done, **state, scaler=scaler)
             if stopping:
                 name = signal.Signals(int(stopping)).name
                 run.say(f"note  {name}: stopped after a whole step; --resume continues")

@@ -35,7 +35,7 @@ from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.machine import device_name, require_bf16
+from ladder.machine import device_name, half_precision, require_bf16
 from ladder.run import Run
 
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
@@ -400,7 +400,8 @@ def main(argv=None):
         keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
         require_fp8(device)
-        require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
+        require_bf16(device)  # speedup 14: from here on the model names bfloat16
+        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         if device.type != "cuda":
             run.say("note  candidate 17's kernel is for CUDA: here GELU stays outside the matmul")
@@ -422,6 +423,8 @@ def main(argv=None):
             group.update(lr=lr_of_step, capturable=graph is not None)
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        # speedup 03: lifts gradients into float16's range; switched off for bfloat16
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
         x, y = (ids.to(device) for ids in next(batches))  # (B, T) token ids each
@@ -434,18 +437,18 @@ def main(argv=None):
             if not graph or step < 2:  # speedup 19: the second is recorded, then replayed
                 with graph if graph and step else nullcontext():
                     optimizer.zero_grad()
-                    # speedup 03: bf16 matmuls
-                    with torch.autocast(device.type, dtype=torch.bfloat16):
+                    with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
                         _, loss = model(x, y)
-                    loss.backward()
-                    # speedup 08: the norm found
-                    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                    optimizer.step()
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
+                    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
+                    scaler.step(optimizer)
             if graph and step:
                 graph.cuda_graph.replay()
             # speedup 19: the next batch, while the device works on this one
             for now, ids in zip((x, y), next(batches), strict=True):
                 now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)
+            scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt, norm=norm.item(), lr=lr)

@@ -18,7 +18,7 @@ from ladder.corpus import GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
 from ladder.files import lock, regular, write_whole
 
-KEYS = ("step", "position", "identity", "flags", "model", "optimizer")
+KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
 
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
@@ -88,6 +88,7 @@ def load(path: Path, identity: dict) -> dict:
     """A checkpoint to resume from. Raises BadInput if it is damaged or of another run."""
     saved = read(path)
     try:
+        saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
         found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
     except (AttributeError, KeyError, TypeError) as error:
@@ -104,12 +105,14 @@ def other_version(path: Path, error: Exception) -> BadInput:
     return BadInput(f"{path} is of another version of ddp_run.py ({why})")
 
 
-def restore(path: Path, identity: dict, model, optimizer) -> tuple[int, int]:
-    """Load a checkpoint into model and optimizer; return step and position. Raises BadInput."""
+def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, int]:
+    """Load a checkpoint into all three; return its step and position. Raises BadInput."""
     saved = load(path, identity)
     try:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
+        if saved["scaler"]:  # else it was no float16 run
+            scaler.load_state_dict(saved["scaler"])
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:

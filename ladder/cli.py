@@ -17,6 +17,7 @@ MODELS = {
     "gpt2-xl": dict(n_layer=48, n_head=25, n_embd=1600),  # 1558M
 }
 BLOCK_SIZE = 1024  # positions in every GPT-2
+GPUS = ("cuda", "xpu")  # NVIDIA's and AMD's, and Intel's: PyTorch knows how much memory they have
 
 
 def integer(name: str, low: int, high: int, words: str):
@@ -46,11 +47,11 @@ seed = integer("integer", -(2**63), 2**64, "at most 64 bits")  # what torch.manu
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {
     "model": dict(choices=MODELS, help="default: gpt2 (124M)"),
-    "steps": dict(type=positive, help="optimizer steps (CUDA: 50, else 20)"),
+    "steps": dict(type=positive, help="optimizer steps (CUDA, XPU: 50, else 20)"),
     "batch_size": dict(type=positive, help="sequences per step, B (by device)"),
-    "seq_len": dict(type=positive, help="tokens a sequence, T (CUDA: 1024, else 256)"),
+    "seq_len": dict(type=positive, help="tokens a sequence, T (CUDA, XPU: 1024, else 256)"),
     "seed": dict(type=seed, help="default: 1337"),
-    "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
+    "device": dict(help="cpu, cuda, cuda:N, xpu or mps (default: the best there is)"),
     "data": dict(type=path, help="text, folder of texts, shard or folder of shards"),
     "log_dir": dict(type=path, help="where the log goes (default: runs)"),
 }
@@ -90,10 +91,10 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
         check_seq_len(args.seq_len, longest)
     except BadInput as error:
         parser.error(str(error))
-    on_cuda = args.device.type == "cuda"
-    args.steps = args.steps or (50 if on_cuda else 20)
-    args.seq_len = args.seq_len or (1024 if on_cuda else 256)
-    args.batch_size = args.batch_size or default_batch_size(args.device)
+    on_gpu = args.device.type in GPUS
+    args.steps = args.steps or (50 if on_gpu else 20)
+    args.seq_len = args.seq_len or (1024 if on_gpu else 256)
+    args.batch_size = args.batch_size or default_batch_size(args.device, args.model, args.seq_len)
     return args
 
 
@@ -108,45 +109,73 @@ def pick_device(name: str | None):
     import torch  # not above: --help of a subcommand works without it
 
     if name is None:
-        best = "cuda" if torch.cuda.is_available() else "cpu"
-        name = "mps" if best == "cpu" and torch.backends.mps.is_available() else best
+        best = torch.accelerator.current_accelerator(check_available=True)
+        name = best.type if best and best.type in (*GPUS, "mps") else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         device = torch.device("meta")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N or mps")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise BadInput(
-            f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA devices; "
-            "try --device cpu"
-        )
-    if device.type == "cuda":
+    if device.type not in ("cpu", "mps", *GPUS):
+        raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N, xpu or mps")
+    if device.type in GPUS:
+        gpu, kind = torch.get_device_module(device), device.type.upper()
+        if (device.index or 0) >= gpu.device_count():
+            raise BadInput(
+                f"--device {name}: this PyTorch sees {gpu.device_count()} {kind} devices; "
+                "try --device cpu"
+            )
         try:
-            torch.cuda.get_device_properties(device)  # starts CUDA
+            gpu.get_device_properties(device)  # starts CUDA
         except Exception as error:  # not all that CUDA raises is a RuntimeError
             why = explain(error) or str(error).partition("\n")[0]
-            raise BadInput(f"--device {name}: CUDA does not start: {why}") from error
+            raise BadInput(f"--device {name}: {kind} does not start: {why}") from error
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise BadInput(f"--device {name}: no Apple GPU here; try --device cpu")
     return device
 
 
-# Memory in GB (1e9 bytes), and the B at which the baseline fits into it at T=1024. Counting its
-# tensors gives 2.03 GB a sequence (16 x 3.1 MB and 50 MB of scores in each of 12 layers, 4 x 206 MB
-# of logits) + 1.98 GB (weights, two moments, buffers, AdamW's temporaries): 6.0, 10.1, 18.3 and
-# 34.6 GB for these B. CUDA itself takes about one more, and freed blocks do not fit exactly.
-FITS = ((40, 16), (22, 8), (14, 4), (10, 2))
+# By the rung from which on it holds: bytes that the forward pass keeps for the backward pass, for
+# each token: times C in each layer, times n_head * T in each layer (the scores), and times the
+# vocabulary; and how many times the vocabulary the loss takes while its gradient is computed.
+KEPT = {0: (64, 4, 8, 8), 3: (36, 6, 6, 8), 5: (36, 4, 2, 4), 6: (36, 0, 2, 4)}
 
 
-def default_batch_size(device) -> int:
-    """The B at which the baseline, which needs most memory, fits the device at the default T."""
-    if device.type != "cuda":
+def step_bytes(rung: int, model: str, B: int, T: int) -> int:
+    """Bytes of a step's tensors when they are most: the loss is there, no gradient is yet.
+
+    Weights and AdamW's two moments are FP32, 12 bytes a parameter; under autocast, 2 more. The
+    update, with all gradients and AdamW's temporaries (24 bytes a parameter in the baseline), may
+    need more where a batch is small.
+    """
+    n_layer, n_head, C = MODELS[model].values()
+    V = 50257 if rung < 7 else 50304
+    parameters = (V if rung else 2 * V) * C + BLOCK_SIZE * C
+    parameters += n_layer * (12 * C * C + 13 * C) + 2 * C
+    width, scores, vocabulary, loss = next(KEPT[n] for n in reversed(KEPT) if n <= rung)
+    per_token = n_layer * (width * C + scores * n_head * T) + 10 * C + (vocabulary + loss) * V
+    at_the_loss = (12 + 2 * (rung >= 3)) * parameters + B * T * per_token
+    return max(at_the_loss, (24 if rung < 10 else 16) * parameters)
+
+
+def largest_batch(rung: int, model: str, T: int, memory: float, limit: int = 1024) -> int:
+    """The largest power of two up to `limit` whose step fits into `memory` bytes; 0 if none does.
+
+    2 GB are left for CUDA itself, its libraries and a desktop, and an eighth for blocks that do
+    not fit exactly.
+    """
+    sizes = (2**n for n in range(11) if 2**n <= limit)
+    fits = (B for B in sizes if step_bytes(rung, model, B, T) * 9 / 8 + 2e9 <= memory)
+    return max(fits, default=0)
+
+
+def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
+    """The B, at most 16, at which the baseline, which needs most memory, fits the device."""
+    if device.type not in GPUS:
         return 4
     import torch
 
-    gigabytes = torch.cuda.get_device_properties(device).total_memory / 1e9
-    return next((B for floor, B in FITS if gigabytes >= floor), 1)
+    memory = torch.get_device_module(device).get_device_properties(device).total_memory
+    return largest_batch(0, model, T, memory, 16) or 1
 
 
 @contextmanager

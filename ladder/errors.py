@@ -55,7 +55,13 @@ _CAUSES = (
     ),
     (
         ("TritonMissing",),
-        "torch.compile needs Triton on a GPU: pip install triton, or run a rung below 05",
+        "torch.compile needs Triton on a GPU: pip install triton (on Windows triton-windows), or "
+        "run a rung below 05",
+    ),
+    (
+        ("GPUTooOldForTriton",),
+        "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer: run a rung below "
+        "05, or ddp_run.py --no-compile, which has what the later rungs add",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What this machine is: device name, rates of GPUs, peak memory.
+"""What this machine is: device name, rates of GPUs, peak memory, half precision.
 
 Functions import torch, the module does not: `ladder limits` starts at once. `device` is a
 torch.device.
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from ladder.cli import GPUS
 from ladder.errors import BadInput
 
 
@@ -98,8 +99,8 @@ def device_name(device) -> str:
     """The device's own name, such as `NVIDIA H100 80GB HBM3` or `AMD EPYC (2 threads)`."""
     import torch
 
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+    if device.type in GPUS:
+        return torch.get_device_module(device).get_device_name(device)
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -118,11 +119,11 @@ def peak_flops(device) -> float | None:
 
 
 def peak_bytes(device) -> int | None:
-    """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU, None on MPS."""
+    """Peak memory so far, in bytes: of tensors on a GPU, of the process on a CPU, None on MPS."""
     import torch
 
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+    if device.type in GPUS:
+        return torch.get_device_module(device).max_memory_allocated(device)
     if device.type == "mps" or sys.platform == "win32":
         return None
     if sys.platform == "linux":
@@ -134,20 +135,47 @@ def peak_bytes(device) -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
+# AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
+# https://rocm.docs.amd.com/en/latest/reference/precision-support.html
+AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
+
+
 def has_bf16(device) -> bool:
-    """False on a GPU that only emulates bfloat16: it would be slower than FP32 there."""
-    if device.type != "cuda":
+    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32.
+
+    By its architecture: PyTorch's is_bf16_supported counts emulation, and says yes to any AMD GPU.
+    """
+    if device.type not in GPUS:
         return True
     import torch
 
-    with torch.cuda.device(device):
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+    gpu = torch.get_device_module(device).get_device_properties(device)
+    if device.type == "xpu":
+        return gpu.has_bfloat16_conversions
+    return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
+
+
+def half_precision(device):
+    """What autocast multiplies on this device: torch.bfloat16, or torch.float16 without its units.
+
+    Raises BadInput on an Intel GPU that has neither those nor the FP64 that float16's scaler needs.
+    """
+    import torch
+
+    if has_bf16(device):
+        return torch.bfloat16
+    if device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64:
+        raise BadInput(
+            f"{device_name(device)} has no bfloat16 units, and no FP64 units, which PyTorch's "
+            "gradient scaler for float16 needs: run baseline.py, 01 or 02 here"
+        )
+    return torch.float16
 
 
 def require_bf16(device) -> None:
-    """Raise BadInput on a GPU that only emulates bfloat16."""
+    """Raise BadInput on a GPU without bfloat16 units."""
     if not has_bf16(device):
         raise BadInput(
-            f"{device_name(device)} has no bfloat16 units: rungs 03 and above need "
-            "an NVIDIA Ampere GPU or newer; run baseline.py, 01 or 02 here"
+            f"{device_name(device)} has no bfloat16 units, and candidates 14 and above are not "
+            "written for float16: run candidate 13 here"
         )

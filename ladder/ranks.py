@@ -18,9 +18,10 @@ import torch.distributed as dist
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import count, parse_args, path, positive
+from ladder.cli import GPUS, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput
+from ladder.machine import device_name, half_precision, has_bf16
 
 
 def _told(name: str, default: int) -> int:
@@ -99,8 +100,8 @@ def together(train: Callable, doc: str, argv: list[str] | None):
     try:
         meet()
         args = on_rank_0(parse, doc, argv)
-        if args.device.type == "cuda":
-            args.device = torch.device("cuda", LOCAL_RANK)
+        if args.device.type in GPUS:
+            args.device = torch.device(args.device.type, LOCAL_RANK)
         result = train(settle(train, args))
     except SystemExit as end:
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
@@ -176,7 +177,7 @@ def default_folder(resume: bool, restarted: bool) -> str:
 
 
 def meet() -> None:
-    """Connect all ranks, with NCCL between GPUs if PyTorch has it, else with gloo.
+    """Connect all ranks, with NCCL or XCCL between GPUs if PyTorch has it, else with gloo.
 
     Returns when all have joined. Exits with status 2 and one line if they cannot connect.
     """
@@ -194,7 +195,8 @@ def meet() -> None:
             store = dist.PrefixStore(f"start {RESTARTS}", store)
         # PyTorch for Windows has no NCCL; its gloo also connects GPUs.
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        xccl = torch.xpu.is_available() and dist.is_xccl_available()
+        backend = "cpu:gloo,cuda:nccl" if nccl else "cpu:gloo,xpu:xccl" if xccl else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     except (ValueError, RuntimeError) as error:  # variables that are missing, a port that is taken
         reason = str(error).splitlines()[0]
@@ -253,12 +255,13 @@ def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
     add = parser.add_argument
     tokens = dict(type=positive, metavar="TOKENS")
-    add("--total-batch", **tokens, help="an optimizer step of all ranks (CUDA: 524288, else 4096)")
+    add("--total-batch", **tokens, help="a step of all ranks (CUDA, XPU: 524288, else 4096)")
     add("--max-lr", type=above_zero, default=6e-4, help="at the end of the warm-up (6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     seed = dict(type=count, metavar="SEED")
     add("--shuffle", **seed, help="read rows in another order each epoch (default: in order)")
-    add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="(bfloat16)")
+    types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
+    add("--dtype", **types, help="auto: bfloat16, or float16 where that is emulated (default)")
     add("--no-compile", action="store_true", help="leave torch.compile out")
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never (default: 100)")
@@ -283,21 +286,29 @@ def above_zero(text: str) -> float:
 def parse(doc: str, argv: list[str] | None):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
     args = parse_args(doc, argv, add_arguments, longest=None)
-    on_cuda = args.device.type == "cuda"
-    args.total_batch = args.total_batch or (524288 if on_cuda else 4096)
+    on_gpu = args.device.type in GPUS
+    args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
     if args.warmup is None and not args.hours:
         args.warmup = max(1, args.steps // 5)
     trouble = None
     if DISTRIBUTED and args.device.type == "mps":
         trouble = "gloo does not support Apple GPUs: use --device cpu, or train without torchrun"
-    if on_cuda and DISTRIBUTED:
+    if args.dtype == "bfloat16" and not has_bf16(args.device):
+        trouble = f"{device_name(args.device)} has no bfloat16 units: leave --dtype out"
+    if on_gpu and DISTRIBUTED:
+        kind = args.device.type
         if args.device.index is not None:
-            trouble = f"--device {args.device}: torchrun assigns a GPU to each process: use cuda"
-        elif (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
+            trouble = f"--device {args.device}: torchrun assigns a GPU to each process: use {kind}"
+        elif (gpus := torch.get_device_module(kind).device_count()) < LOCAL_WORLD:
             trouble = (
                 f"torchrun started {LOCAL_WORLD} processes on this machine, where PyTorch sees "
-                f"{gpus} CUDA devices: --nproc_per_node={gpus}, or train with --device cpu"
+                f"{gpus} {kind.upper()} devices: --nproc_per_node={gpus}, or train on --device cpu"
             )
+    if args.dtype == "auto":
+        try:
+            args.dtype = str(half_precision(args.device)).removeprefix("torch.")
+        except BadInput as error:
+            trouble = error
     if trouble:
         print(f"error {trouble}", file=sys.stderr)
         raise SystemExit(2)

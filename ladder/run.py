@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ladder import machine, probe
-from ladder.cli import signals_to
+from ladder.cli import GPUS, largest_batch, signals_to
 from ladder.errors import explain
 from ladder.files import ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line
@@ -53,6 +53,8 @@ class Run:
         self.stop = 0
         self.ending = self.lost = False
         self.model, self.first_step = None, 0
+        self.scaler = torch.amp.GradScaler(enabled=False)  # of a script with autocast, its own
+        self.skipped = 0  # steps whose gradient overflowed float16
         self.recording = None  # the profile of the second step, while that runs
         self.operators = self.effective = self.peak_bytes = None
         self.result = None
@@ -72,11 +74,12 @@ class Run:
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
         try:
-            if self.args.device.type == "cuda":
-                torch.cuda.init()  # reset_peak_memory_stats fails before it
+            if self.args.device.type in GPUS:
+                gpu = torch.get_device_module(self.args.device)
+                gpu.init()  # reset_peak_memory_stats fails before it
                 if self.args.device.index is not None:  # else GPU 0 is used too
-                    torch.cuda.set_device(self.args.device)
-                torch.cuda.reset_peak_memory_stats(self.args.device)
+                    gpu.set_device(self.args.device)
+                gpu.reset_peak_memory_stats(self.args.device)
         except Exception as error:  # not all that CUDA raises is a RuntimeError
             self.__exit__(type(error), error, None)
             raise
@@ -113,7 +116,7 @@ class Run:
             elif isinstance(error, SystemExit):  # another rank has printed why
                 status = error.code
             elif line := explain(error):
-                self.say(f"error {line}", sys.stderr)
+                self.say(f"error {line}{self._what_fits(line)}", sys.stderr)
                 self._finish("failed")
                 status = 2
             else:  # a bug in a script: its traceback follows
@@ -126,6 +129,18 @@ class Run:
             self.signals.__exit__(None, None, None)
         if status is not None and (status or self.lost):
             raise SystemExit(status or 2) from None
+
+    def _what_fits(self, line: str) -> str:
+        """What to add to a line that says that a GPU's memory is full: the B that fits."""
+        stem, args = Path(self.script).stem, self.args
+        rung = {"baseline": 0, "ddp_run": 10}.get(stem, int(stem[:2]) if stem[:2].isdigit() else -1)
+        if not line.startswith("out of memory") or args.device.type not in GPUS or rung < 0:
+            return ""
+        gpu = torch.get_device_module(args.device)
+        memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
+        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1)
+        found = f"B={B} fits" if B else "not even B=1 fits"
+        return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
 
     def _on_signal(self, number, _frame) -> None:
         """End the run, unless it is already ending and about to print RESULT."""
@@ -178,6 +193,7 @@ class Run:
         added to the line.
         """
         self.first_step = first_step
+        self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         if self.rank:
             self.model = model
@@ -216,16 +232,27 @@ class Run:
             self.losses.append(loss)
             values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
             self.say(step_line(step, self.args.steps, **values))
+            self._watch_scale(step)
             self.peak_bytes = machine.peak_bytes(self.args.device)
             if recording := self._stop_recording():
                 units = probe.matmul_units(self.args.device)
                 self.operators = probe.operators(recording)
                 self.effective = {"matmul": units, **probe.effective(self.operators)}
+                if self.scaler.is_enabled():
+                    self.effective["loss_scale"] = f"{self.scale:g}"
                 self.say(pairs_line("effective", self.effective))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         if len(self.step_times) == 1 and self._steps_left() and not self.rank:
             self.recording = probe.start()
+
+    def _watch_scale(self, step: int) -> None:
+        """Say that the scaler skipped this step: it then made its scale smaller."""
+        before, self.scale = self.scale, self.scaler.get_scale()
+        if self.scale < before:
+            self.skipped += 1
+            scales = f"the loss scale goes from {before:g} to {self.scale:g}"
+            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
 
     @contextmanager
     def between_steps(self):
@@ -286,6 +313,8 @@ class Run:
             "first_loss": _finite(self.losses[0] if self.losses else None),
             "final_loss": _finite(self.losses[-1] if self.losses else None),
         }
+        if self.scaler.is_enabled():
+            self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
 
 

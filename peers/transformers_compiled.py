@@ -1,8 +1,9 @@
 """transformers, compiled: their GPT-2, trained the usual fast way
 
-bfloat16 autocast, scaled_dot_product_attention, torch.compile, fused AdamW and gradients clipped at
-1.0, around their GPT2LMHeadModel and its own loss. No dropout, as in the rungs. The clock, the
-corpus and the log are those of the rungs. `ladder peers` runs it beside them.
+bfloat16 autocast (float16 and a scaler on a GPU without its units), scaled_dot_product_attention,
+torch.compile, fused AdamW and gradients clipped at 1.0, around their GPT2LMHeadModel and its own
+loss. No dropout, as in the rungs. The clock, the corpus and the log are those of the rungs. `ladder
+peers` runs it beside them.
 """
 
 import time
@@ -13,6 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS, parse_args
 from ladder.corpus import load_corpus
+from ladder.machine import half_precision
 from ladder.run import Run
 
 LEARNING_RATE = 6e-4
@@ -31,6 +33,7 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
+        dtype = half_precision(device)
         torch.set_float32_matmul_precision("high")
         # transformers has no block_size; Run needs it to count FLOPs.
         sizes = {**MODELS[args.model], "n_positions": BLOCK_SIZE, "block_size": BLOCK_SIZE}
@@ -38,6 +41,7 @@ def main(argv=None):
         model = GPT2LMHeadModel(config).to(device).train()
         model = torch.compile(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
@@ -47,11 +51,13 @@ def main(argv=None):
             x, _ = next(batches)  # (B, T) token ids, on the CPU
             x = x.to(device)
             optimizer.zero_grad()
-            with torch.autocast(device.type, dtype=torch.bfloat16):
+            with torch.autocast(device.type, dtype=dtype):
                 loss = model(x, labels=x).loss  # it shifts the labels: T - 1 of T are predicted
-            loss.backward()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt)

@@ -1,15 +1,20 @@
 """03 bf16 autocast
 
-Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16.
+Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. On a GPU
+  without bfloat16 units (T4, V100, RTX 20) it is float16, and a gradient scaler.
 Why: half the bytes an element, and tensor cores multiply bfloat16 at twice their TF32 rate (989
   instead of 495 TFLOP/s on an H100). Weights, gradients and AdamW's moments stay FP32; backward
-  runs in the types that forward recorded, so `loss.backward()` needs no autocast. bfloat16 has
-  FP32's range, so it needs no gradient scaler; float16 would. No FP32 matmul is left that rung
-  02's setting could speed up. The price: autocast casts the weights again in each step, and their
-  gradients back; each cast reads and writes 6 bytes, 2 x 123.6M x 6 bytes = 1.5 GB. On CUDA softmax
-  and its scores stay FP32, so memory use hardly falls.
-Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value; the loss is
-  still computed in FP32.
+  runs in the types that forward recorded, so `loss.backward()` needs no autocast. No FP32 matmul
+  is left that rung 02's setting could speed up. The price: autocast casts the weights again in each
+  step, and their gradients back; each cast reads and writes 6 bytes, 2 x 123.6M x 6 bytes = 1.5 GB.
+  On CUDA softmax and its scores stay FP32, so memory use hardly falls.
+  bfloat16 has FP32's range and needs no scaler. float16 ends at 65504, and at 6.0e-8: at B=16,
+  T=1024 the gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9, which is zero there. So
+  the scaler multiplies the loss, and with it every gradient, by 65536 before the backward pass, and
+  divides the gradients by it before the update. If one has overflowed, it skips the step and halves
+  its factor; after 2000 steps without, it doubles it.
+Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value (2^-11 in
+  float16); the loss is still computed in FP32.
 Run: python speedups/03_bf16_autocast.py
 """
 
@@ -24,7 +29,7 @@ from torch.nn import functional as F
 from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
 from ladder.corpus import load_corpus
-from ladder.machine import require_bf16
+from ladder.machine import half_precision
 from ladder.run import Run
 
 LEARNING_RATE = 3e-4
@@ -144,10 +149,12 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
-        require_bf16(device)  # speedup 03: an emulated bfloat16 would be slower than FP32
+        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+        # speedup 03: lifts gradients into float16's range; switched off for bfloat16
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
@@ -157,10 +164,11 @@ def main(argv=None):
             x, y = next(batches)  # (B, T) token ids each, on the CPU
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()
-            with torch.autocast(device.type, dtype=torch.bfloat16):  # speedup 03: bf16 matmuls
+            with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
                 _, loss = model(x, y)
-            loss.backward()
-            optimizer.step()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from pydoc_data.topics import topics
+from types import SimpleNamespace
 
 # Before torch: two tests at a time have a core each, and so have the processes they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -65,6 +66,65 @@ def default_precision():
     """Rungs from 02 on set this for the whole process."""
     yield
     torch.set_float32_matmul_precision("highest")
+
+
+# What PyTorch says of a GPU: kind, name, bytes, and what tells its architecture.
+CARDS = {
+    "P100": ("cuda", "Tesla P100-PCIE-16GB", 17.1e9, dict(major=6, minor=0)),
+    "V100": ("cuda", "Tesla V100-SXM2-16GB", 16.9e9, dict(major=7, minor=0)),
+    "T4": ("cuda", "Tesla T4", 15.6e9, dict(major=7, minor=5)),
+    "RTX 2060 6GB": ("cuda", "NVIDIA GeForce RTX 2060", 6.2e9, dict(major=7, minor=5)),
+    "RTX 3070 8GB": ("cuda", "NVIDIA GeForce RTX 3070", 8.4e9, dict(major=8, minor=6)),
+    "RTX 3060 12GB": ("cuda", "NVIDIA GeForce RTX 3060", 12.6e9, dict(major=8, minor=6)),
+    "RTX 4090": ("cuda", "NVIDIA GeForce RTX 4090", 25.3e9, dict(major=8, minor=9)),
+    "A100 40GB": ("cuda", "NVIDIA A100-SXM4-40GB", 42.3e9, dict(major=8, minor=0)),
+    "H100": ("cuda", "NVIDIA H100 80GB HBM3", 85e9, dict(major=9, minor=0)),
+    "RTX 5090": ("cuda", "NVIDIA GeForce RTX 5090", 33.7e9, dict(major=12, minor=0)),
+    "H200": ("cuda", "NVIDIA H200", 150.1e9, dict(major=9, minor=0)),
+    "MI50": ("cuda", "AMD Instinct MI50", 17.2e9, dict(gcnArchName="gfx906:sramecc+:xnack-")),
+    "MI300X": ("cuda", "AMD Instinct MI300X", 205.8e9, dict(gcnArchName="gfx942:sramecc+:xnack-")),
+    "RX 7900 XTX": ("cuda", "AMD Radeon RX 7900 XTX", 25.8e9, dict(gcnArchName="gfx1100")),
+    "Arc A770": ("xpu", "Intel(R) Arc(TM) A770 Graphics", 16.2e9, dict(bf16=True, has_fp64=False)),
+    "Arc B580": ("xpu", "Intel(R) Arc(TM) B580 Graphics", 12.2e9, dict(bf16=True, has_fp64=True)),
+    "Iris Xe": ("xpu", "Intel(R) Iris(R) Xe Graphics", 13.2e9, dict(bf16=False, has_fp64=False)),
+    "M3": ("mps", "Apple M3 GPU", 11.5e9, {}),
+}
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """card(name): from now on PyTorch sees this GPU of CARDS, and no other. Returns its device.
+
+    Nothing can be computed on it.
+    """
+
+    def see(name: str) -> torch.device:
+        kind, full_name, memory, more = CARDS[name]
+        device, bf16 = torch.device(kind), more.get("bf16")
+        more = {"major": 9, "minor": 4, **more, "has_bfloat16_conversions": bf16}  # as HIP's gfx942
+        gpu = SimpleNamespace(name=full_name, total_memory=int(memory), uuid="0-0", **more)
+        answers = {
+            "is_available": True,
+            "is_bf16_supported": True,  # which counts emulation, and all of AMD's
+            "device_count": 1,
+            "get_device_properties": gpu,
+            "get_device_name": full_name,
+            "get_device_capability": (gpu.major, gpu.minor),
+            "mem_get_info": (gpu.total_memory, gpu.total_memory),
+            "max_memory_allocated": 0,
+            "memory_reserved": 0,
+            "get_arch_list": [],
+            **dict.fromkeys(("init", "set_device", "reset_peak_memory_stats")),
+        }
+        for name, answer in answers.items() if kind != "mps" else ():
+            target = torch.get_device_module(kind)
+            monkeypatch.setattr(target, name, lambda *_, a=answer, **__: a, raising=False)
+        monkeypatch.setattr(torch.version, "hip", "7.2" if "gcnArchName" in more else None)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: kind == "mps")
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: device)
+        return device
+
+    return see
 
 
 def hear_ctrl_c():

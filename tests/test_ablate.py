@@ -6,7 +6,7 @@ from conftest import SMALL, load, rung
 from ladder import files
 from ladder.commands import ablate, main
 from ladder.commands.results import read_climb
-from ladder.commands.scripts import all_scripts
+from ladder.commands.scripts import all_scripts, split_docstring
 
 
 def taken_back(number):
@@ -18,7 +18,7 @@ def taken_back(number):
     ("number", "gone", "kept"),
     [
         (1, "self.lm_head.weight = ", "torch.compile"),
-        (2, "set_float32_matmul_precision", "require_bf16"),
+        (2, "set_float32_matmul_precision", "half_precision"),
         (3, "autocast", "set_float32_matmul_precision"),
         (5, "torch.compile", "fused=True"),
         (7, "50304", "scaled_dot_product_attention"),
@@ -37,6 +37,15 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_
     for n in range(1, len(all_scripts())):
         assert (f"# speedup {n:02d}: " in source) == (n != number), n
     load(path)
+
+
+def test_half_precision_goes_with_the_line_of_08_that_unscales():
+    top, without = ({*text.splitlines()[1:]} for text in (rung(-1).read_text(), taken_back(3)))
+    came = {line.strip() for line in without - top}
+    assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
+    gone = [line for line in top - without if line in split_docstring(rung(-1))[1].splitlines()]
+    words = ("half_precision", "speedup 03", "scaler", "_, loss = model(x, y)")
+    assert len(gone) == 10 and all(any(word in line for word in words) for line in gone)
 
 
 @pytest.mark.parametrize(

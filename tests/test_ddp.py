@@ -1,5 +1,6 @@
 """ddp_run.py with real processes: torchrun, gloo, signals and checkpoints as users meet them."""
 
+import math
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import torch
 from conftest import ROOT, SMALL, load
 
 from ladder import checkpoint, probe, ranks
+from ladder.cli import MODELS
 from ladder.corpus import Corpus, load_corpus
 from ladder.errors import BadInput
 from ladder.files import lock
@@ -310,17 +312,15 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
     [
         ([], "torchrun started 2 processes on this machine, where PyTorch sees 1 CUDA devices"),
         (["--device", "cuda:0"], "--device cuda:0: torchrun assigns a GPU to each process"),
+        (["--device", "xpu:0"], "--device xpu:0: torchrun assigns a GPU to each process: use xpu"),
         (["--device", "mps"], "gloo does not support Apple GPUs: use --device cpu"),
     ],
 )
-def test_devices_that_ranks_cannot_share(flags, said, monkeypatch, capsys):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    properties = type("P", (), {"total_memory": 80e9})
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    total_batch = 4096 if "mps" in flags else 524288
-    assert ranks.parse("", flags).total_batch == total_batch  # without torchrun
+def test_devices_that_ranks_cannot_share(flags, said, card, monkeypatch, capsys):
+    card("M3" if "mps" in flags else "Arc B580" if "xpu:0" in flags else "T4")
+    args = ranks.parse("", flags)  # without torchrun
+    assert args.total_batch == (4096 if "mps" in flags else 524288)
+    assert args.dtype == ("float16" if args.device.type == "cuda" else "bfloat16")
     monkeypatch.setattr(ranks, "DISTRIBUTED", True)
     monkeypatch.setattr(ranks, "LOCAL_WORLD", 2)
     with pytest.raises(SystemExit) as caught:
@@ -328,6 +328,13 @@ def test_devices_that_ranks_cannot_share(flags, said, monkeypatch, capsys):
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error ") and said in line
+
+
+def test_bfloat16_where_it_is_emulated(card, capsys):
+    card("T4")
+    with pytest.raises(SystemExit):
+        ranks.parse("", ["--dtype", "bfloat16"])
+    assert "error Tesla T4 has no bfloat16 units: leave --dtype out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -450,17 +457,19 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
         {"optimizer": {"param_groups": [], "state": {}}},
         {"optimizer": 7},
         {"model": {"other": 1}},
+        {"scaler": {"scale": 1.0}},
     ],
 )
 def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
     state = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
-    path = save(tmp_path, 3, **state)
-    assert checkpoint.restore(path, {"seed": 1}, model, optimizer) == (3, 0)
+    path = save(tmp_path, 3, **state)  # without a scaler, as there was none once
+    assert checkpoint.restore(path, {"seed": 1}, model, optimizer, scaler) == (3, 0)
     save(tmp_path, 3, **{**state, **more})
     with pytest.raises(BadInput, match=r"is of another version of ddp_run.py"):
-        checkpoint.restore(path, {"seed": 1}, model, optimizer)
+        checkpoint.restore(path, {"seed": 1}, model, optimizer, scaler)
     checkpoint.save(tmp_path, step=3, identity={"seed": 1})
     with pytest.raises(BadInput, match=r"is of another version .* 'position'"):
         choose(tmp_path, seed=1)
@@ -521,6 +530,64 @@ def test_as_users_leave_the_flags_but_for_the_size(job, two, tmp_path):
     log = last_log(tmp_path)
     assert losses(tmp_path) == pytest.approx(losses(two), abs=0.02)
     assert log.effective["autocast"] == "bfloat16" and log.effective["compiled"] == "yes"
+
+
+FLOAT16 = ["--dtype", "float16", "--eval-every", 3]
+# A CPU multiplies float16 slowly: a small model. Its scale is too large for the first step.
+SMALL_MODEL = """
+import torch, ladder.cli
+from functools import partial
+ladder.cli.MODELS["tiny"].update(n_layer=1, n_embd=32, vocab_size=256)
+ddp_run.END_OF_TEXT = 0
+torch.amp.GradScaler = partial(torch.amp.GradScaler, init_scale={scale})
+"""
+
+
+def test_float16_goes_on_with_the_scale_that_it_had(shard, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.amp, "GradScaler", torch.amp.GradScaler)  # both are put back
+    monkeypatch.setitem(MODELS, "tiny", dict(MODELS["tiny"]))
+    module = load(ROOT / "ddp_run.py")
+    exec(SMALL_MODEL.format(scale=2.0**20), {"ddp_run": module})
+    flags = [*FLOAT16, "--ckpt-every", 3, "--resume"]
+    (tmp_path / "later").mkdir()
+    module.main(words(shard, tmp_path, *flags))
+    half_of(tmp_path, tmp_path / "later")
+    module.main(words(shard, tmp_path / "later", *flags))
+    whole, later = last_log(tmp_path), last_log(tmp_path / "later")
+    assert whole.effective["autocast"] == "float16" and whole.result["skipped_steps"] > 1
+    assert later.result["loss_scale"] == whole.result["loss_scale"] < 2**20
+    assert later.result["skipped_steps"] < whole.result["skipped_steps"]
+    assert later.steps[-1]["loss"] == whole.steps[-1]["loss"]
+    assert_equal_weights(tmp_path, tmp_path / "later")
+
+
+def test_an_overflow_on_one_rank_skips_the_step_on_both(job, tmp_path):
+    """Rank 1 alone gets inf, in the first micro-step of the second step."""
+    code = (
+        SMALL_MODEL.format(scale=2.0**10)
+        + """
+models, made, backwards = [], ddp_run.GPT.__init__, []
+def spoil(grad):
+    backwards.append(1)
+    return grad * float("inf") if RANK == 1 and len(backwards) == 3 else grad
+def init(self, config):
+    made(self, config)
+    models.append(self)
+    self.transformer.ln_f.bias.register_hook(spoil)
+ddp_run.GPT.__init__ = init
+def at(step):
+    with open(f"{FOLDER}/rank{RANK}", "a") as file:
+        print(sum(p.double().sum().item() for p in models[0].parameters()), file=file)
+""".replace("{FOLDER}", str(tmp_path))
+    )
+    finish(job(tmp_path, *FLOAT16, "--eval-every", 0, "--steps", 4, code=code))
+    log = last_log(tmp_path)
+    assert (log.result["skipped_steps"], log.result["loss_scale"]) == (1, 2**9)
+    (note,) = (note for note in log.notes if "skipped" in note)
+    assert note.startswith("step 2 skipped") and not math.isfinite(log.steps[1]["norm"])
+    assert math.isfinite(log.steps[2]["norm"]) and math.isfinite(log.result["final_loss"])
+    sums = [(tmp_path / f"rank{rank}").read_text().split() for rank in (0, 1)]
+    assert sums[0] == sums[1] and sums[0][1] == sums[0][2] != sums[0][3]
 
 
 def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch, tmp_path):

@@ -5,7 +5,6 @@ that say `invented` wait for a run on a GPU to replace them.
 """
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder import probe
 from ladder.cli import parse_args, pick_device
-from ladder.commands.gemm import at_peak
 from ladder.commands.profile import kernels
 from ladder.commands.results import Row, limit_name
 from ladder.commands.scripts import ROOT, all_scripts
@@ -145,19 +143,6 @@ def test_a_gpu_that_does_not_start_is_in_the_log(known, no_cuda, tmp_path, monke
     (path,) = tmp_path.glob("*.log")
     assert path.read_text().startswith(f"error {said}")
     assert f"error {said}" in capsys.readouterr().err
-
-
-def test_a_gpu_that_only_emulates_bfloat16_is_measured_in_float16(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    found = []
-    for real in (True, False):
-
-        def supported(including_emulation=True, real=real):
-            return real or including_emulation
-
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
-        found.append(at_peak(CUDA))
-    assert found == [(torch.bfloat16, 8192), (torch.float16, 8192)]
 
 
 @pytest.mark.parametrize(

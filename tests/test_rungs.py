@@ -16,7 +16,8 @@ import torch
 from conftest import SMALL, load, run_script, rung
 from torch.nn import functional as F
 
-from ladder import probe
+from ladder import machine, probe
+from ladder.cli import MODELS
 from ladder.commands.scripts import ROOT, all_scripts, describe
 from ladder.log import read_log
 
@@ -54,6 +55,14 @@ class SpyAdamW(torch.optim.AdamW):
         self.norms.append(torch.nn.utils.get_total_norm(grads).item())
         self.lrs.append([group["lr"] for group in self.param_groups])
         super().step()
+
+
+def in_float16(patch, init_scale=2.0**16):
+    """From now on a CPU has float16 alone, which is slow there: so the model gets smaller."""
+    patch.setattr(machine, "has_bf16", lambda _: False)
+    patch.setitem(MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64, vocab_size=256))
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=init_scale)
+    patch.setattr(torch.amp, "GradScaler", scaler)
 
 
 def spied_run(module, run_main, monkeypatch, steps):
@@ -99,15 +108,23 @@ def check_02(module, run_main, _):
     assert torch.get_float32_matmul_precision() == "high"
 
 
-def check_03(module, run_main, _):
+def check_03(module, run_main, monkeypatch):
     # Few tokens: on a CPU without float16 units, a mistake below takes minutes over 128.
     log = run_main(module, "--steps", 2, "--seq-len", 8)
-    assert log.effective["autocast"] == "bfloat16"
+    assert log.effective["autocast"] == "bfloat16" and "loss_scale" not in log.result
     # On this CPU a literal "cpu" would pass: the device type must be that of the device in use.
     nodes = ast.walk(ast.parse(Path(module.__file__).read_text()))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    (autocast,) = [call for call in calls if ast.unparse(call.func) == "torch.autocast"]
-    assert ast.unparse(autocast.args[0]) == "device.type"
+    for function in ("torch.autocast", "torch.amp.GradScaler"):
+        (call,) = [call for call in calls if ast.unparse(call.func) == function]
+        assert ast.unparse(call.args[0]) == "device.type"
+    with monkeypatch.context() as patch:
+        in_float16(patch, init_scale=2.0**19)
+        spy, log = spied_run(module, run_main, patch, 12)
+    skipped = log.result.get("skipped_steps", 0)
+    assert log.effective["autocast"] == "float16" and 2 <= skipped <= 8
+    assert log.result["loss_scale"] == 2 ** (19 - skipped)
+    assert len(spy.norms) == 12 - skipped and 0 < max(spy.norms) < 100  # of gradients, unscaled
 
 
 def check_04(module, *_):
@@ -187,8 +204,12 @@ def check_08(module, run_main, monkeypatch):
     assert decay["weight_decay"] == 0.1 and {p.dim() for p in decay["params"]} == {2}
     assert no_decay["weight_decay"] == 0.0 and {p.dim() for p in no_decay["params"]} == {1}
     assert max(spy.norms) < 1.001
-    for logged, clipped in zip(log.steps, spy.norms, strict=True):
-        assert logged["norm"] > 1.001  # otherwise there was nothing to clip
+    with monkeypatch.context() as patch:
+        in_float16(patch)
+        scaled_spy, scaled_log = spied_run(module, run_main, patch, 3)
+    norms = zip((*log.steps, *scaled_log.steps), (*spy.norms, *scaled_spy.norms), strict=True)
+    for logged, clipped in norms:
+        assert 1.001 < logged["norm"] < 100  # otherwise there was nothing to clip
         assert clipped == pytest.approx(1, abs=1e-3)
 
 
@@ -248,10 +269,18 @@ BREAKS = [
     (1, "self.transformer.wte.weight  #", "nn.Parameter(self.transformer.wte.weight.clone())  #"),
     (2, 'torch.set_float32_matmul_precision("high")', "pass"),
     (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
-    (3, "torch.autocast(device.type, dtype=torch.bfloat16)", "torch.enable_grad()"),
+    (3, "torch.autocast(device.type, dtype=dtype)", "torch.enable_grad()"),
     (3, "torch.autocast(device.type,", "torch.autocast('cuda',"),
     (3, "torch.autocast(device.type,", "torch.autocast('cpu',"),
-    (3, "dtype=torch.bfloat16", "dtype=torch.float16"),
+    (3, "dtype=dtype)", "dtype=torch.float16)"),
+    (3, "dtype=dtype)", "dtype=torch.bfloat16)"),
+    (3, "enabled=dtype == torch.float16", "enabled=True"),
+    (3, "enabled=dtype == torch.float16", "enabled=False"),
+    (3, "GradScaler(device.type", "GradScaler('cpu'"),
+    (3, "scaler.scale(loss)", "loss"),
+    (3, "scaler.step(optimizer)", "optimizer.step()"),
+    (3, "scaler.update()", "pass"),
+    (3, "scaler = run.scaler = ", "scaler = "),
     (4, '"c_proj.weight"', '"c_projection.weight"'),
     (4, '"c_proj.weight"', '"c_attn.weight"'),
     (4, '"c_proj.weight"', '"attn.c_proj.weight"'),
@@ -263,6 +292,7 @@ BREAKS = [
     (7, "int = 50304", "int = 50257"),
     (7, "int = 50304", "int = 50340"),
     (8, "p.dim() < 2", "p.dim() < 1"),
+    (8, "scaler.unscale_(optimizer)", "pass"),
     (8, '{"params": no_decay, "weight_decay": 0.0}', '{"params": no_decay}'),
     (8, '"weight_decay": 0.0', '"weight_decay": 0.1'),
     (8, "(0.9, 0.95)", "(0.9, 0.99)"),

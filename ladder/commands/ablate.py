@@ -9,6 +9,7 @@ the untouched top. Where a later rung edited the same line, the change is taken 
 where that cannot be done either, it is named and left out.
 """
 
+import ast
 import re
 import tempfile
 from pathlib import Path
@@ -64,6 +65,7 @@ def without(before, rung, top) -> str | None:
     `before` is the script that the rung follows. Each is a stem and a source text.
     """
     codes = [split_source(text)[1] for _, text in (rung, top, before)]
+    codes[1] = without_orphans(*codes)
     code, conflicts = merge_code(*codes)
     if conflicts:
         code, conflicts = merge_words(*codes)
@@ -74,6 +76,20 @@ def without(before, rung, top) -> str | None:
     return (
         None if conflicts else f'"""{top[0]} without {rung[0]}, made by ladder ablate."""\n{code}'
     )
+
+
+def without_orphans(rung: str, top: str, before: str) -> str:
+    """`top` without what later rungs do with a variable of this one: 08 unscales by 03's scaler."""
+    gone = "|".join(assigned(rung) - assigned(before)) or "$"
+    own = rung.splitlines()
+    lines = top.splitlines(keepends=True)
+    return "".join(x for x in lines if x.rstrip() in own or not re.match(rf" *({gone})\.", x))
+
+
+def assigned(code: str) -> set[str]:
+    """The variables that a script sets."""
+    names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def source_at(commit: str, stem: str) -> str | None:

@@ -28,12 +28,12 @@ from rich.text import Text
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ladder.cli import MODELS, add_flags, default_batch_size, pick_device
+from ladder.cli import GPUS, MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
-from ladder.machine import device_name, require_bf16
+from ladder.machine import device_name, half_precision
 from ladder.probe import matmul_units
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
@@ -79,23 +79,53 @@ def facts() -> Iterator[tuple[str, str]]:
     listed = re.findall(r"\b\w*bf16\b", cpuinfo.read_text()) if cpuinfo.exists() else ["unknown"]
     units = ", ".join(sorted(set(listed))) or "none"
     yield "CPU units", f"{torch.backends.cpu.get_cpu_capability()}; for bfloat16: {units}"
-    for number in range(torch.cuda.device_count()):
-        gpu = torch.cuda.get_device_properties(number)
-        size = f"{gpu.total_memory / 1e9:.1f} GB, capability {gpu.major}.{gpu.minor}"
-        yield f"GPU {number}", f"{gpu.name}, {size}"
+    for kind in GPUS:
+        for number in range(torch.get_device_module(kind).device_count()):
+            yield f"GPU {number}", about(torch.device(kind, number))
     if torch.backends.mps.is_available():
         yield "GPU", f"Apple, {torch.mps.recommended_max_memory() / 1e9:.1f} GB usable"
-    driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    unseen = "" if torch.cuda.is_available() or not driver else ", but this torch sees no GPU"
-    yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
+    if torch.version.hip:
+        yield "AMD driver", first_line("amd-smi", "version") or "unknown: amd-smi does not answer"
+    else:
+        driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+        unseen = "" if torch.cuda.is_available() or not driver else ", but this torch sees no GPU"
+        yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
     yield "Python, torch", f"{platform.python_version()}, {torch.__version__}"
-    yield "Triton", "found" if find_spec("triton") else "missing (only an NVIDIA GPU needs it)"
+    missing = "missing (torch.compile needs it on a GPU of NVIDIA, AMD or Intel)"
+    yield "Triton", "found" if find_spec("triton") else missing
     names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++", "cl"]
     compiler = next(filter(shutil.which, names), None)
     version = compiler and (first_line(compiler, "--version") or compiler)
     yield "C++ compiler", version or f"missing: no {' or '.join(names)}"
     header = Path(sysconfig.get_path("include"), "Python.h")
     yield "Python headers", "found" if header.exists() else f"missing: no {header}"
+
+
+def about(device: torch.device) -> str:
+    """A GPU's name, memory, architecture, half precision, and which of PyTorch's wheels know it."""
+    gpu = torch.get_device_module(device).get_device_properties(device)
+    facts = [gpu.name, f"{gpu.total_memory / 1e9:.1f} GB", architecture(device)]
+    try:
+        facts.append(str(half_precision(device)).removeprefix("torch."))
+    except BadInput:
+        facts.append("no half precision")
+    if device.type == "cuda" and not torch.version.hip:
+        known = next(WHEELS[first] for first in WHEELS if first <= (gpu.major, gpu.minor))
+        facts.append(f"in PyTorch's wheels for CUDA {known}")
+    return ", ".join(facts)
+
+
+# https://github.com/pytorch/pytorch/blob/main/RELEASE.md#pytorch-cuda-support-matrix and, for what
+# 2.15 drops, https://github.com/pytorch/pytorch/issues/190385
+WHEELS = {(10, 0): "12.8 and 13", (7, 5): "12.6, 12.8 and 13", (0, 0): "12.6 alone, up to 2.14"}
+
+
+def architecture(device: torch.device) -> str:
+    """As PyTorch's list of what it has code for names it: sm_75, gfx942; XPU on Intel."""
+    gpu = torch.get_device_module(device).get_device_properties(device)
+    if device.type == "xpu":
+        return "XPU"
+    return gpu.gcnArchName.partition(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
 
 
 def first_line(*command: str) -> str:
@@ -123,6 +153,24 @@ def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
 # ------------- one trial per rung: returns whether it helps and why; raises if it does not run
 
 
+def code_for_it(device: torch.device) -> tuple[str, str]:
+    """Raises BadInput if this PyTorch was built without this GPU's architecture."""
+    known = torch.cuda.get_arch_list() if device.type == "cuda" else []
+    arch = architecture(device) if known else ""
+    # Code for sm_86 runs on sm_89 too, and PTX (compute_…) on all that came later.
+    if known and torch.version.hip:
+        runs = arch in known
+    else:
+        number = int(arch[3:] or 0)
+        found = [(kind, int(re.match(r"\d+", n)[0])) for kind, n in (a.split("_") for a in known)]
+        runs = not known or any(
+            n <= number and (kind == "compute" or n // 10 == number // 10) for kind, n in found
+        )
+    if not runs:
+        raise BadInput(f"this PyTorch has no code for {arch}, only for {', '.join(known)}")
+    return "–", "the reference"
+
+
 def tf32(device: torch.device) -> tuple[str, str]:
     """Whether the setting changes a matmul."""
     torch.set_float32_matmul_precision("high")
@@ -132,15 +180,18 @@ def tf32(device: torch.device) -> tuple[str, str]:
 
 
 def bf16(device: torch.device) -> tuple[str, str]:
-    """Whether there is bfloat16 with a faster matmul than that of FP32, rung 02's setting on."""
-    require_bf16(device)
+    """Whether half precision has a faster matmul than FP32, rung 02's setting on."""
+    dtype = half_precision(device)
+    name, note = "bf16", ""
+    if dtype == torch.float16:
+        name, note = "float16", "no bfloat16 units, so float16 with a scaler: "
     torch.set_float32_matmul_precision("high")
     n = 768 if device.type == "cpu" else 4096
-    single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, torch.bfloat16))
+    single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, dtype))
     # Print no figure: a CPU's rates vary with what else runs on it.
     if half > 1.1 * single:
-        return "yes", "a bf16 matmul is faster than one in FP32 (timed)"
-    return "no", "a bf16 matmul is no faster than one in FP32 (timed)"
+        return "yes", f"{note}a {name} matmul is faster than one in FP32 (timed)"
+    return "no", f"{note}a {name} matmul is no faster than one in FP32 (timed)"
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
@@ -150,9 +201,10 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
     cache. Raises BadInput if they differ: some compilers run but compute something else.
     """
     script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
-    # On CUDA use the shapes of a real run: for small ones the compiler writes other kernels.
-    on_cuda = device.type == "cuda"
-    name, B, T = ("gpt2", default_batch_size(device), 1024) if on_cuda else ("tiny", 2, 64)
+    # On a GPU use the shapes of a real run: for small ones the compiler writes other kernels.
+    on_gpu, dtype = device.type in GPUS, half_precision(device)
+    name, B, T = ("gpt2", default_batch_size(device), 1024) if on_gpu else ("tiny", 2, 64)
+    scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(1337)
     config = script["GPTConfig"](**{**MODELS[name], "n_layer": 1})
@@ -162,9 +214,9 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
     def step(forward, autocast=True) -> list[torch.Tensor]:
         """The loss and the gradient of every parameter."""
         model.zero_grad()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=autocast):
+        with torch.autocast(device.type, dtype=dtype, enabled=autocast):
             _, loss = forward(x, y)
-        loss.backward()
+        (scale * loss).backward()
         return [loss.detach(), *(p.grad for p in model.parameters())]
 
     def difference(found, expected) -> float:
@@ -177,8 +229,9 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         compiled = step(torch.compile(model))
     error = difference(compiled, eager)
-    # Both round to bfloat16, in different places. The rounding of one step is its error against
-    # FP32 (0.007). Two correct steps differ by at most twice that, wrong ones by far more.
+    # Both round to half precision, in different places. The rounding of one step is its error
+    # against FP32 (0.007 in bfloat16). Two correct steps differ by at most twice that, wrong ones
+    # by far more.
     if not error <= 4 * difference(eager, single):  # so that NaN fails too
         raise BadInput(
             "a compiled step gives other gradients than an eager one (relative error "
@@ -189,21 +242,27 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
     """Whether there is a kernel that does not write the scores to memory."""
-    q = torch.ones(1, 12, 128, 64, device=device, dtype=torch.bfloat16)
+    q = torch.ones(1, 12, 128, 64, device=device, dtype=half_precision(device))
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    if device.type == "mps":  # its kernel cannot be selected by name
-        return "unknown", "on an Apple GPU torch does not say which kernel runs: measure it"
-    kinds = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
-    try:
-        with sdpa_kernel([getattr(SDPBackend, kind) for kind in kinds]):
-            F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    except RuntimeError:
-        return "no", "no fused kernel: torch falls back to separate ones"
-    return "yes", "there is a fused kernel"
+    if device.type == "mps":  # https://github.com/pytorch/pytorch/issues/179294
+        return "unknown", "in training, torch computes it with separate operators here: measure it"
+    kinds = {
+        "FLASH_ATTENTION": "the flash kernel runs",
+        "CUDNN_ATTENTION": "cuDNN's kernel runs",
+        "EFFICIENT_ATTENTION": "the memory-efficient kernel runs (flash needs Ampere or newer)",
+    }
+    for kind, words in kinds.items():
+        try:
+            with sdpa_kernel(getattr(SDPBackend, kind)):
+                F.scaled_dot_product_attention(q, q, q, is_causal=True)
+            return "yes", f"{words} (tried)"
+        except RuntimeError:
+            pass
+    return "no", "no fused kernel: torch falls back to separate ones"
 
 
 def padded_vocab(device: torch.device) -> tuple[str, str]:
-    if device.type == "cuda":
+    if device.type in GPUS:
         return "yes", "tensor cores like widths that are multiples of 128"
     return "unknown", "for tensor cores, which this device lacks: measure it"
 
@@ -235,7 +294,7 @@ NO_SPEED = ("no", "not meant to be faster: see ladder diff")
 
 # Per script: a trial that finds out whether it helps, or what is known beforehand.
 TRIALS = {
-    "baseline": ("–", "the reference"),
+    "baseline": code_for_it,
     "01_weight_tying": ("yes", "fewer weights to update, which needs nothing special"),
     "02_tf32": tf32,
     "03_bf16_autocast": bf16,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from ladder.cli import add_flags, pick_device
+from ladder.cli import GPUS, add_flags, pick_device
 from ladder.errors import BadInput
-from ladder.machine import device_name, has_bf16
+from ladder.machine import device_name, half_precision
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 BATCHES, AT_ONCE = 15, 10
@@ -34,9 +34,7 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
 
 def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
     """Which numbers, and how many in a row, show what a device can multiply."""
-    # Emulated, bfloat16 would be slower than FP32, and the baseline beyond this peak.
-    dtype = torch.bfloat16 if has_bf16(device) else torch.float16
-    return dtype, 2048 if device.type == "cpu" else 8192
+    return half_precision(device), 2048 if device.type == "cpu" else 8192
 
 
 def keep_busy(a: torch.Tensor, b: torch.Tensor, at_least: float) -> None:
@@ -86,20 +84,27 @@ def copy_rate() -> float:
 
 
 def clocks(device: torch.device) -> str:
-    """Clock rates: of a CPU's cores right now, of an NVIDIA GPU while it multiplies at its peak.
+    """Clock rates: of a CPU's cores right now, of a GPU while it multiplies at its peak.
 
-    With those come the GPU's highest clock, its temperature in °C and its power.
+    With those come an NVIDIA GPU's highest clock, its temperature in °C and its power; of AMD's,
+    the library behind amd-smi tells PyTorch the clock and the power.
     """
     if device.type != "cuda":
         cpuinfo = Path("/proc/cpuinfo")
         found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []
         return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
-    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
-    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    query = [f"--query-gpu={CLOCKS}", "--format=csv,noheader", which]
     dtype, n = at_peak(device)
     a = torch.randn(n, n, device=device, dtype=dtype)
     keep_busy(a, a, WARMUP_SECONDS)
+    if torch.version.hip:
+        try:
+            watts = torch.cuda.power_draw(device) / 1e3
+            return f"clocks.sm {torch.cuda.clock_rate(device)} MHz, power.draw {watts:.0f} W"
+        except (ImportError, RuntimeError):  # of amdsmi, which PyTorch's wheels come without
+            return "unknown"
+    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
+    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    query = [f"--query-gpu={CLOCKS}", "--format=csv,noheader", which]
     try:
         asked = subprocess.Popen(["nvidia-smi", *query], stdout=subprocess.PIPE, text=True)
     except OSError:
@@ -132,6 +137,6 @@ if __name__ == "__main__":
     if device.type == "cpu":  # a GPU's are in the table
         facts["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
         facts["copy_bytes_per_s"] = round(copy_rate())
-    if device.type == "cuda":
-        facts["free_bytes"] = torch.cuda.mem_get_info(device)[0]
+    if device.type in GPUS:
+        facts["free_bytes"] = torch.get_device_module(device).mem_get_info(device)[0]
     print(json.dumps(facts))

@@ -1,9 +1,10 @@
 """The classic timing matrix: how long forward and backward take, and what one warm-up step changes.
 
-Every model is timed forward, backward and both, in full precision (FP32) and under bfloat16
-autocast, without and with one untimed warm-up step. Each of these cells runs in its own process, so
-that without warm-up the first step really is the first: it loads kernels and allocates memory that
-later steps reuse. The column std shows it. On CUDA B=16 and T=128, elsewhere B=2 and T=64.
+Every model is timed forward, backward and both, in full precision (FP32) and under autocast
+(bfloat16, or float16 on a GPU without its units), without and with one untimed warm-up step. Each
+of these cells runs in its own process, so that without warm-up the first step really is the first:
+it loads kernels and allocates memory that later steps reuse. The column std shows it. On CUDA and
+XPU B=16 and T=128, elsewhere B=2 and T=64.
 
 The model is baseline.py's, on random tokens, without an optimizer. forward keeps what backward
 needs. When backward is timed alone, its forward runs before it, untimed.
@@ -26,7 +27,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ladder import machine
-from ladder.cli import MODELS, add_flags, pick_device, positive
+from ladder.cli import GPUS, MODELS, add_flags, pick_device, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
@@ -49,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--models", **sizes, help=f"some of {', '.join(MODELS)} (default: gpt2 gpt2-medium)")
     add("--passes", nargs="+", choices=PASSES, default=PASSES, help="default: all three")
     add("--steps", type=positive, default=5, help="timed steps of each cell (default: 5)")
-    add("--batch-size", type=positive, help="sequences, B (CUDA: 16, else 2)")
-    add("--seq-len", type=positive, help="tokens a sequence, T (CUDA: 128, else 64)")
+    add("--batch-size", type=positive, help="sequences, B (CUDA, XPU: 16, else 2)")
+    add("--seq-len", type=positive, help="tokens a sequence, T (CUDA, XPU: 128, else 64)")
     add("--vocab-size", type=positive, default=10_000, help="default: 10000")
     add_flags(parser, "device")
     add("--out", help="folder for timeit.json (default: runs/timeit-…)")
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.steps < 2:
         raise BadInput("--steps 1: a standard deviation needs at least 2")
     device = pick_device(args.device)
-    B, T = (16, 128) if device.type == "cuda" else (2, 64)
+    B, T = (16, 128) if device.type in GPUS else (2, 64)
     settings = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
     settings |= {"steps": args.steps, "device": str(device)}
     folder = new_folder(args.out, "timeit")
@@ -103,8 +104,8 @@ def measure(spec: dict) -> list[float]:
     baseline = runpy.run_path(str(ROOT / "baseline.py"))
     device, passes = torch.device(spec["device"]), spec["pass"]
     autocast = spec["precision"] == "autocast"
-    if autocast:
-        machine.require_bf16(device)
+    # No scaler: what float16 gradients lose changes no time.
+    dtype = machine.half_precision(device) if autocast else None
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
     synchronize = baseline["synchronize"]
@@ -113,7 +114,7 @@ def measure(spec: dict) -> list[float]:
 
     def forward() -> torch.Tensor:
         # Enter autocast in each step: it caches cast weights until it exits.
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=autocast):
+        with torch.autocast(device.type, dtype=dtype, enabled=autocast):
             return model(x, y)[1]
 
     def step() -> float:
