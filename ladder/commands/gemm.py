@@ -23,6 +23,7 @@ WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 BATCHES, AT_ONCE = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
+CLOCKS += ",clocks_throttle_reasons.active"  # bits: tables.SLOWED_BY
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
