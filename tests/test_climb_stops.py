@@ -117,6 +117,7 @@ def test_one_process_at_a_time_runs_a_climb(begun, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_but_a_redraw_every_five_seconds_works_beside_a_run(begun, monkeypatch, terminal):
+    monkeypatch.setenv("TERM", "xterm")
     console = Console(file=io.StringIO(), force_terminal=terminal)
     threads, redraws = threading.active_count(), []
 
@@ -133,7 +134,8 @@ def test_nothing_but_a_redraw_every_five_seconds_works_beside_a_run(begun, monke
     assert redraws[0] <= 2 * terminal
 
 
-def test_on_a_terminal_the_table_grows_row_by_row(tmp_path):
+def test_on_a_terminal_the_table_grows_row_by_row(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     write(tmp_path, {"a.py": "", "b.py": copies(LOG), "c.py": copies(LOG)}, repeats=1)
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
     climb.run_rounds(tmp_path, console)

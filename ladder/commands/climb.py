@@ -276,9 +276,10 @@ def run_rounds(folder: Path, console: Console) -> None:
     before, started, done, k = len(ended), time.monotonic(), 0, 0
     bar = Progress(speed_estimate_period=3600)
     task = bar.add_task("", completed=before)
-    # Drawing takes 10 ms. Without a terminal there is nothing to draw, and no thread.
+    # Where nothing can be drawn there is no thread either.
     live = Live(bar, console=console, refresh_per_second=0.2, transient=True)
-    with live if console.is_terminal else nullcontext():
+    draws = console.is_terminal and not console.is_dumb_terminal
+    with live if draws else nullcontext():
         while k < begun or another_round(folder, facts, k):
             k += 1
             facts["repeats"] = max(facts["repeats"], k)
@@ -288,6 +289,7 @@ def run_rounds(folder: Path, console: Console) -> None:
                 console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
             for path, name in due:
                 bar.update(task, description=name, total=total)
+                live.refresh()
                 news = run_next(folder, facts, path, name, flags)
                 bar.advance(task)
                 done += 1
@@ -295,10 +297,10 @@ def run_rounds(folder: Path, console: Console) -> None:
                 left = f"{before + done} of {total} runs, about {minutes:.0f} min left"
                 if facts.get("precision") or facts.get("at_most"):
                     left = f"round {k}, {facts['minutes']:.0f} min so far"
-                if console.is_terminal:
+                if draws:
                     rows = [row for row in read_climb(folder)[1] if row.failure != NOT_YET]
                     live.update(Group(screen(facts, rows, console), bar, left), refresh=True)
-                if not console.is_terminal or name in facts["failures"]:
+                if not draws or name in facts["failures"]:
                     console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
             if due and k > 1 and facts.get("precision"):
                 console.print(widest(folder, k), markup=False, soft_wrap=True)
