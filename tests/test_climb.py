@@ -240,7 +240,7 @@ def test_what_falsifies_a_climb_is_named():
     facts = {"clocks": clocks, "load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
     load, peak, slowed = doubts(facts)
     assert load.startswith("load ") and load.endswith(": these times will mean little")
-    assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.20 in another")
+    assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
     assert slowed == "the GPU was slowed by heat and its power limit (round 2)"
     quiet = {"clocks": {"before": "clocks_throttle_reasons.active 0x0000000000000001"}}
     assert doubts({**quiet, "load": 0.2, "peaks": [1e12, 1.05e12]}) == doubts(quiet) == []

@@ -149,7 +149,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     from ladder import machine  # it imports torch, which --help need not
 
     load = round(machine.load(), 1)
-    print("timing a large matmul, for MFU, before each round: some ten seconds")
+    print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))
     folder = process.new_folder(args.out, kind, exist_ok=True)
     own = [*all_scripts(), *peer_scripts()]
@@ -227,7 +227,7 @@ def run_and_report(folder: Path) -> int:
     """
     console = Console(highlight=False)
     if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 120
+        console.width = 160
     with closing(lock(folder)), process.stopped_like_ctrl_c():
         try:
             run_rounds(folder, console)
@@ -315,18 +315,19 @@ def run_rounds(folder: Path, console: Console) -> None:
 
 def peak_of_round(folder: Path, facts: dict, k: int) -> str:
     """Time the large matmul again, as round k begins. Returns what came of it."""
+    known = doubts(facts)
     try:
         found = large_matmul(facts["flags"])
     except BadInput as error:
         return f"round {k}: no matmul could be timed: {error}"
     facts["peaks"].append(found["peak_flops"])
     facts["peak_flops"] = statistics.median(facts["peaks"])
-    news = f"round {k}: a large matmul runs at {found['peak_flops'] / 1e12:.2f} TFLOP/s"
-    if "reasons" in found["clocks"]:  # a GPU's
+    news = f"round {k}: a large matmul runs at {found['peak_flops'] / 1e12:.3g} TFLOP/s"
+    if found["clocks"].startswith("clocks"):  # a GPU's
         facts["clocks"][f"round {k}"] = found["clocks"]
         news += f"; {found['clocks']}"
     save(folder, facts)
-    return "\n".join([news, *(f"note  {line}" for line in doubts(facts))])
+    return "\n".join([news, *(f"note  {line}" for line in doubts(facts) if line not in known)])
 
 
 def another_round(folder: Path, facts: dict, done: int) -> bool:

@@ -156,7 +156,7 @@ def doubts(facts: dict) -> list[str]:
     peaks = [peak / 1e12 for peak in facts.get("peaks", [])]
     if peaks and max(peaks) > 1.1 * min(peaks):
         found.append(
-            f"a large matmul ran at {min(peaks):.2f} TFLOP/s in one round and {max(peaks):.2f} in "
+            f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
             "another: the machine was busy or hot, and gains less than that mean little"
         )
     for when, clocks in facts["clocks"].items():
@@ -175,7 +175,7 @@ def caption(facts: dict, rows: list[Row]) -> str:
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
         if len(peaks := facts.get("peaks", [])) > 1:
-            text += f" ({min(peaks) / 1e12:.2f} to {max(peaks) / 1e12:.2f})"
+            text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
     if "copy_bytes_per_s" in facts:
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
