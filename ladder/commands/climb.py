@@ -285,7 +285,7 @@ def run_rounds(folder: Path, console: Console) -> None:
             facts["repeats"] = max(facts["repeats"], k)
             total = facts["repeats"] * len(scripts)
             due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
-            if due and 0 < len(facts.get("peaks", [])) < k:
+            if due and 0 < len(facts.get("peaks") or []) < k:
                 console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
             for path, name in due:
                 bar.update(task, description=name, total=total)

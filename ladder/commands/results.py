@@ -34,6 +34,7 @@ FACTS = {
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
     "peak_flops": r"[-+.\de]{1,30}|null",
     "peak_dtype": r'"\w{1,20}"|null',
+    "peaks": r"\[([-+.\de]{1,30}(, )?)*\]|null",
     "failures": rf"\{{({TEXT}: {TEXT}(, )?)*\}}",
     "scripts": rf"\[({TEXT}(, )?)+\]",
 }

@@ -153,7 +153,7 @@ def doubts(facts: dict) -> list[str]:
     from ladder.machine import busy  # it imports torch, which --help need not
 
     found = [busy(facts.get("load", 0), 0.75)]
-    peaks = [peak / 1e12 for peak in facts.get("peaks", [])]
+    peaks = [peak / 1e12 for peak in facts.get("peaks") or []]
     if peaks and max(peaks) > 1.1 * min(peaks):
         found.append(
             f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
@@ -174,7 +174,7 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
-        if len(peaks := facts.get("peaks", [])) > 1:
+        if len(peaks := facts.get("peaks") or []) > 1:
             text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
     if "copy_bytes_per_s" in facts:
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
