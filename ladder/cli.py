@@ -46,14 +46,14 @@ seed = integer("integer", -(2**63), 2**64, "at most 64 bits")  # what torch.manu
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {
-    "model": dict(choices=MODELS, help="default: gpt2 (124M)"),
-    "steps": dict(type=positive, help="optimizer steps (CUDA, XPU: 50, else 20)"),
-    "batch_size": dict(type=positive, help="sequences per step, B (by device)"),
-    "seq_len": dict(type=positive, help="tokens a sequence, T (CUDA, XPU: 1024, else 256)"),
-    "seed": dict(type=seed, help="default: 1337"),
+    "model": dict(choices=MODELS, help="its size (default: gpt2, 124M)"),
+    "steps": dict(type=positive, help="optimizer steps (default: CUDA, XPU 50, else 20)"),
+    "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
+    "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA, XPU 1024, else 256)"),
+    "seed": dict(type=seed, help="of the initial weights (default: 1337)"),
     "device": dict(help="cpu, cuda, cuda:N, xpu or mps (default: the best there is)"),
-    "data": dict(type=path, help="text, folder of texts, shard or folder of shards"),
-    "log_dir": dict(type=path, help="where the log goes (default: runs)"),
+    "data": dict(type=path, help="a text, shard or folder of them (default: tinyshakespeare)"),
+    "log_dir": dict(type=path, help="folder for the log (default: runs)"),
 }
 
 

@@ -151,7 +151,8 @@ def _default_corpus(say) -> Corpus:
     except (OSError, http.client.HTTPException, BadInput) as error:
         say(
             f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
-            "with Python; do not compare these losses with others"
+            "with Python; do not compare these losses with others (LADDER_DATA names a folder with "
+            "tinyshakespeare/input.txt in it)"
         )
         from pydoc_data.topics import topics
 

@@ -91,7 +91,7 @@ def read_log(path: Path) -> Log:
 
 def _read_line(log: Log, line: str) -> None:
     kind, _, rest = line.partition(" ")
-    if line == "effective unknown":
+    if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):
         getattr(log, kind).update(word.split("=", 1) for word in shlex.split(rest))

@@ -4,6 +4,7 @@ Functions import torch, the module does not: `ladder limits` starts at once. `de
 torch.device.
 """
 
+import os
 import platform
 import re
 import sys
@@ -109,7 +110,21 @@ def device_name(device) -> str:
                 break
     if device.type == "mps":
         return f"{name} GPU"
-    return f"{name} ({torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    return f"{name} ({threads} thread{'s' * (threads > 1)})"
+
+
+def load() -> float:
+    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def busy(load: float, share: float) -> str | None:
+    """A line if `load` is more than `share` of the cores."""
+    cores = os.cpu_count() or 1
+    if load <= share * cores:
+        return None
+    return f"load {load:.1f} on {cores} core{'s' * (cores > 1)}: these times will mean little"
 
 
 def peak_flops(device) -> float | None:

@@ -255,13 +255,15 @@ def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
     add = parser.add_argument
     tokens = dict(type=positive, metavar="TOKENS")
-    add("--total-batch", **tokens, help="a step of all ranks (CUDA, XPU: 524288, else 4096)")
-    add("--max-lr", type=above_zero, default=6e-4, help="at the end of the warm-up (6e-4)")
+    add(
+        "--total-batch", **tokens, help="a step of all ranks (default: CUDA, XPU 524288, else 4096)"
+    )
+    add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     seed = dict(type=count, metavar="SEED")
     add("--shuffle", **seed, help="read rows in another order each epoch (default: in order)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
-    add("--dtype", **types, help="auto: bfloat16, or float16 where that is emulated (default)")
+    add("--dtype", **types, help="default: auto: bfloat16, or float16 where that is emulated")
     add("--no-compile", action="store_true", help="leave torch.compile out")
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never (default: 100)")

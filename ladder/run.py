@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from ladder.cli import GPUS, largest_batch, signals_to
 from ladder.errors import explain
 from ladder.files import ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line
+
+COMPILING = "the first step takes one to three minutes, seconds with a warm cache"
 
 
 class NotFinite(Exception):
@@ -83,6 +86,10 @@ class Run:
         except Exception as error:  # not all that CUDA raises is a RuntimeError
             self.__exit__(type(error), error, None)
             raise
+        # More than all cores: in a climb the run before this one used them.
+        if line := machine.busy(machine.load(), 1.5):
+            self.say(f"note  {line}")
+        self.say("note  loading text and model: seconds, or a minute at the first start")
         return self
 
     def _open_log(self):
@@ -168,15 +175,19 @@ class Run:
         A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C; RESULT is then in the
         log. On a full disk only the lines that go to that disk are lost.
         """
-        line = printable(line)
+        self._write((self.file, line), (stream or sys.stdout, line))
+
+    def _write(self, *lines: tuple[IO, str]) -> None:
+        """Print each line to the stream beside it; see `say`."""
         if self.rank:
-            if stream is sys.stderr:
-                print(f"rank {self.rank}: {line}", file=stream, flush=True)
+            for out, line in lines:
+                if out is sys.stderr:
+                    print(f"rank {self.rank}: {printable(line)}", file=out, flush=True)
             return
         with self._whole():
-            for out in (self.file, stream or sys.stdout):
+            for out, line in lines:
                 try:
-                    print(line, file=out, flush=True)
+                    print(printable(line), file=out, flush=True)
                 except BrokenPipeError:
                     drop(out)
                     self.signal = self.signal or signal.SIGINT
@@ -221,6 +232,9 @@ class Run:
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
         self.model = model
+        # ddp_run.py passes the model that it has not wrapped.
+        if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
+            self.say(f"note  compiling: {COMPILING}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -231,7 +245,8 @@ class Run:
             self.step_times.append(dt)
             self.losses.append(loss)
             values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
-            self.say(step_line(step, self.args.steps, **values))
+            line = step_line(step, self.args.steps, **values)
+            self._write((self.file, line), (sys.stdout, line + self._time_left()))
             self._watch_scale(step)
             self.peak_bytes = machine.peak_bytes(self.args.device)
             if recording := self._stop_recording():
@@ -271,6 +286,16 @@ class Run:
     def _steps_left(self) -> int:
         return max(0, self.args.steps - self.first_step - len(self.step_times))
 
+    def _time_left(self) -> str:
+        """` | left 42 s`, by the last steps; the first one, which compiles, does not count."""
+        times = self.step_times[max(1, len(self.step_times) - 20) :]
+        if not times or not self._steps_left():
+            return ""
+        seconds = statistics.median(times) * self._steps_left()
+        units = ((3600, "h", 1), (60, "min", 0), (1, "s", 0))
+        size, unit, digits = next((u for u in units if seconds >= 2 * u[0]), units[-1])
+        return f" | left {seconds / size:.{digits}f} {unit}"
+
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
         if self.model is None:  # it failed before the run line
@@ -287,17 +312,14 @@ class Run:
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
         mfu = flops * tok_per_s / (peak * self.ranks) if tok_per_s and peak else None
-        self.say(
-            pairs_line(
-                "mfu",
-                {
-                    "mfu": f"{mfu:.4f}" if mfu else "unknown",
-                    "formula": "6N+12LCT",
-                    "flops_per_token": flops,
-                    "peak_flops": f"{peak:.4g}" if peak else "unknown",
-                },
-            )
-        )
+        facts = {
+            "mfu": f"{mfu:.4f}" if mfu else "unknown",
+            "formula": "6N+12LCT",
+            "flops_per_token": flops,
+            "peak_flops": f"{peak:.4g}" if peak else "unknown",
+        }
+        line = pairs_line("mfu", facts)  # of use to people where something in it is known
+        self._write((self.file, line), *([(sys.stdout, line)] if peak else []))
         self.result = {
             "script": self.script,
             "status": status,
@@ -316,6 +338,23 @@ class Run:
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
+        if tok_per_s:
+            self._write((sys.stdout, self._for_people()))
+
+    def _for_people(self) -> str:
+        """RESULT in one line that is not in the log, and the command that shows the next rung."""
+        result, path = self.result, ROOT / self.script
+        words = path.read_text("utf-8", "replace").partition("\n")[0] if path.is_file() else ""
+        title = words[3:].partition(":")[0] if words.startswith('"""') else path.stem
+        ms, memory = result["median_ms"], result["peak_bytes"]
+        line = f"{title}: {result['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
+        line += f"({result['measured_steps']} of {len(self.step_times)} steps measured)"
+        line += f", {memory / 1e9:.1f} GB" if memory else ""
+        line += f", loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
+        number = "00" if path.stem == "baseline" else path.stem[:2]
+        if number.isdigit() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
+            line += f"; next: ladder diff {int(number) + 1}"
+        return line
 
 
 def warmup_steps(steps: int) -> int:

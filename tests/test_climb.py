@@ -12,10 +12,12 @@ import sys
 import numpy as np
 import pytest
 from conftest import ROOT, SMALL, rung
+from rich.console import Console
 
 from ladder import files
 from ladder.commands import climb, main, process
 from ladder.commands.results import (
+    Gain,
     Row,
     gain,
     interval,
@@ -23,6 +25,7 @@ from ladder.commands.results import (
     read_climb,
     step_times,
 )
+from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
 from ladder.log import Log
 
@@ -141,13 +144,15 @@ def test_climb_leaves_logs_facts_and_picture(climbed):
     assert "--batch-size=2" in facts["flags"] and "--seed" not in str(facts["flags"])
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert not (folder / "cache").exists()
+    assert facts["peaks"][1] > 0 and facts["peak_flops"] == np.median(facts["peaks"])
+    assert facts["load"] >= 0 and "round 2: a large matmul runs at" in out
     assert "00 baseline" in out and "01 weight tying" in out and "2 warm-up steps left out" in out
 
 
 def test_each_run_is_one_plain_line_where_there_is_no_terminal(climbed):
     folder, out = climbed
     _, (baseline, *_) = read_climb(folder)
-    lines = out.splitlines()[:10]
+    lines = [line for line in out.splitlines() if re.match(r"\w+\.r[12]: ", line)]
     rate = baseline.logs[1].result["tok_per_s"]
     start = re.escape(f"baseline.r1: {rate:.0f} tok/s (1 of 10 runs, about ")
     assert re.fullmatch(rf"{start}\d+ min left\)", lines[0])
@@ -203,10 +208,48 @@ def test_logs_that_cannot_be_compared_are_refused(climbed, tmp_path):
         read_climb(mixed)
 
 
+def gained(low, ratio, high, rounds):
+    row = Row("02_tf32", dict.fromkeys(range(rounds)))
+    return percent(Gain(ratio, low, high, rounds), row)
+
+
+def test_bounds_that_say_nothing_are_not_shown():
+    assert gained(0.007, 0.9, 71.4, 2) == "too few rounds (2): --repeats 6"
+    assert gained(0.79, 1, 1.27, 5) == "too few rounds (5): --repeats 6"
+    assert gained(0.79, 1, 1.27, 6) == "within noise (−21.0 … +27.0 %)"  # as many as it asks for
+    assert gained(0.81, 1, 1.24, 3) == "within noise (−19.0 … +24.0 %)"
+    assert gained(1.02, 2.61, 6.7, 2) == "+161.0 % (+2.0 … +570.0)"  # wide, and yet a gain
+
+
+@pytest.mark.parametrize("climb", ["climb-3", "ablate-2", "peers"])
+def test_at_80_columns_four_of_a_table_stand_whole(climb):
+    facts, rows = read_climb(ROOT / "logs" / f"2026-11-21-amd-epyc-2-threads-{climb}")
+    found = {}
+    for width in (80, 100, 200):
+        console = Console(width=width, file=io.StringIO())
+        console.print(screen(facts, rows, console))
+        found[width] = " ".join(line.rstrip() for line in console.file.getvalue().splitlines())
+        for row in rows:
+            name, ms, _, rate, gain, *_ = cells(row, titles())
+            assert re.search(rf" {name} +{ms} +{rate} +{re.escape(gain)} ", found[width] + " ")
+    assert "GB" not in found[80] and "final loss" in found[200] and "…" in found[80]
+
+
+def test_what_falsifies_a_climb_is_named():
+    clocks = {"before": "2596 MHz", "round 2": "clocks_throttle_reasons.active 0x0000000000000024"}
+    facts = {"clocks": clocks, "load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
+    load, peak, slowed = doubts(facts)
+    assert load.startswith("load ") and load.endswith(": these times will mean little")
+    assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
+    assert slowed == "the GPU was slowed by heat and its power limit (round 2)"
+    quiet = {"clocks": {"before": "clocks_throttle_reasons.active 0x0000000000000001"}}
+    assert doubts({**quiet, "load": 0.2, "peaks": [1e12, 1.05e12]}) == doubts(quiet) == []
+
+
 @pytest.fixture
 def no_peak(monkeypatch):
     """The matmul whose rate a climb measures first is left out."""
-    said = '{"peak_flops": null, "device": "CPU", "clocks": "1"}'
+    said = '{"peak_flops": 1e12, "device": "CPU", "clocks": "1"}'
     real, none = process.run_python, process.Finished(said, "", 0, None)
 
     def run(*words, **env):
@@ -219,7 +262,7 @@ def no_peak(monkeypatch):
     ("words", "message"),
     [
         (["climb", "99"], "there is no rung 99: they go from 0 to"),
-        (["climb", "no_such.py"], "neither the number of a rung nor a script"),
+        (["climb", "no_such.py"], "neither a rung (its number or a part of its name) nor a script"),
         (["climb", "0", "0"], "two of these scripts have the same file name"),
         (["climb", "--resume"], "there is no climb under runs/"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
@@ -229,7 +272,7 @@ def no_peak(monkeypatch):
         (["climb", "0", "--seed", str(2**64)], "argument --seed: expected at most 64 bits"),
         (["climb", "0", "--device", "cuda:99"], "--device cuda:99: this PyTorch sees"),
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
-        (["ablate", "0"], "there is no rung 0 to take back"),
+        (["ablate", "0"], "baseline cannot be taken back: only rungs 1 to"),
         (["climb", "--quick", "--publish", "Fast."], "a quick climb is not published"),
         (["ablate", "--precision", "0"], "--precision: expected a number above 0, got 0"),
         (["peers", "--at-most", "nan"], "--at-most: expected a number above 0, got nan"),

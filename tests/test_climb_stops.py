@@ -1,8 +1,10 @@
 """`ladder climb` when it is stopped, goes on, or runs scripts that others wrote; its rounds."""
 
 import io
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -114,14 +116,15 @@ def test_one_process_at_a_time_runs_a_climb(begun, capsys):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, terminal):
+def test_nothing_but_a_redraw_every_five_seconds_works_beside_a_run(begun, monkeypatch, terminal):
+    monkeypatch.setenv("TERM", "xterm")
     console = Console(file=io.StringIO(), force_terminal=terminal)
     threads, redraws = threading.active_count(), []
 
     def run(*words, **env):
         assert threading.active_count() == threads + terminal
         before = len(console.file.getvalue())
-        time.sleep(2)
+        time.sleep(6)
         redraws.append(console.file.getvalue()[before:].count("a.r1"))
         raise KeyboardInterrupt
 
@@ -129,6 +132,17 @@ def test_nothing_but_a_redraw_a_second_works_beside_a_run(begun, monkeypatch, te
     with pytest.raises(KeyboardInterrupt):
         climb.run_rounds(begun, console)
     assert redraws[0] <= 2 * terminal
+
+
+def test_on_a_terminal_the_table_grows_row_by_row(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    write(tmp_path, {"a.py": "", "b.py": copies(LOG), "c.py": copies(LOG)}, repeats=1)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    climb.run_rounds(tmp_path, console)
+    drawn = console.file.getvalue()
+    assert "a.r1: failed: it left 0 logs" in drawn and "b.r1: " not in drawn
+    tables = [re.findall(r"^ ([abc]) ", part, re.MULTILINE) for part in drawn.split(" rung ")[1:]]
+    assert [rows for rows, _ in itertools.groupby(tables)] == [["a"], ["a", "b"], ["a", "b", "c"]]
 
 
 def stretched(log: str, factor: float) -> str:

@@ -52,7 +52,8 @@ def project(ladder, tmp_path, monkeypatch):
     """A copy of the scripts, committed to a git repository of its own; `ladder` runs there."""
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "speedups", folder / "speedups", ignore=lambda *_: ["__pycache__"])
-    shutil.copy(ROOT / "baseline.py", folder)
+    for name in ("baseline.py", "ddp_run.py"):
+        shutil.copy(ROOT / name, folder)
     git(folder, "init", "-q")
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "as it is")
@@ -105,6 +106,14 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, project, monkeypatch):
     assert before == after
 
 
+def test_a_rung_is_known_by_its_name(ladder):
+    for name in ("06_flash_attention", "flash", "Flash attention", "flash-attention"):
+        assert ladder("diff", name).stdout == ladder("diff", 6).stdout
+    assert ladder("diff", "baseline", "loss_only").stdout == ladder("diff", 0, 13).stdout
+    done = ladder("diff", "ddp").stdout
+    assert done.startswith("DDP\n") and f"--- {NAMES[10]}\n+++ ddp_run.py\n" in done
+
+
 def test_diff_colours_only_where_colours_are(ladder, monkeypatch):
     assert "\x1b" not in ladder("diff", 5).stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -126,7 +135,9 @@ def test_diff_of_a_script_with_itself(ladder):
         ((1, 2, 3), "expected one or two rungs, got 3"),
         (("ladder/cli.py",), "ladder/cli.py is not a rung of this ladder"),
         ((3, "pyproject.toml"), r"pyproject.toml:\d is not valid Python"),
-        (("nothing.py", 3), "nothing.py is neither the number of a rung nor a script"),
+        (("nothing.py", 3), r"nothing.py is neither a rung \(its number or .* nor a script"),
+        (("baseline",), "rung 0 changes nothing"),
+        (("adamw",), "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
     ],
 )
 def test_diff_refuses(words, told, ladder):
@@ -144,11 +155,12 @@ def test_forward_carries_an_edit_through_all_later_rungs(project, ladder):
     edit(all_scripts()[3], '"""03 bf16', '"""03 bfloat16')
     done = ladder("forward", 3)
     assert (done.status, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [f"{name} changed" for name in NAMES[4:]]
+    by_hand = "ddp_run.py has this code too and was left alone: edit it by hand"
+    assert done.stdout.splitlines() == [*(f"{name} changed" for name in NAMES[4:]), by_hand]
     after = texts()
     assert after[:3] == before[:3]
     assert after[4:] == [source.replace(BATCHES, new) for source in before[4:]]
-    again = ladder("forward", "speedups/03_bf16_autocast.py")
+    again = ladder("forward", "bf16")
     assert again.status == 0 and again.stdout.count("has it already") == len(before) - 4
     assert texts() == after
     edit(all_scripts()[3], "import time\n", "import time\nimport types\n")
@@ -170,7 +182,8 @@ def test_forward_marks_and_names_a_conflict(project, ladder):
         ours = re.sub(r"<<<<<<< .*\n((?:.*\n)*?)=======\n(?:.*\n)*?>>>>>>> .*\n", r"\1", new)
         assert ours == old
     assert done.stdout.count("conflict") == len(before) - 8
-    assert f"{len(before) - 8} of {len(before) - 6} scripts need a hand" in done.stdout
+    need = f"{len(before) - 8} of {len(before) - 6} scripts need a hand: there keep what"
+    assert need in done.stdout and "ddp_run.py has this code too" in done.stdout
     refused(ladder("forward", 5), r"speedups/08_\w+.py:\d+ is not valid Python")
     assert texts() == after
 

@@ -129,7 +129,7 @@ def printed_by(name: str) -> str:
         console.width = 140
         folders = {"climb": "climb-2", "ablate": "ablate-2", "peers": "peers"}
         facts, rows = read_climb(logs(folders[name]))
-        console.print(screen(facts, rows))
+        console.print(screen(facts, rows, console))
         console.print(f"RATIO top/transformers {rows[-1].total.ratio:.2f}")
     return console.file.getvalue()
 

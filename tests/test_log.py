@@ -1,13 +1,16 @@
 """The log format, written and read back; what is not a whole log is refused by name."""
 
+import re
+from types import SimpleNamespace
+
 import pytest
 import torch
-from conftest import load, rung
+from conftest import ROOT, load, rung
 
 from ladder import machine
 from ladder.errors import BadInput
 from ladder.log import pairs_line, read_log, step_line
-from ladder.run import flops_per_token
+from ladder.run import Run, flops_per_token
 
 KEYS = {
     "script", "status", "median_ms", "p10_ms", "p90_ms", "measured_steps", "warmup_steps",
@@ -56,7 +59,9 @@ def test_foreign_or_cut_logs_are_refused_by_name(tmp_path, text, words):
     assert str(path) in str(caught.value) and words in str(caught.value)
 
 
-def test_numbers_of_a_real_log_agree_with_each_other(run_main):
+def test_numbers_of_a_real_log_agree_with_each_other(run_main, capsys, monkeypatch):
+    monkeypatch.setattr(machine, "load", lambda: 6.14)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     log = run_main(load(rung(0)), "--steps", 6)
     B, T = int(log.run["B"]), int(log.run["T"])
     assert set(log.result) == KEYS
@@ -76,6 +81,49 @@ def test_numbers_of_a_real_log_agree_with_each_other(run_main):
     assert result["mfu"] is None and log.mfu["mfu"] == "unknown"  # no CPU is in the table
     assert result["peak_bytes"] > 1e8
     assert log.run["params"] == "13790208" and log.run["data"] == "topics"
+    assert log.notes[0] == "load 6.1 on 2 cores: these times will mean little"
+
+    *_, result_line, last = (out := capsys.readouterr().out).splitlines()
+    assert result_line.startswith("RESULT ") and "\nmfu " not in out
+    assert re.fullmatch(
+        rf"00 baseline: {result['tok_per_s']:,.0f} tok/s, [\d,.]+ ms a step \(4 of 6 steps measured"
+        rf"\), \d\.\d GB, loss {result['first_loss']:.2f} -> {result['final_loss']:.2f}; "
+        "next: ladder diff 1",
+        last,
+    )
+    page = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
+    of_steps = ("loss", "dt", "tok/s", "norm", "lr", "left", "total_batch", "ranks")
+    keys = [*log.run, *log.effective, *log.mfu, *result, "compile_cache", *of_steps]
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_a_copy_of_the_screen_is_a_log_too(tmp_path):
+    text = "run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5 | left 2 min\n"
+    (tmp_path / "a.log").write_text(text + 'RESULT {"mfu": null}\n00 baseline: 5 tok/s\n')
+    assert read_log(tmp_path / "a.log").result == {"mfu": None}
+
+
+@pytest.mark.parametrize(
+    ("times", "steps", "said"),
+    [
+        ([9, 1, 3, 1], 50, " | left 46 s"),
+        ([9, 1], 600, " | left 10 min"),
+        ([9, 60], 602, " | left 10.0 h"),
+        ([9], 5, ""),  # it compiled
+        ([9, 1], 2, ""),
+    ],
+)
+def test_the_time_left_is_that_of_the_last_steps(times, steps, said):
+    run = Run("baseline.py", SimpleNamespace(steps=steps))
+    run.step_times = times
+    assert run._time_left() == said
+
+
+def test_a_compiled_model_says_that_it_will_take_long(run_main, monkeypatch):
+    mark = lambda model: setattr(model, "_orig_mod", None) or model  # noqa: E731
+    monkeypatch.setattr(torch, "compile", mark)
+    told = [run_main(load(rung(n)), "--steps", 1).notes for n in (4, 5)]
+    assert ["compiling: the first step takes" in " ".join(notes) for notes in told] == [False, True]
 
 
 def test_flops_per_token_of_the_124m_model():

@@ -70,7 +70,7 @@ def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
 
 def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
     def run(*words, **env):
-        peak = Finished('{"peak_flops": null, "clocks": "1"}', "", 0, None)
+        peak = Finished('{"peak_flops": 1e12, "clocks": "1", "device": "CPU"}', "", 0, None)
         return peak if words[0] == "-m" else Finished("", "", 1, "it broke")
 
     monkeypatch.setattr("ladder.commands.process.run_python", run)

@@ -1,5 +1,6 @@
 """`ladder profile`, run as a user runs it: stages, kernels, trace, and what it refuses."""
 
+import io
 import json
 import time
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import SMALL, rung
+from rich.console import Console
 from torch.autograd import DeviceType
 
 from ladder import probe
@@ -16,6 +18,8 @@ from ladder.commands.profile import (
     STAGES,
     WARMUP_STEPS,
     kernels,
+    middle,
+    report,
     short,
     timed_stages,
 )
@@ -146,6 +150,25 @@ def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
     generated = event("graph_0_cpp_fused_add_1", us=4, parent=around[0])
     found = kernels([linear, addmm, *inside, *around, generated], torch.device("cpu"))
     assert found["kernels_launched"] == 2  # addmm and the generated one
+
+
+def test_a_kernel_that_a_busy_machine_slowed_in_one_step_has_its_median():
+    def step(**ms):
+        found = [{"name": n, "calls": 1, "ms": one, "share": 0.5} for n, one in ms.items()]
+        return {"kernels_launched": 2, "self_ms": sum(ms.values()), "kernels": found}
+
+    steps = [step(mm=27, gelu=10), step(mm=28, gelu=12), step(mm=316, gelu=11)]
+    found = middle(steps)
+    assert [(k["name"], k["ms"], k["range_ms"]) for k in found["kernels"]] == [
+        ("mm", 28, [27, 316]),
+        ("gelu", 11, [10, 12]),
+    ]
+    assert found["self_ms"] == 39 and found["kernels"][0]["share"] == pytest.approx(28 / 39)
+    runs = {"script": "a.py", "device": "CPU", "model": "tiny", "B": 1, "T": 1}
+    medians = dict.fromkeys((*STAGES, "step"), 1.0)
+    console = Console(file=io.StringIO(), width=100)
+    report([{"run": runs, "median_ms": medians, "times_ms": {"step": [1]}, **found}], console)
+    assert "a: from step to step these took, in ms: mm 27.0 to 316.0\n" in console.file.getvalue()
 
 
 def test_a_short_name_keeps_the_end_that_tells_it_apart():

@@ -58,10 +58,10 @@ def main(argv: list[str] | None = None) -> int:
 def program(function: Callable, *args) -> int:
     """function(*args) as a program: its exit status, which is 2 after one line of what was wrong.
 
-    What the terminal cannot show is printed escaped.
+    What the terminal cannot show is printed escaped; a pipe gets each line at once.
     """
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
         with signals_to():
             status = function(*args)

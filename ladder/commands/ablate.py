@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from ladder.commands.forward import merge_code
-from ladder.commands.scripts import all_scripts, split_source
+from ladder.commands.scripts import RUNGS, all_scripts, number_of, select, split_source
 from ladder.errors import BadInput
 from ladder.files import git
 
@@ -30,7 +30,7 @@ NEWLINE = "\x1e"  # stands in no script; each word is a line to git
 def add_arguments(parser):
     from ladder.commands.climb import add_run_arguments
 
-    parser.add_argument("rungs", nargs="*", type=int, help="rungs to take back (default: all)")
+    parser.add_argument("rungs", nargs="*", help=RUNGS)
     add_run_arguments(parser)
 
 
@@ -40,9 +40,10 @@ def run(args) -> int:
 
     scripts = all_scripts()
     top = len(scripts) - 1
-    rungs = args.rungs or list(range(1, top + 1))
-    if wrong := [number for number in rungs if not 1 <= number <= top]:
-        raise BadInput(f"there is no rung {wrong[0]} to take back: they go from 1 to {top}")
+    chosen = select(args.rungs) if args.rungs else scripts[1:]
+    if wrong := [path for path in chosen if path.resolve() not in scripts[1:]]:
+        raise BadInput(f"{wrong[0].stem} cannot be taken back: only rungs 1 to {top} can")
+    rungs = [number_of(path) for path in chosen]
     texts = [(path.stem, path.read_text(encoding="utf-8")) for path in scripts]
     with tempfile.TemporaryDirectory() as scratch:
         made = []

@@ -18,15 +18,17 @@ import math
 import os
 import platform
 import shutil
+import statistics
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import Progress
 
 from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
@@ -35,6 +37,7 @@ from ladder.commands.kinds import kind_of
 from ladder.commands.precompile import precompile
 from ladder.commands.results import (
     LEAST_ROUNDS,
+    NOT_YET,
     Row,
     check_comparable,
     not_there,
@@ -42,8 +45,8 @@ from ladder.commands.results import (
     read_facts,
     read_run,
 )
-from ladder.commands.scripts import all_scripts, peer_scripts, select
-from ladder.commands.tables import caption, foot, screen
+from ladder.commands.scripts import RUNGS, all_scripts, peer_scripts, select
+from ladder.commands.tables import caption, doubts, foot, screen
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, lock, write_whole
@@ -55,17 +58,19 @@ PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
 def add_arguments(parser):
-    parser.add_argument("rungs", nargs="*", help="numbers, ranges or paths (default: all)")
+    parser.add_argument("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
     words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
-    parser.add_argument("--resume", nargs="?", const="", metavar="DIR", help="default: the last")
+    last = dict(nargs="?", const="", metavar="DIR", help="go on with it (default: the last)")
+    parser.add_argument("--resume", **last)
     fit = dict(action="store_const", const=True)
     words = "each at its own largest B, which is searched first; a table of its own (default: no)"
     parser.add_argument("--fit", **fit, help=words)
     words = "what --fit fills on a CPU; needed there (default: none)"
     parser.add_argument("--memory", type=above_zero, metavar="GIB", help=words)
-    parser.add_argument("--publish", metavar="FINDING", help="then publish it with this sentence")
+    finding = "publish it then, with this sentence (default: do not)"
+    parser.add_argument("--publish", metavar="FINDING", help=finding)
     add_run_arguments(parser)
 
 
@@ -73,9 +78,9 @@ def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
     add("--repeats", type=positive, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
-    percent = "add rounds until every interval is narrower than ± this"
+    percent = "add rounds until every interval is narrower than ± this (default: add none)"
     add("--precision", type=above_zero, metavar="PERCENT", help=percent)
-    minutes = "begin no round, but the first, that would not end within this time"
+    minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
     add("--at-most", type=above_zero, metavar="MINUTES", help=minutes)
     true = dict(action="store_const", const=True)  # None where not given
     add("--precompile", **true, help="fill the compile caches first, side by side")
@@ -141,10 +146,11 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
-    peak = process.run_python("-m", "ladder.commands.gemm", *given_flags(args, "device"))
-    if peak.failure:
-        raise BadInput(peak.failure)
-    found = json.loads(peak.stdout)
+    from ladder import machine  # it imports torch, which --help need not
+
+    load = round(machine.load(), 1)
+    print("timing a large matmul, as before each round: up to half a minute")
+    found = large_matmul(given_flags(args, "device"))
     folder = process.new_folder(args.out, kind, exist_ok=True)
     own = [*all_scripts(), *peer_scripts()]
     for path in set(scripts) - set(own):
@@ -164,14 +170,26 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         "versions": versions(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "load": load,
         "clocks": {"before": found.pop("clocks")},
         "memory_gib": getattr(args, "memory", None),
+        "peaks": [found["peak_flops"]],  # of the rounds; peak_flops is their median
         "failures": {},
         "scripts": [p.relative_to(ROOT).as_posix() if p in own else p.name for p in scripts],
         **found,
     }
     save(folder, facts)
+    print(*(f"note  {line}\n" for line in doubts(facts)), sep="", end="")
     return folder
+
+
+def large_matmul(flags: list[str]) -> dict:
+    """What gemm.py measures on the device that these flags name. Raises BadInput."""
+    device = [flag for flag in flags if flag.startswith("--device=")]
+    done = process.run_python("-m", "ladder.commands.gemm", *device)
+    if done.failure:
+        raise BadInput(done.failure)
+    return json.loads(done.stdout)
 
 
 def versions() -> dict[str, str]:
@@ -209,7 +227,7 @@ def run_and_report(folder: Path) -> int:
     """
     console = Console(highlight=False)
     if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 120
+        console.width = 160
     with closing(lock(folder)), process.stopped_like_ctrl_c():
         try:
             run_rounds(folder, console)
@@ -231,8 +249,8 @@ def kept(folder: Path) -> str:
 def run_rounds(folder: Path, console: Console) -> None:
     """Run, round by round, what climb.json asks for and is not done yet.
 
-    Each run gets a line as it ends. While it is under way this process sleeps; on a terminal it
-    redraws a bar once a second.
+    Each run gets a line as it ends, on a terminal a row of a table. While it is under way this
+    process sleeps; on a terminal it redraws table and bar every five seconds.
     """
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
@@ -250,22 +268,28 @@ def run_rounds(folder: Path, console: Console) -> None:
         save(folder, facts)
     started = time.monotonic()
     if facts.get("precompile") and not ended:
+        console.print("compiling first, side by side: minutes for each script on a CPU")
         news = precompile(scripts, flags, folder.resolve() / "cache", facts)
         facts["minutes"] = (time.monotonic() - started) / 60
         console.print(news, markup=False)
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
     before, started, done, k = len(ended), time.monotonic(), 0, 0
-    options = dict(refresh_per_second=1, speed_estimate_period=3600)
-    # A Progress that is disabled has no thread.
-    with Progress(console=console, disable=not console.is_terminal, **options) as bar:
-        task = bar.add_task("", completed=before)
+    bar = Progress(speed_estimate_period=3600)
+    task = bar.add_task("", completed=before)
+    # Drawing 13 rows takes 19 ms, 0.4 % of a core. Without a terminal there is no thread.
+    live = Live(bar, console=console, refresh_per_second=0.2, transient=True)
+    draws = console.is_terminal and not console.is_dumb_terminal
+    with live if draws else nullcontext():
         while k < begun or another_round(folder, facts, k):
             k += 1
             facts["repeats"] = max(facts["repeats"], k)
             total = facts["repeats"] * len(scripts)
             due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
+            if due and 0 < len(facts.get("peaks") or []) < k:
+                console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
             for path, name in due:
                 bar.update(task, description=name, total=total)
+                live.refresh()
                 news = run_next(folder, facts, path, name, flags)
                 bar.advance(task)
                 done += 1
@@ -273,7 +297,11 @@ def run_rounds(folder: Path, console: Console) -> None:
                 left = f"{before + done} of {total} runs, about {minutes:.0f} min left"
                 if facts.get("precision") or facts.get("at_most"):
                     left = f"round {k}, {facts['minutes']:.0f} min so far"
-                console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
+                if draws:
+                    rows = [row for row in read_climb(folder)[1] if row.failure != NOT_YET]
+                    live.update(Group(screen(facts, rows, console), bar, left), refresh=True)
+                if not draws or name in facts["failures"]:
+                    console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
             if due and k > 1 and facts.get("precision"):
                 console.print(widest(folder, k), markup=False, soft_wrap=True)
     facts["repeats"] = k
@@ -283,6 +311,23 @@ def run_rounds(folder: Path, console: Console) -> None:
     facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
+
+
+def peak_of_round(folder: Path, facts: dict, k: int) -> str:
+    """Time the large matmul again, as round k begins. Returns what came of it."""
+    known = doubts(facts)
+    try:
+        found = large_matmul(facts["flags"])
+    except BadInput as error:
+        return f"round {k}: no matmul could be timed: {error}"
+    facts["peaks"].append(found["peak_flops"])
+    facts["peak_flops"] = statistics.median(facts["peaks"])
+    news = f"round {k}: a large matmul runs at {found['peak_flops'] / 1e12:.3g} TFLOP/s"
+    if found["clocks"].startswith("clocks"):  # a GPU's
+        facts["clocks"][f"round {k}"] = found["clocks"]
+        news += f"; {found['clocks']}"
+    save(folder, facts)
+    return "\n".join([news, *(f"note  {line}" for line in doubts(facts) if line not in known)])
 
 
 def another_round(folder: Path, facts: dict, done: int) -> bool:
@@ -365,18 +410,22 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
 def report(folder: Path, console: Console) -> int:
     """Print the table of a climb and draw its picture; 1 if not one script came to its end."""
     facts, rows = read_climb(folder)
-    console.print(screen(facts, rows))
+    console.print(screen(facts, rows, console))
+    for row in (row for row in rows if row.failure):
+        console.print(f"{row.stem} failed: {row.failure}", markup=False, soft_wrap=True)
     good = [row for row in rows if not row.failure]
     if good:
         from ladder.commands.picture import draw  # matplotlib takes a second to import
 
         result = next(iter(good[0].logs.values())).result
+        warmup = result["warmup_steps"]
         console.print(caption(facts, rows), markup=False)
         console.print(
-            f"Each run: {result['warmup_steps']} warm-up steps left out, "
+            f"Each run: {warmup} warm-up step{'s' * (warmup > 1)} left out, "
             f"{result['measured_steps']} measured. Bounds: 95 % intervals of the paired rounds."
         )
-        for line in [*foot(rows), *precision_reached(facts, rows)]:
+        notes = [f"note  {line}" for line in doubts(facts)]
+        for line in [*foot(rows), *precision_reached(facts, rows), *notes]:
             console.print(line, markup=False)
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"

@@ -1,9 +1,9 @@
 """Show what one rung changes, line by line.
 
-With one number it prints the rung's docstring and its diff against the rung before it. With two
-numbers (or paths) it compares those two scripts. The diff itself leaves out docstrings.
+With one rung it prints the rung's docstring and its diff against the rung before it (ddp_run.py
+against rung 10). With two it compares those two scripts. The diff itself leaves out docstrings.
 
-  ladder diff 5        the one change of rung 05
+  ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import FIELDS, ROOT, chain, select, split_docstring
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_docstring
 from ladder.errors import BadInput
 
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
+    parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
 
 
 def run(args) -> int:
@@ -31,10 +31,13 @@ def run(args) -> int:
     if len(args.rungs) == 2:
         before, after = map(one_script, args.rungs)
     else:
-        number = rung_number(args.rungs[0])
-        if number == 0:
+        after = one_script(args.rungs[0])
+        if after == ROOT / "ddp_run.py":
+            before = chain()[10]
+        elif (number := rung_number(args.rungs[0])) == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        before, after = chain()[number - 1 : number + 1]
+        else:
+            before = chain()[number - 1]
         docstring = Text(parts_of(after)[0].strip().strip('"'))
         docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
         console.print(docstring, soft_wrap=True)

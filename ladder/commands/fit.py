@@ -32,7 +32,7 @@ from rich.table import Column, Table
 from ladder.batches import Batches
 from ladder.cli import add_flags, check_seq_len, given_flags, parse_args, pick_device, positive
 from ladder.commands.process import new_folder, run_python
-from ladder.commands.scripts import select
+from ladder.commands.scripts import RUNGS, select
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import write_whole
@@ -57,12 +57,12 @@ class Row:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("rungs", nargs="*", help="numbers, ranges or paths, such as 0 3-6 (default: all)")
-    add_flags(parser, *PASSED_ON)
-    parser.set_defaults(steps=6)
+    add("rungs", nargs="*", help=RUNGS)
+    add_flags(parser, *(name for name in PASSED_ON if name != "steps"))
+    add("--steps", type=positive, default=6, help="optimizer steps (default: 6)")
     largest = f"try no larger B (default: {MAX_BATCH})"
     add("--max-batch", type=positive, default=MAX_BATCH, help=largest)
-    add("--memory", type=float, metavar="GIB", help="the limit on a CPU; needed there, and only")
+    add("--memory", type=float, metavar="GIB", help="needed on a CPU: its limit (default: none)")
     add("--out", help="folder for the logs of all tries and fit.json (default: runs/fit-…)")
 
 

@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import chain, split_source
+from ladder.commands.scripts import A_RUNG, chain, split_source
 from ladder.errors import BadInput
 from ladder.files import git
 
@@ -26,7 +26,7 @@ MARK = "\x1f"
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("rung", metavar="RUNG", help="the rung you edited: its number or path")
+    parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
 
 
 def run(args) -> int:
@@ -56,7 +56,13 @@ def run(args) -> int:
         print(*(troubles or [f"{shown(path)} {news}"]), sep="\n")
         troubled += bool(troubles)
     if troubled:
-        print(f"{troubled} of {len(later)} scripts need a hand")
+        print(
+            f"{troubled} of {len(later)} scripts need a hand: there keep what that script needs of "
+            "both versions, delete the markers, and look at it with ladder diff"
+        )
+    ddp = parts_of(chain()[0].with_name("ddp_run.py"))[1]
+    if number <= 10 and carry(base, ddp, theirs) != (ddp, 0):
+        print("ddp_run.py has this code too and was left alone: edit it by hand")
     return int(troubled > 0)
 
 

@@ -22,14 +22,19 @@ from ladder.machine import device_name, half_precision
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 BATCHES, AT_ONCE = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
+MOST_SECONDS = 5  # of a CPU that only emulates bfloat16
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
+CLOCKS += ",clocks_throttle_reasons.active"  # bits: tables.SLOWED_BY
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
     a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
     keep_busy(a, b, WARMUP_SECONDS)
-    return 2 * n**3 / statistics.median(seconds(lambda: a @ b, device)[0] for _ in range(BATCHES))
+    times, end = [], time.perf_counter() + MOST_SECONDS
+    while len(times) < BATCHES and (not times or time.perf_counter() < end):
+        times.append(seconds(lambda: a @ b, device)[0])
+    return 2 * n**3 / statistics.median(times)
 
 
 def at_peak(device: torch.device) -> tuple[torch.dtype, int]:

@@ -37,14 +37,16 @@ LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
 def add_arguments(parser):
-    parser.add_argument("--gpu", metavar="NAME", help="one of: " + ", ".join(LISTED))
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="default: this machine's; one of: " + ", ".join(LISTED)
+    )
     parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="default: 16")
     for unit in UNITS:
-        parser.add_argument(f"--{unit}", type=float, metavar="TFLOP/s", help="instead of the GPU's")
+        parser.add_argument(f"--{unit}", type=float, metavar="TFLOP/s", help="default: the GPU's")
     parser.add_argument(
-        "--picture", type=Path, metavar="PNG", help="draw the gigabytes of each rung"
+        "--picture", type=Path, metavar="PNG", help="draw the gigabytes of each rung (default: no)"
     )
-    parser.add_argument("--bandwidth", type=float, metavar="GB/s", help="instead of the GPU's")
+    parser.add_argument("--bandwidth", type=float, metavar="GB/s", help="default: the GPU's")
 
 
 def run(args) -> int:

@@ -5,9 +5,10 @@
 
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it alternates an untouched step and a step timed in stages, which waits for the device
-after each stage. Three more run under PyTorch's profiler; the one with the middle time is shown and
-saved as a trace: open it at https://ui.perfetto.dev or chrome://tracing. STEM.recording.json has
-what the profiler recorded of that step: copied to tests/recordings/, it becomes a test.
+after each stage. Three more run under PyTorch's profiler: a kernel's time is the median of them.
+The step with the middle time is saved as a trace: open it at https://ui.perfetto.dev or
+chrome://tracing. STEM.recording.json has what the profiler recorded of that step: copied to
+tests/recordings/, it becomes a test.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
@@ -34,7 +35,7 @@ from torch.profiler import profile
 import ladder.run
 from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
-from ladder.commands.scripts import select
+from ladder.commands.scripts import A_RUNG, select
 from ladder.errors import BadInput
 from ladder.files import write_whole
 
@@ -91,9 +92,8 @@ class ProfiledRun(ladder.run.Run):
 
     def _save(self) -> None:
         """Write STEM.json, STEM.recording.json and STEM.trace.json beside the log."""
-        # A busy machine can make any one of them several times slower.
         self.profiles.sort(key=lambda found: found[0]["self_ms"])
-        found, events, profiler = self.profiles[PROFILED_STEPS // 2]
+        _, events, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
         facts = {
@@ -101,7 +101,7 @@ class ProfiledRun(ladder.run.Run):
             "warmup_steps": WARMUP_STEPS,
             "median_ms": {name: statistics.median(values) for name, values in self.times.items()},
             "times_ms": self.times,
-            **found,
+            **middle([found for found, _, _ in self.profiles]),
         }
         write_whole(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
         lists = [
@@ -172,6 +172,24 @@ def kernels(events, device: torch.device) -> dict:
     return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
 
 
+def middle(steps: list[dict]) -> dict:
+    """The middle one of some profiled steps, by their self time; its kernels with their medians.
+
+    `range_ms` is the least and the largest time of a kernel: a busy machine can make it ten times
+    slower in one step.
+    """
+    found = steps[len(steps) // 2]
+    by_name = [{kernel["name"]: kernel["ms"] for kernel in step["kernels"]} for step in steps]
+    for kernel in found["kernels"]:
+        times = sorted(step.get(kernel["name"], 0.0) for step in by_name)
+        kernel |= {"ms": statistics.median(times), "range_ms": [times[0], times[-1]]}
+    total = sum(kernel["ms"] for kernel in found["kernels"])
+    for kernel in found["kernels"]:
+        kernel["share"] = kernel["ms"] / total
+    found["kernels"].sort(key=lambda kernel: -kernel["ms"])
+    return {**found, "self_ms": total}
+
+
 def recorded(events) -> list:
     """What `kernels` reads of a GPU's events: name, device, annotation or not, calls, µs in all."""
     calls, us = defaultdict(int), defaultdict(float)
@@ -183,7 +201,7 @@ def recorded(events) -> list:
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("rungs", nargs="+", metavar="RUNG", help="one or two: number or path")
+    parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
     add_flags(parser, *PASSED_ON)
     steps = "steps left alone, and as many in stages (default: 5)"
     parser.add_argument("--steps", type=positive, default=5, help=steps)
@@ -203,14 +221,15 @@ def run(args) -> int:
         raise BadInput(f"--steps {args.steps}: a median needs at least 3")
     folder = new_folder(args.out, "profile")
     flags = given_flags(args, *PASSED_ON)
-    flags += [f"--steps={WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS}", f"--log-dir={folder}"]
+    steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
+    flags += [f"--steps={steps}", f"--log-dir={folder}"]
     try:
         # A cache of its own: code compiled here is not what the scripts themselves run, because
         # kernels generated for the CPU are invisible to the profiler unless they announce it.
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
             env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
             for path in scripts:
-                print(f"profiling {path.stem}", flush=True)
+                print(f"profiling {path.stem}: {steps} steps, minutes on a CPU", flush=True)
                 done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
                 if done.failure:
                     raise BadInput(f"{path.name} failed: {done.failure}")
@@ -232,12 +251,18 @@ def report(profiles: list[dict], console: Console) -> None:
     console.print(
         f"Medians of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
         " Stages are timed in steps that wait for the device in between, which adds a little:"
-        " compare their sum with the step left alone. Self time is that of a step under the"
-        " profiler, which slows it; far more than the step left alone means a busy machine.\n"
+        " compare their sum with the step left alone. Self times are medians of the steps under the"
+        " profiler, which slows them; far more than the step left alone means a busy machine.\n"
     )
     console.print(f"The {TOP} most expensive, by self time, with their share of all self time")
     width = max(24, console.width - 7 - 25 * len(profiles))
     console.print(kernel_table(profiles, name_width=width))
+    for p in profiles:  # those of older ones have no range
+        ranges = [(k["name"], *k.get("range_ms", (1, 1))) for k in p["kernels"][:TOP]]
+        wide = [f"{short(n, width)} {a:.1f} to {b:.1f}" for n, a, b in ranges if b > 1.5 * a]
+        if wide:
+            stem = Path(p["run"]["script"]).stem
+            console.print(f"{stem}: from step to step these took, in ms: {', '.join(wide)}")
 
 
 def stage_table(profiles: list[dict]) -> Table:

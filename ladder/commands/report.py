@@ -27,7 +27,9 @@ NEWEST = 6  # climbs of runs/ that are shown unasked
 
 def add_arguments(parser):
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of a climb")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="(report.html)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.html"), help="default: report.html"
+    )
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 

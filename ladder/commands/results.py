@@ -34,12 +34,14 @@ FACTS = {
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
     "peak_flops": r"[-+.\de]{1,30}|null",
     "peak_dtype": r'"\w{1,20}"|null',
+    "peaks": r"\[([-+.\de]{1,30}(, )?)*\]|null",
     "failures": rf"\{{({TEXT}: {TEXT}(, )?)*\}}",
     "scripts": rf"\[({TEXT}(, )?)+\]",
 }
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
+NOT_YET = "not run yet"  # where another row has why it failed
 LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
@@ -176,7 +178,7 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     """The numbers of one script that need no other. A failure counts where no run ended well."""
     row = Row(stem, logs)
     if not logs:
-        row.failure = failure or "not run yet"
+        row.failure = failure or NOT_YET
         return row
     times = [step_times(log) for log in logs.values()]
     row.median_ms = float(np.median([np.median(run) for run in times]))
@@ -195,7 +197,7 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
     """Tokens per second if every FLOP of the formula ran at the peak; None if that is unknown.
 
-    The peak is that of the GPU's data sheet, or else the rate of a matmul as the climb began.
+    The peak is that of the GPU's data sheet, or else the rate of a matmul, the rounds' median.
     """
     mfu = rows[-1].logs[min(rows[-1].logs)].mfu
     listed = mfu["peak_flops"]

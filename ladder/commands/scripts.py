@@ -7,6 +7,8 @@ from pathlib import Path
 from ladder.errors import BadInput
 from ladder.files import ROOT
 
+A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
+RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all)"
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 
@@ -42,10 +44,10 @@ def beyond_ten(stem: str) -> bool:
 
 
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
-    """Scripts named by number (`3`), range (`0-4`) or path; without words, all rungs.
+    """Scripts by number (`3`), range (`0-4`), path or a part of the name; without words, all rungs.
 
-    With `candidates` numbers name those too, and no words mean the last rung and all of them but
-    those of low precision. Raises BadInput for a number that nothing has.
+    With `candidates` numbers and names mean those too, and no words mean the last rung and all of
+    them but those of low precision. Raises BadInput for a word that no script has, or several.
     """
     rungs, waiting = all_scripts(), candidate_scripts()
     known = {number_of(path): path for path in (chain() if candidates else rungs)}
@@ -60,10 +62,22 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
         elif Path(word).is_file():
             found.append(Path(word))
         else:
-            raise BadInput(f"{word} is neither the number of a rung nor a script")
+            found.append(named(word, [*known.values(), ROOT / "ddp_run.py"]))
     if candidates:
         rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
     return found or rungs
+
+
+def named(word: str, paths: list[Path]) -> Path:
+    """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
+    part = re.sub(r"[\W_]+", "_", word.lower())
+    has = [path for path in paths if part in path.stem]
+    has = [path for path in has if path.stem == part] or has
+    if len(has) == 1:
+        return has[0]
+    if has:
+        raise BadInput(f"{word} may be {' or '.join(path.stem for path in has)}: write more of it")
+    raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
 def docstring(path: Path) -> str:

@@ -1,17 +1,33 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
+import re
+from textwrap import fill
+
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from ladder.commands.kinds import kind_of
-from ladder.commands.results import Gain, Row
+from ladder.commands.results import LEAST_ROUNDS, Gain, Row
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of its limit", "memory",
     "first step", "first loss", "final loss",
 )  # fmt: skip
+# What a terminal shows. Where it is too narrow the last ones go, but never the first four.
+SCREEN = (
+    "rung", "ms / step", "tok/s", "gain", "total", "MFU", "of its limit", "memory", "first step",
+    "final loss",
+)  # fmt: skip
+TOO_WIDE = 25  # per cent to either side: bounds that say nothing
+# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h, that make a GPU slower.
+SLOWED_BY = {
+    0x04: "its power limit", 0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat",
+    0x80: "a power brake",
+}  # fmt: skip
 BEYOND = "*beyond the ten*"
 
 
@@ -48,9 +64,12 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
 
 
 def percent(gain: Gain | None, row: Row) -> str:
-    """`+12.3 % (10.1 … 14.6)`, `within noise (…)`, or `single run` where nothing was repeated."""
+    """`+12.3 % (10.1 … 14.6)` or `within noise (…)`; `single run` or `too few rounds (2): …` where
+    the rounds say nothing yet."""
     if gain is None:
         return "single run" if len(row.logs) == 1 else "–"
+    if gain.is_noise and gain.rounds < LEAST_ROUNDS and gain.width > TOO_WIDE:
+        return f"too few rounds ({gain.rounds}): --repeats {LEAST_ROUNDS}"
     low, high = (f"{(bound - 1) * 100:+.1f}" for bound in (gain.low, gain.high))
     if gain.is_noise:
         return f"within noise ({low} … {high} %)".replace("-", "−")
@@ -104,21 +123,47 @@ def foot(rows: list[Row]) -> list[str]:
     ]
 
 
-def screen(facts: dict, rows: list[Row]) -> Table:
-    """The table for a terminal: without two columns of the Markdown one, to fit 120 characters."""
-    names = titles()
-    left_out = {"p10 – p90", "first loss"} | {*COLUMNS} - {*known(rows, COLUMNS)}
-    shown = [i for i, column in enumerate(COLUMNS) if column not in left_out]
-    head = headings(facts)
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i in shown:
-        table.add_column(head[i], justify="left" if i == 0 else "right")
-    for number, row in enumerate(rows, 1):
-        line = cells(row, names)
-        # Text: a reason why a run failed may hold [what] reads like markup.
-        texts = (Text(line[i]) for i in shown)
-        table.add_row(*texts, end_section=number == first_beyond(facts, rows))
+def screen(facts: dict, rows: list[Row], console: Console) -> Table:
+    """The table for a terminal, with as many columns of SCREEN as stand there whole."""
+    heads, called = dict(zip(COLUMNS, headings(facts), strict=True)), titles()
+    lines = [dict(zip(COLUMNS, cells(row, called), strict=True)) for row in rows]
+    for row, line in zip(rows, lines, strict=True):
+        if row.failure:  # why is told below the table
+            line["ms / step"] = "failed"
+    names = [name for name in SCREEN if name in known(rows, COLUMNS)]
+    for shown in range(len(names), 3, -1):
+        table = Table(box=SIMPLE_HEAD, padding=(0, int(shown > 4), 0, 0))
+        for name in names[:shown]:
+            width = max(18, *(len(line[name]) for line in lines))
+            table.add_column(
+                fill(heads[name], width), justify="left" if name == "rung" else "right"
+            )
+        for number, line in enumerate(lines, 1):
+            # Text: a file name may hold [what] reads like markup.
+            texts = (Text(line[name]) for name in names[:shown])
+            table.add_row(*texts, end_section=number == first_beyond(facts, rows))
+        whole = Measurement.get(console, console.options.update(width=10**4), table).maximum
+        if whole <= console.width:
+            break
     return table
+
+
+def doubts(facts: dict) -> list[str]:
+    """What may have falsified the times: other programs, a peak that moved, throttling."""
+    from ladder.machine import busy  # it imports torch, which --help need not
+
+    found = [busy(facts.get("load", 0), 0.75)]
+    peaks = [peak / 1e12 for peak in facts.get("peaks") or []]
+    if peaks and max(peaks) > 1.1 * min(peaks):
+        found.append(
+            f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
+            "another: the machine was busy or hot, and gains less than that mean little"
+        )
+    for when, clocks in facts["clocks"].items():
+        bits = re.search(r"reasons\.active (0x\w+)", clocks)
+        why = {name for bit, name in SLOWED_BY.items() if bits and int(bits[1], 16) & bit}
+        found.append(f"the GPU was slowed by {' and '.join(sorted(why))} ({when})" if why else None)
+    return [line for line in found if line]
 
 
 def caption(facts: dict, rows: list[Row]) -> str:
@@ -129,6 +174,8 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
+        if len(peaks := facts.get("peaks") or []) > 1:
+            text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
     if "copy_bytes_per_s" in facts:
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"

@@ -15,11 +15,13 @@ needs. When backward is timed alone, its forward runs before it, untimed.
 
 import argparse
 import json
+import math
 import runpy
 import statistics
 import sys
 import time
 from itertools import product
+from operator import itemgetter
 
 import torch
 from rich.console import Console
@@ -41,6 +43,7 @@ STATISTICS = {
     "std_ms": statistics.stdev,
     "min_ms": min,
     "max_ms": max,
+    "total_ms": sum,
 }
 
 
@@ -50,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--models", **sizes, help=f"some of {', '.join(MODELS)} (default: gpt2 gpt2-medium)")
     add("--passes", nargs="+", choices=PASSES, default=PASSES, help="default: all three")
     add("--steps", type=positive, default=5, help="timed steps of each cell (default: 5)")
-    add("--batch-size", type=positive, help="sequences, B (CUDA, XPU: 16, else 2)")
-    add("--seq-len", type=positive, help="tokens a sequence, T (CUDA, XPU: 128, else 64)")
-    add("--vocab-size", type=positive, default=10_000, help="default: 10000")
+    add("--batch-size", type=positive, help="sequences, B (default: CUDA, XPU 16, else 2)")
+    add("--seq-len", type=positive, help="tokens a sequence, T (default: CUDA, XPU 128, else 64)")
+    add("--vocab-size", type=positive, default=10_000, help="tokens known (default: 10000)")
     add_flags(parser, "device")
     add("--out", help="folder for timeit.json (default: runs/timeit-…)")
 
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     settings |= {"steps": args.steps, "device": str(device)}
     folder = new_folder(args.out, "timeit")
     cells = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
-    rows = []
+    rows, started = [], time.monotonic()
     try:
         for number, values in enumerate(cells, 1):
             cell = dict(zip(CELL, values, strict=True))
@@ -80,11 +83,11 @@ def run(args: argparse.Namespace) -> int:
             rows.append(cell)
             # One line per finished cell, no bar: its thread would redraw while a cell is timed.
             outcome = "failed" if done.failure else "done"
-            print(f"cell {number} of {len(cells)} {outcome}", flush=True)
+            left = (time.monotonic() - started) / number * (len(cells) - number) / 60
+            print(f"cell {number} of {len(cells)} {outcome}, about {left:.0f} min left", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(cells)} cells")
-    # Fastest first; a failed cell has no mean and comes last.
-    rows.sort(key=lambda row: row.get("mean_ms", float("inf")))
+    rows = in_pairs(rows)
     versions = {"torch": torch.__version__, "commit": commit()}
     facts = {**settings, **versions, "device": machine.device_name(device)}
     text = json.dumps({**facts, "cells": rows}, indent=1)
@@ -94,6 +97,14 @@ def run(args: argparse.Namespace) -> int:
     if len(rows) < len(cells):
         return 130
     return 0 if any("mean_ms" in row for row in rows) else 1
+
+
+def in_pairs(rows: list[dict]) -> list[dict]:
+    """Cells without warm-up beside those with it; the fastest pair first, what failed last."""
+    best, of = {}, itemgetter(*CELL[:-1])
+    for row in rows:
+        best[of(row)] = min(best.get(of(row), math.inf), row.get("mean_ms", math.inf))
+    return sorted(rows, key=lambda row: (best[of(row)], of(row), row["warmup"]))
 
 
 def measure(spec: dict) -> list[float]:
@@ -141,7 +152,8 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
     if any("error" in row for row in rows):
         table.add_column("failed")
     for row in rows:
-        numbers = [f"{row[name]:.2f}" if name in row else "–" for name in STATISTICS]
+        times = row.get("times_ms")
+        numbers = [f"{of(times):.2f}" if times else "–" for of in STATISTICS.values()]
         error = [escape(row["error"])] if "error" in row else []
         # Spaces allow a narrow terminal to break the line.
         cell = [str(row[name]).replace("+", " + ") for name in CELL]
