@@ -255,9 +255,7 @@ def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
     add = parser.add_argument
     tokens = dict(type=positive, metavar="TOKENS")
-    add(
-        "--total-batch", **tokens, help="a step of all ranks (default: CUDA, XPU 524288, else 4096)"
-    )
+    add("--total-batch", **tokens, help="of all ranks (default: CUDA, XPU 524288, else 4096)")
     add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     seed = dict(type=count, metavar="SEED")
