@@ -8,11 +8,11 @@ Why: half the bytes an element, and tensor cores multiply bfloat16 at twice thei
   is left that rung 02's setting could speed up. The price: autocast casts the weights again in each
   step, and their gradients back; each cast reads and writes 6 bytes, 2 x 123.6M x 6 bytes = 1.5 GB.
   On CUDA softmax and its scores stay FP32, so memory use hardly falls.
-  bfloat16 has FP32's range and needs no scaler. float16 ends at 65504, and at 6.0e-8: at B=16,
-  T=1024 the gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9, which is zero there. So
-  the scaler multiplies the loss, and with it every gradient, by 65536 before the backward pass, and
-  divides the gradients by it before the update. If one has overflowed, it skips the step and halves
-  its factor; after 2000 steps without, it doubles it.
+  bfloat16 has FP32's range and needs no scaler. float16's largest number is 65504, its smallest
+  6.0e-8: at B=16, T=1024 the gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9, which is
+  zero there. So the scaler multiplies the loss, and with it every gradient, by 65536 before the
+  backward pass, and divides the gradients by it before the update. If one has overflowed, it skips
+  the step and halves its factor; after 2000 steps without an overflow it doubles it.
 Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value (2^-11 in
   float16); the loss is still computed in FP32.
 Run: python speedups/03_bf16_autocast.py
