@@ -229,7 +229,7 @@ def test_what_is_not_fit_is_not_published(project):
         ("torch=2.13.0+cpu", 'torch="2 | <!-- end --> <img src=x>"', "torch '2 .* not published"),
         ("2026-12-24", "9999-99-99", "does not match format"),
         ('"repeats": 3', '"repeats": 4', "asks for: 01_weight_tying.r4"),
-        ('"baseline.py",', '"baseline.py", "baseline.py",', "there twice"),
+        ('"scripts": [', '"scripts": ["baseline.py",', "there twice"),
         (
             '"speedups/12_causal_blocks.py"',
             '"12_causal_blocks.py"',
