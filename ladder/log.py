@@ -64,6 +64,15 @@ def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float
     return line + "".join(f" | {key} {value:.4e}" for key, value in more.items())
 
 
+def warmup_steps(steps: int) -> int:
+    """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
+
+    The second step is profiled. With one or two steps the last one counts, and a note says that
+    this is not a measurement.
+    """
+    return min(10, max(2, steps // 3), max(steps - 1, 0))
+
+
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
     log = Log()
@@ -91,6 +100,8 @@ def read_log(path: Path) -> Log:
 
 def _read_line(log: Log, line: str) -> None:
     kind, _, rest = line.partition(" ")
+    if kind in ("run", "effective", "mfu", "RESULT") and getattr(log, kind.lower()):
+        raise ValueError(f"a second {kind} line")
     if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):

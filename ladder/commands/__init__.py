@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ladder.cli import signals_to
 from ladder.errors import BadInput
 from ladder.files import IS_CHECKOUT, drop
+from ladder.log import printable
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
 COMMANDS = {
@@ -77,5 +78,5 @@ def program(function: Callable, *args) -> int:
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
         line = f"{error.filename or 'standard output'}: {error.strerror}"
-    print(f"error {line}", file=sys.stderr)
+    print(f"error {printable(line)}", file=sys.stderr)
     return 2

@@ -45,7 +45,7 @@ from ladder.commands.results import (
     read_facts,
     read_run,
 )
-from ladder.commands.scripts import RUNGS, all_scripts, peer_scripts, select
+from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_scripts, select
 from ladder.commands.tables import caption, doubts, foot, screen
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -101,6 +101,12 @@ def run(args) -> int:
     """The subcommand. Returns the exit status."""
     if args.quick and args.publish:
         raise BadInput("a quick climb is not published: leave out --quick or --publish")
+    if args.publish is not None:
+        from ladder.commands.publish import check_finding, publish
+
+        check_finding(args.publish)
+        if args.model not in (None, "gpt2"):
+            raise BadInput("only gpt2 (124M) is published: leave out --model or --publish")
     if args.resume is not None:
         asked = {**vars(args), "resume": None, "publish": None}
         if given := [name for name, value in asked.items() if value not in (None, [])]:
@@ -122,8 +128,6 @@ def run(args) -> int:
         folder = new_folder(args, kind, select(args.rungs, args.candidates))
     status = run_and_report(folder)
     if status == 0 and args.publish:
-        from ladder.commands.publish import publish
-
         publish(folder, args.publish)
     return status
 
@@ -134,6 +138,12 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     Scripts from elsewhere are copied into it, so that they stay beside their logs. Raises BadInput
     and leaves no folder where something is wrong with what was asked for.
     """
+    own = [*all_scripts(), *peer_scripts()]
+    foreign = set(scripts) - set(own)
+    ours = {*own, *candidate_scripts()}
+    for path in foreign - ours:
+        if path.stem in {one.stem for one in ours}:
+            raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
     if args.out and Path(args.out, "climb.json").exists():
@@ -152,8 +162,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))
     folder = process.new_folder(args.out, kind, exist_ok=True)
-    own = [*all_scripts(), *peer_scripts()]
-    for path in set(scripts) - set(own):
+    for path in foreign:
         shutil.copy(path, folder / path.name)
     facts = {
         "kind": kind,

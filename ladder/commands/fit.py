@@ -197,6 +197,7 @@ def report(rows: list[Row], gib: float | None, console: Console) -> None:
     """Print the settings that all runs share, and the table."""
     if run := next((row.run for row in rows if row.run), None):
         line = "{device}, torch {torch}, {model}, T={T}, {steps} steps, {data}, commit {commit}"
+        line += "; not a measurement: it takes 3 steps" * (int(run["steps"]) < 3)
         limit = f", {gib:g} GiB of data memory" if gib else ""
         console.print(line.format(**run) + limit, soft_wrap=True)
     numbers = ("largest B", "tok/s there", "peak memory", "tries")

@@ -146,7 +146,7 @@ def measured(folder: Path, row: Row) -> dict:
     return {
         "logs": [(path.name, read_raw(path)) for path in paths],
         "ran": " · ".join(f"{name}: {value}" for name, value in log.effective.items()),
-        "curve": [point for point in points if math.isfinite(point[2])],
+        "curve": points,
     }
 
 
@@ -156,7 +156,7 @@ def as_measured(folder: Path, facts: dict, stem: str, commit: str, into: Path):
     It is beside the logs, or in the commit that they name (that of an ablation is made again from
     the scripts of that commit), or, said so, in this checkout.
     """
-    if (path := folder / f"{stem}.py").is_file():
+    if (path := folder / f"{stem}.py").is_file() and not path.is_symlink():
         return path, "kept beside its logs"
     name = {Path(name).stem: name for name in facts["scripts"]}.get(stem, stem)
     text, source = None, "at"
@@ -225,6 +225,6 @@ def again(folder: Path, facts: dict, run: dict) -> str:
     words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
     words += ["--data", run["data"]] if facts["data"] else []
     commit = run["commit"].removesuffix("-dirty")
-    checkout = "" if commit == "unknown" else f"git checkout {commit} && "
+    checkout = "" if not re.fullmatch("[0-9a-f]{7,40}", commit) else f"git checkout {commit} && "
     changed = "  # with changes that were not committed" if run["commit"] != commit else ""
     return f"{checkout}ladder {facts['kind']} {shlex.join(words)}{changed}"

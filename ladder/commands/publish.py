@@ -15,17 +15,18 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
-from ladder.commands.results import Row, read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
+from ladder.commands.results import CAPTION, NAME, Row, read_climb, read_facts
+from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
-from ladder.files import git
+from ladder.files import git, lock
 from ladder.log import Log
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
@@ -72,18 +73,31 @@ def run(args) -> int:
 def publish(folder: Path, finding: str, force: bool = False) -> None:
     """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit, or,
     without `force`, if README.md would lose by it."""
-    from ladder.commands.picture import draw  # matplotlib takes a second to import
+    check_finding(finding)
+    facts, rows = fit(folder)
+    with closing(lock(ROOT / "logs")):
+        add(folder, facts, rows, finding, force)
 
+
+def check_finding(finding: str) -> None:
+    """Raise BadInput if no sentence can be printed from it."""
+    if not finding.split():
+        raise BadInput("the finding is empty: say in one sentence what the climb shows")
     if finding.encode(errors="ignore").decode() != finding:
         raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}")
-    facts, rows = fit(folder)
+
+
+def add(folder: Path, facts: dict, rows: list[Row], finding: str, force: bool) -> None:
+    """What `publish` does with a climb that is fit, while no other process does it."""
+    from ladder.commands.picture import draw  # matplotlib takes a second to import
+
     old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
     target = new_target(folder, facts)
     shown = target.relative_to(ROOT).as_posix()
     readme = place(old["README.md"], shown, facts, rows, force)
     title, first, entries = old["RUNLOG.md"].partition("\n## ")
+    target.mkdir(parents=True)
     try:
-        target.mkdir(parents=True)
         # What an ablation made can be made again: ablate.source_at.
         scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
         for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json"]:
@@ -120,10 +134,17 @@ def fit(folder: Path) -> tuple[dict, list[Row]]:
     if not any(row.logs for row in rows):
         raise BadInput(f"{folder} holds no logs of a climb: all its runs failed")
     run, commit = first_log(rows).run, facts["commit"]
+    given = dict(flag[2:].split("=", 1) for flag in facts["flags"])
+    sizes = {"batch-size": "B", "seq-len": "T", "steps": "steps", "seed": "seed"}
+    lie = next((k for k, key in sizes.items() if given.get(k, run[key]) != run[key]), "")
+    odd = next((key for key in CAPTION if not re.fullmatch(NAME, run[key], flags=re.ASCII)), "")
     other = next((key for key in ("commit", "device") if run[key] != facts[key]), "")
     for wrong, why in (
         (facts.get("quick"), "is a quick climb: publish one without --quick"),
         ("after" not in facts["clocks"], f"was stopped: finish it, ladder climb --resume {folder}"),
+        (odd, f"has logs with {odd} {run.get(odd)!r:.40}: such characters are not published"),
+        (lie, f"has --{lie}={given.get(lie)}, but its logs have {run.get(sizes.get(lie))}"),
+        (int(run["steps"]) < 3, f"has runs of {run['steps']} steps; 2 steps are no measurement"),
         (run["model"] != "gpt2", f"climbed with {run['model']}: only gpt2 (124M) is published"),
         (other, f"has logs of {run.get(other)}, and climb.json is of {facts.get(other)!r}"),
         (not re.fullmatch("[0-9a-f]{12}", commit), f"was climbed at {commit}: commit, climb again"),
@@ -134,7 +155,31 @@ def fit(folder: Path) -> tuple[dict, list[Row]]:
     ):
         if wrong:
             raise BadInput(f"{folder} {why}")
+    check_names(folder, facts, rows)
     return facts, rows
+
+
+def check_names(folder: Path, facts: dict, rows: list[Row]) -> None:
+    """Raise BadInput unless each script has a log, of that script, or a failure in each round, and
+    none but a rung has the name of a rung."""
+    rungs = {path.stem: diff.shown(path) for path in [*all_scripts(), *peer_scripts()]}
+    if taken := [path for path in folder.glob("*.py") if path.stem in rungs]:
+        raise BadInput(f"{taken[0]} has the name of a rung and is none: climb under another name")
+    for name in facts["scripts"]:
+        if rungs.get(Path(name).stem, name) != name or not re.fullmatch(NAME, name):
+            raise BadInput(f"{folder} has the script {name!r:.80}, which is not the rung")
+    found = {f"{row.stem}.r{k}" for row in rows for k in row.logs} | facts["failures"].keys()
+    stems = [Path(name).stem for name in facts["scripts"]]
+    asked = [f"{stem}.r{k}" for stem in stems for k in range(1, facts["repeats"] + 1)]
+    if (wrong := found.symmetric_difference(asked)) or len(set(asked)) < len(asked):
+        names = ", ".join(sorted(wrong)) or "a script is there twice"
+        raise BadInput(f"{folder}: its runs are not those that climb.json asks for: {names:.80}")
+    for row in rows:
+        for k, log in row.logs.items():
+            if Path(log.run["script"]).stem != row.stem:
+                raise BadInput(f"{folder / row.stem}.r{k}.log is of {log.run['script']!r:.80}")
+            if "total_batch" in log.run and row.stem != "ddp_run":
+                raise BadInput(f"{folder / row.stem}.r{k}.log has total_batch: only ddp_run.py has")
 
 
 def new_target(folder: Path, facts: dict) -> Path:
@@ -172,7 +217,7 @@ def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) ->
             return readme
         needed = rounds(old)
     fewer = any(rounds(rows).get(stem, 0) < n for stem, n in needed.items())
-    if (fewer or not at_default_size(facts)) and not force:
+    if (fewer or not at_default_size(facts, rows)) and not force:
         less = "fewer scripts or rounds, or another B and T, than"
         raise BadInput(f"README.md would show {less} {better}: --force replaces it")
     named[device_kind(rows)] = shown, rows
@@ -325,10 +370,10 @@ def machines_table() -> str:
     by_time = sorted((read_facts(path)["started"], path) for path in climbs)
     for facts, folder in ((read_facts(path), path) for _, path in by_time):
         stems = [Path(name).stem for name in facts["scripts"]]
-        if facts["kind"] == "climb" and at_default_size(facts) and stems[0] == known[0]:
-            rows = read_climb(folder)[1] if known[10] in stems else []
+        if facts["kind"] == "climb" and known[10] in stems and stems[0] == known[0]:
+            rows = read_climb(folder)[1]
             rungs = {row.stem: row for row in rows if row.logs and row.stem in known}
-            if {known[0], known[10]} <= rungs.keys():
+            if {known[0], known[10]} <= rungs.keys() and at_default_size(facts, rows):
                 newest[first_log(rows).run["device"]] = facts, folder, rungs
     lines = []
     for facts, folder, rungs in newest.values():
@@ -343,6 +388,10 @@ def machines_table() -> str:
     return pipes(head, sorted(lines, key=lambda line: -float(line[4].split()[0])), left=2)
 
 
-def at_default_size(facts: dict) -> bool:
-    """Whether a climb left B and T at what its device has by default."""
-    return not any(flag.startswith(("--batch-size", "--seq-len")) for flag in facts["flags"])
+def at_default_size(facts: dict, rows: list[Row]) -> bool:
+    """Whether a climb left B and T at what its device has by default, a GPU by its memory."""
+    run = first_log(rows).run
+    known = device_kind(rows) == "gpu" or (run["B"], run["T"]) == ("4", "256")
+    return known and not any(
+        flag.startswith(("--batch-size", "--seq-len")) for flag in facts["flags"]
+    )

@@ -19,6 +19,7 @@ from ladder.commands.publish import BLOCK
 from ladder.commands.results import read_facts
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_whole
+from ladder.log import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
 LARGEST = 2_000_000  # bytes of a page
@@ -42,7 +43,7 @@ def run(args) -> int:
     name_and_pair(climbs)
     write(args.out, small_enough(climbs))
     for climb in climbs:
-        print(f"{climb['folder']}: {climb['label']}")
+        print(printable(f"{climb['folder']}: {climb['label']}"))
     print(f"written: {args.out}")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())
@@ -77,7 +78,7 @@ def gather_default() -> list[dict]:
         try:
             climbs.append(gather(folder))
         except BadInput as error:
-            print(f"left out: {error}")
+            print(printable(f"left out: {error}"))
     return climbs
 
 

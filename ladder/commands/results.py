@@ -1,9 +1,9 @@
 """From the raw logs of a climb to rows that can be compared, with their uncertainty."""
 
 import json
-import math
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,30 +12,34 @@ import numpy as np
 from ladder.commands.kinds import KINDS, Kind, kind_of
 from ladder.commands.limits import limit_of
 from ladder.errors import BadInput
-from ladder.log import Log, read_log
+from ladder.log import Log, read_log, warmup_steps
 
-LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>\d+)\.log")
+LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.ASCII)
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
 # The values of climb.json, each as JSON. Keys that are not here are for `ladder climb` alone.
 TEXT, WORD = r'"([^"\\]|\\.)*"', r"[\w.:+-]{1,40}"
+NAME, NUMBER = r"[\w .,()@/+-]{1,80}", r"[-+.\de]{1,30}|null"
 FACTS = {
     "kind": f'"({"|".join(KINDS)})"',
     "started": r'"\d{4}-\d\d-\d\d \d\d:\d\d"',
     "commit": r'"\w[\w-]{,40}"',
-    "repeats": r"\d{1,4}",
+    "repeats": r"[1-9]\d{0,3}",
+    "precision": NUMBER,
+    "at_most": NUMBER,
+    "minutes": NUMBER,
     "flags": rf'\[("--{WORD}={WORD}"(, )?)*\]',
     "versions": rf'\{{("{WORD}": "{WORD}"(, )?)*\}}',
     "system": r'"[\w .,()/+-]{1,80}"',
     "cores": r"\d{1,5}|null",
     "device": TEXT,
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
-    "peak_flops": r"[-+.\de]{1,30}|null",
+    "peak_flops": NUMBER,
     "peak_dtype": r'"\w{1,20}"|null',
     "peaks": r"\[([-+.\de]{1,30}(, )?)*\]|null",
-    "failures": rf"\{{({TEXT}: {TEXT}(, )?)*\}}",
+    "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
     "scripts": rf"\[({TEXT}(, )?)+\]",
 }
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
@@ -106,13 +110,15 @@ def read_facts(folder: Path) -> dict:
             if not re.fullmatch(form, json.dumps(facts.get(key)), flags=re.ASCII):
                 why = f"{key}={facts.get(key)!r:.80} is not as ladder climb writes it"
                 raise BadInput(f"{path}: {why}")
+        datetime.strptime(facts["started"], "%Y-%m-%d %H:%M")
     except (AttributeError, OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
     return facts
 
 
 def read_run(path: Path) -> Log:
-    """The log of one run. Raises BadInput if it is none, or lacks what a table is made from."""
+    """The log of one run that ended well. Raises BadInput if it is none, lacks what a table is made
+    from, or contradicts itself."""
     log = read_log(path)
     try:
         result, peak, times = log.result, log.mfu["peak_flops"], step_times(log)
@@ -121,12 +127,25 @@ def read_run(path: Path) -> Log:
         numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
         numbers += [1 if peak == "unknown" else float(peak), result["measured_steps"]]
         numbers += [result["first_step_ms"], result["tok_per_s"], *times]
-        good = all(x and 0 < x + 0.0 < math.inf for x in numbers) and np.isfinite(losses).all()
-        good = good and all(shown)
+        # These bounds also keep sums and differences of them finite.
+        good = all(x and 1e-30 < x + 0.0 < 1e30 for x in numbers) and all(shown)
+        found = [step["loss"] for step in log.steps]
+        good = good and all(abs(loss) < 1e9 for loss in losses + found)  # false for NaN
+        steps, counted = int(log.run["steps"]), (result["warmup_steps"], result["measured_steps"])
+        wrong = {
+            "it has no measured steps": not len(times),
+            "a number in it makes no sense": not good,
+            f"its run ended {result['status']!r:.40}": result["status"] != "ok",
+            f"its steps are not 1 to {steps}": len(found) != steps
+            or [step["step"] for step in log.steps] != [*range(1, len(found) + 1)],
+            "its warm-up is not as ladder/run.py has it": counted
+            != (warmup_steps(len(found)), len(times)),
+            "the losses of RESULT are not those of its steps": [f"{x:.6f}" for x in losses]
+            != [f"{x:.6f}" for x in (found[:1] + found[-1:])],
+        }
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{path} cannot stand in a table: {error!r}") from error
-    if not len(times) or not good:
-        why = "a number in it makes no sense" if len(times) else "it has no measured steps"
+    if why := next((why for why, so in wrong.items() if so), ""):
         raise BadInput(f"{path} cannot stand in a table: {why}")
     return log
 

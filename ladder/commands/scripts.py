@@ -60,7 +60,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
                 raise BadInput(f"there is no rung {word}: they go from 0 to {max(known)}{more}")
             found += [path for number, path in known.items() if first <= number <= last]
         elif Path(word).is_file():
-            found.append(Path(word))
+            found.append(Path(word).resolve())
         else:
             found.append(named(word, [*known.values(), ROOT / "ddp_run.py"]))
     if candidates:

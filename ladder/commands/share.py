@@ -16,13 +16,12 @@ import zlib
 from pathlib import Path
 
 from ladder.commands.publish import fit, slug
-from ladder.commands.results import FACTS, LOG_NAME, read_facts
+from ladder.commands.results import FACTS, LOG_NAME, NAME, read_facts
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import regular, write_whole
 
 PACKED, UNPACKED, FILES = 1_000_000, 10_000_000, 1_000  # at most: bytes, bytes, files
 MEMBER = re.compile(r"climb\.json|[a-z0-9_]{1,60}\.r[1-9][0-9]{0,2}\.log")
-NAME = r"[\w .,()@/+-]{1,80}"
 SCRIPT = r"(baseline|(speedups/|candidates/|without_)\d\d_\w+|peers/\w+)\.py"
 NUMBERS = r'([-+.\deE\[\]{}, ]|true|false|null|"\w{1,40}": )*'  # as JSON, some by name
 # The lines of a log that are kept, by their first word.
@@ -46,7 +45,7 @@ def run(args) -> int:
     """The subcommand. Returns the exit status."""
     packed = pack(args.folder)
     out = args.out or args.folder.parent / f"{slug(read_facts(args.folder))}.json.gz"
-    if out.exists() and out.read_bytes() != packed:
+    if regular(out).exists() and out.read_bytes() != packed:
         raise BadInput(f"{out} is there already: choose another --out")
     write_whole(out, packed)
     again = f'ladder publish {shlex.quote(str(out))} "One sentence: what it shows."'
@@ -60,6 +59,8 @@ def run(args) -> int:
 
 def pack(folder: Path) -> bytes:
     """The shared form of a climb. Raises BadInput where it cannot be shared."""
+    if facts := read_facts(folder):
+        clean_facts(facts)
     fit(folder)
     files = clean(folder)
     text = json.dumps(files, indent=0).encode()

@@ -107,8 +107,12 @@ def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) 
 
 
 def pipes(head, lines: list[list[str]], left: int = 1) -> str:
-    """A Markdown table, all but its first `left` columns to the right."""
+    """A Markdown table, all but its first `left` columns to the right; cells are no HTML."""
     lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
+    lines = [
+        [" ".join(c.replace("|", r"\|").replace("<", "&lt;").split()) for c in line]
+        for line in lines
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
@@ -179,6 +183,8 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if "copy_bytes_per_s" in facts:
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
+    if int(run["steps"]) < 3:
+        text += "; not a measurement: the first two steps of a run are warm-up"
     if facts.get("quick"):
         text += "; quick: few steps and rounds"
     return text
