@@ -208,7 +208,7 @@ def train(args):
                 checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer, scaler
             )
         elif args.init:  # ddp: weights from a checkpoint, or a GPT-2 of transformers
-            ranks.on_all_ranks(checkpoint.start_from, args.init, raw_model)
+            ranks.on_all_ranks(checkpoint.start_from, args.init, raw_model, job.text.tokenizer)
         if DISTRIBUTED:  # ddp: the same weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here

@@ -47,7 +47,8 @@ def _hash(file: BinaryIO, size: int) -> bytes:
 def save(folder: str, name: str | None = None, **state) -> Path:
     """Write step_NNNNNN.pt, or `name`, atomically; keep the last two steps. Returns its path.
 
-    `state` has KEYS. Raises BadInput if it cannot be written.
+    `state` has KEYS; for BEST, what `best_loss` and `stored` read. Raises BadInput if it cannot
+    be written.
     """
     path = Path(folder) / (name or f"step_{state['step']:06d}.pt")
 
@@ -178,11 +179,12 @@ def saved_flags(folder: str) -> dict | None:
     return None
 
 
-def best_loss(folder: str, say: Callable[[str], None]) -> float:
-    """The validation loss of the best model in `folder`; infinite where there is none."""
+def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
+    """The validation loss of the best model in `folder`; infinite where this run has none there."""
     path = Path(folder) / BEST
     try:
-        return read(path)["val_loss"] if path.exists() else math.inf
+        saved = read(path) if path.exists() else None
+        return saved["val_loss"] if saved and saved["identity"] == identity else math.inf
     except (BadInput, KeyError, TypeError) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
         return math.inf
@@ -283,9 +285,15 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(path)
 
 
-def start_from(name: str, model) -> None:
-    """Load the weights at `name` into `model`, a GPT. Raises BadInput as `stored` and `fill` do."""
-    fill(model, stored(name))
+def start_from(name: str, model, tokenizer: str) -> None:
+    """Load the weights at `name` into `model`, a GPT that reads tokens of `tokenizer`.
+
+    Raises BadInput as `stored` and `fill` do, and if the weights are for other tokens.
+    """
+    found = stored(name)
+    if found.tokenizer != tokenizer:
+        raise BadInput(f"{name} was trained on {found.tokenizer} tokens, this text has {tokenizer}")
+    fill(model, found)
 
 
 def fill(model, found: Stored) -> None:

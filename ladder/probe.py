@@ -110,4 +110,6 @@ def _attention(names: set[str]) -> str:
 def _optimizer(names: set[str]) -> str:
     if "aten::_fused_adamw_" in names:
         return "fused"
-    return "foreach" if "aten::_foreach_addcdiv_" in names else "for-loop"
+    if "aten::_foreach_addcdiv_" in names:
+        return "foreach"
+    return "for-loop" if "aten::addcdiv_" in names else "unknown"  # a step may have been skipped

@@ -135,6 +135,8 @@ def settle(train: Callable, args):
     if result["status"] != "ok":  # SIGTERM
         raise SystemExit(0)
     torch.compiler.reset()  # else it holds the model of the trial
+    if dynamo := sys.modules.get("torch._dynamo.utils"):
+        dynamo.counters.clear()  # what the trial compiled is no cold cache of the run
     gc.collect()
     if args.device.type != "cpu":
         torch.get_device_module(args.device).empty_cache()
@@ -170,7 +172,8 @@ def default_folder(resume: bool, restarted: bool) -> str:
     A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
     """
     process = os.getppid() if DISTRIBUTED else os.getpid()
-    found = Path("checkpoints").glob(f"*-{process}" if restarted else "*/step_*.pt")
+    dated = "[0-9]*-[0-9]*-"
+    found = Path("checkpoints").glob(f"{dated}{process}" if restarted else f"{dated}*/step_*.pt")
     folders = [str(path if restarted else path.parent) for path in found if resume]
     new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
     return max(folders, default=new)
@@ -295,6 +298,10 @@ def parse(doc: str, argv: list[str] | None):
         trouble = "gloo does not support Apple GPUs: use --device cpu, or train without torchrun"
     if args.dtype == "bfloat16" and not has_bf16(args.device):
         trouble = f"{device_name(args.device)} has no bfloat16 units: leave --dtype out"
+    if args.dtype == "float16" and args.device.type in ("mps", "xpu") and has_bf16(args.device):
+        # Fused AdamW may not skip a step on Apple GPUs; Intel's may lack the scaler's FP64.
+        name = device_name(args.device)
+        trouble = f"{name} has bfloat16 units, and float16 is not safe on it: leave --dtype out"
     if on_gpu and DISTRIBUTED:
         kind = args.device.type
         if args.device.index is not None:
@@ -358,7 +365,7 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     if args.hours:  # the trial
         return job | dict(folder=None, checkpoint=None, best=-math.inf)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
-    best = checkpoint.best_loss(args.ckpt_dir, say) if args.ckpt_every else -math.inf
+    best = checkpoint.best_loss(args.ckpt_dir, identity, say) if args.ckpt_every else -math.inf
     return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 
 

@@ -23,6 +23,7 @@ from ladder.errors import explain
 from ladder.files import ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line, warmup_steps
 
+LEAST_SCALE = 2**-14  # of a float16 run: gradients that overflow below it will not stop to
 COMPILING = "the first step takes one to three minutes, seconds with a warm cache"
 
 
@@ -144,7 +145,10 @@ class Run:
         if not line.startswith("out of memory") or args.device.type not in GPUS or rung < 0:
             return ""
         gpu = torch.get_device_module(args.device)
-        memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
+        try:
+            memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
+        except RuntimeError:  # too full for PyTorch to start on it
+            return ""
         B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1)
         found = f"B={B} fits" if B else "not even B=1 fits"
         return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
@@ -268,6 +272,8 @@ class Run:
             self.skipped += 1
             scales = f"the loss scale goes from {before:g} to {self.scale:g}"
             self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
+            if self.scale < LEAST_SCALE:
+                raise NotFinite(f"gradients overflow float16 at a loss scale of {self.scale:g} too")
 
     @contextmanager
     def between_steps(self):

@@ -13,7 +13,7 @@ import torch
 from conftest import CARDS, ROOT, load, rung
 from torch.nn import functional as F
 
-from ladder import cli, machine, ranks
+from ladder import cli, machine, ranks, run
 from ladder.cli import parse_args, pick_device
 from ladder.commands import count, doctor, gemm, timeit
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
@@ -278,6 +278,22 @@ def test_a_full_gpu_names_the_batch_that_fits(card, shard, tmp_path, capsys, mon
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 100.00 MiB.")
     assert capsys.readouterr().err.endswith("or --model)\n")
 
+    def too_full(_):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", too_full)
+    with pytest.raises(SystemExit), Run(str(ROOT / "baseline.py"), args):
+        too_full(device)
+    assert capsys.readouterr().err.startswith("error out of memory")
+
+
+@pytest.mark.parametrize("name", ["Arc B580", "M3"])
+def test_float16_is_refused_where_a_step_might_not_be_skipped(name, card, capsys):
+    device = str(card(name))
+    with pytest.raises(SystemExit) as end:
+        ranks.parse("", ["--device", device, "--dtype", "float16"])
+    assert end.value.code == 2 and "leave --dtype out" in capsys.readouterr().err
+
 
 # ------------------------------------------------------------------------------ float16 on a CPU
 
@@ -317,6 +333,12 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monk
     # The batch is the same: as long as steps are skipped, so is the loss.
     assert len(set(losses[: skipped + 1])) == 1 and losses[-1] < losses[skipped]
     assert [math.isfinite(norm) for norm in norms] == [False] * skipped + [True] * (12 - skipped)
+    # Nothing shows which optimizer it would have been.
+    assert run_main(load(rung(3)), *float16, 3).effective["optimizer"] == "unknown"
+    monkeypatch.setattr(run, "LEAST_SCALE", 2.0**18)
+    with pytest.raises(SystemExit) as end:
+        run_main(load(rung(10)), *float16, 12)
+    assert end.value.code == 1
     for norm in (math.inf, math.nan):  # `ladder share` sends such a step too
         assert re.fullmatch(LINES["step"], step_line(0, 9, loss=1, dt=1, tok_per_s=1, norm=norm))
 

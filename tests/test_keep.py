@@ -47,7 +47,7 @@ def trained(shard, tmp_path_factory):
 def model_of(name, vocab_size=50304):
     """The model that ddp_run.py starts with when it is given --init NAME."""
     model = DDP.GPT(DDP.GPTConfig(**TINY, vocab_size=vocab_size))
-    checkpoint.start_from(str(name), model)
+    checkpoint.start_from(str(name), model, "gpt2")
     return model
 
 
@@ -85,7 +85,10 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     other = own.with_name("20270101-000000-1")
     for folder in (own, other):
         folder.mkdir(parents=True)
-    (other / "step_000001.pt").touch()
+    mine = tmp_path / "checkpoints" / "mine"  # a --ckpt-dir, which has no date
+    mine.mkdir()
+    for folder in (other, mine):
+        (folder / "step_000001.pt").touch()
     assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
     assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
     own.rmdir()
@@ -111,6 +114,9 @@ def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path,
     os.truncate(best, 1000)
     step, loss, log = after(7, "--resume")
     assert (step, loss) == (7, 2.25) and any("best.pt cannot be used" in n for n in log.notes)
+    own = checkpoint.read(best)["identity"]
+    for identity, known in ((own, 2.25), (own | {"--model": "gpt2"}, math.inf)):
+        assert checkpoint.best_loss(best.parent, identity, print) == known
     for path in best.parent.glob("step_*.pt"):
         path.unlink()
     assert train(shard, tmp_path, *flags) == 2  # what is left is not written over
@@ -262,6 +268,8 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, tmp_path):
     assert log.steps[0]["loss"] == pytest.approx(first, abs=1e-5)
     log = train(shard, tmp_path, *flags, "--steps", 3, "--resume")
     assert [step["step"] for step in log.steps] == [3]
+    with pytest.raises(BadInput, match="was trained on gpt2 tokens, this text has bytes"):
+        checkpoint.start_from(str(trained), model_of(trained), "bytes")
 
 
 # ------------------------------------------------------------------------------- ladder sample
