@@ -249,7 +249,7 @@ def test_what_falsifies_a_climb_is_named():
 @pytest.fixture
 def no_peak(monkeypatch):
     """The matmul whose rate a climb measures first is left out."""
-    said = '{"peak_flops": 1e12, "device": "CPU", "clocks": "1"}'
+    said = '{"peak_flops": 1e12, "peak_dtype": "bfloat16", "device": "CPU", "clocks": "1"}'
     real, none = process.run_python, process.Finished(said, "", 0, None)
 
     def run(*words, **env):

@@ -139,10 +139,11 @@ def test_hours_train_as_the_same_number_of_steps_does(shard, trained, tmp_path, 
     flags = ["--hours", 0.5, "--steps", 50, "--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3]
     log = train(shard, tmp_path, *flags)
     trial, _ = sorted((tmp_path / "runs").glob("*.log"), key=os.path.getmtime)
-    assert read_log(trial).run["steps"] == "6" and "keeps nothing" in read_log(trial).notes[0]
+    trial = read_log(trial)
+    assert trial.run["steps"] == "6" and any("keeps nothing" in note for note in trial.notes)
     seconds, spent, step, eval_every = asked[0]
     assert (seconds, eval_every) == (1800, 100) and spent > 6 * step > 0
-    assert log.run["steps"] == "6" and "6 steps fit" in log.notes[0]
+    assert log.run["steps"] == "6" and any("6 steps fit" in note for note in log.notes)
     expected = [step["loss"] for step in last_log(trained.parent).steps]
     assert [step["loss"] for step in log.steps] == expected
 

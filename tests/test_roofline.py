@@ -224,7 +224,7 @@ def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, 
     ("words", "said"),
     [
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
-        (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
+        (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N, xpu or mps"),
         (["--out", "."], "cannot make the folder .: File exists"),
     ],
 )

@@ -23,7 +23,7 @@ from pathlib import Path
 flags = dict(word.split("=", 1) for word in sys.argv[1:])
 B = int(flags["--batch-size"])
 FATE
-log = "run " + " ".join(f"{key}=x" for key in "device torch model T steps data commit".split())
+log = "run steps=3 " + " ".join(f"{key}=x" for key in "device torch model T data commit".split())
 log += "\\nRESULT " + json.dumps({"tok_per_s": 100.0 * B, "peak_bytes": B * 10**9})
 Path(flags["--log-dir"], "fake.log").write_text(log + "\\n")
 """
