@@ -45,9 +45,9 @@ def trained(shard, tmp_path_factory):
 
 
 def model_of(name, vocab_size=50304):
-    """The model that ddp_run.py starts with when it is given --init NAME."""
+    """The model that ddp_run.py starts with when it is given --init NAME, whatever its tokens."""
     model = DDP.GPT(DDP.GPTConfig(**TINY, vocab_size=vocab_size))
-    checkpoint.start_from(str(name), model, "gpt2")
+    checkpoint.fill(model, checkpoint.stored(str(name)))
     return model
 
 
@@ -71,8 +71,8 @@ def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypa
         ]
         assert any(f"saved {folders[-1].relative_to(tmp_path)}/step" in note for note in log.notes)
     assert len(folders) == 2
-    os.rename(folders[0], "checkpoints/1")
-    os.rename(folders[1], "checkpoints/2")
+    os.rename(folders[0], "checkpoints/20260101-000000-2")
+    os.rename(folders[1], "checkpoints/20270101-000000-1")
     log = train(shard, tmp_path, "--steps", 4, "--resume", "--ckpt-every", 0)
     assert [step["step"] for step in log.steps] == [4] and "saved" not in " ".join(log.notes)
     assert len([*tmp_path.glob("checkpoints/*/*.pt")]) == 4
