@@ -1,6 +1,7 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
+import math
 import signal
 import threading
 from collections.abc import Callable
@@ -38,6 +39,13 @@ def path(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a path, got an empty one")
     return text
+
+
+def above_zero(text: str) -> float:
+    """An argparse type: a positive number."""
+    if not 0 < (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return value
 
 
 positive = integer("positive integer", 1, 2**63, "at least 1")

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import GPUS, count, parse_args, path, positive
+from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput
 from ladder.machine import device_name, half_precision, has_bf16
@@ -276,14 +276,6 @@ def add_arguments(parser) -> None:
     limit = "as many steps as fit (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
     parser.set_defaults(plan=None)
-
-
-def above_zero(text: str) -> float:
-    """argparse type: a positive number."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(text)
-    return value
 
 
 def parse(doc: str, argv: list[str] | None):

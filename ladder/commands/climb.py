@@ -12,9 +12,7 @@ down slows all rungs alike; a gain is the mean of the log ratios between neighbo
 round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
-import argparse
 import json
-import math
 import os
 import platform
 import shutil
@@ -31,7 +29,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
 
-from ladder.cli import FLAGS, add_flags, check_seq_len, given_flags, pick_device, positive
+from ladder.cli import (
+    FLAGS,
+    above_zero,
+    add_flags,
+    check_seq_len,
+    given_flags,
+    pick_device,
+    positive,
+)
 from ladder.commands import process
 from ladder.commands.kinds import kind_of
 from ladder.commands.precompile import precompile
@@ -88,13 +94,6 @@ def add_run_arguments(parser):
     add("--quick", **true, help=quick)
     add("--out", help="folder for logs and results (default: runs/…)")
     add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
-
-
-def above_zero(text: str) -> float:
-    """An argparse type."""
-    if not 0 < (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
-    return value
 
 
 def run(args) -> int:

@@ -36,9 +36,16 @@ from rich.table import Column, Table
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ladder.cli import MODELS, add_flags, check_seq_len, given_flags, parse_args, pick_device
-from ladder.commands.climb import above_zero
-from ladder.commands.gemm import at_peak, seconds
+from ladder.cli import (
+    MODELS,
+    above_zero,
+    add_flags,
+    check_seq_len,
+    given_flags,
+    parse_args,
+    pick_device,
+)
+from ladder.commands.gemm import COPIED, at_peak, seconds
 from ladder.commands.process import new_folder
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
@@ -50,7 +57,6 @@ GELUS = {
     "tanh": lambda x: F.gelu(x, approximate="tanh"),
     "sigmoid": lambda x: x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
 }
-COPIED = 2**28  # bytes: more than any cache holds
 
 
 class Part(NamedTuple):
