@@ -460,7 +460,7 @@ def test_a_limit_is_a_mark_on_its_bar_and_its_parts_are_told(browser):
            })"""
     )
     row = rungs[0]["row"]
-    assert right / width == pytest.approx(row.median_ms / sum(row.limit), rel=0.02)
+    assert right / width == pytest.approx(row.ms / sum(row.limit), rel=0.02)
     (text,) = (one.text for one in browser.shown(".rung > div"))
     parts = " ".join(f"{name} {ms:.1f} ms" for name, ms in rungs[0]["limit"]["parts"].items())
     assert f"limit {sum(row.limit):.1f} ms {parts}" in " ".join(text.split())

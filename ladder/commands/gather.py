@@ -128,7 +128,7 @@ def limit(row: Row) -> dict | None:
     parts = dict(zip(LABELS, row.limit, strict=True))
     figures = {"limit": sum(row.limit), **parts}
     return {
-        "tok_per_s": row.tok_per_s * row.median_ms / figures["limit"],
+        "tok_per_s": row.tok_per_s * row.ms / figures["limit"],
         "parts": parts,
         "figures": [(name, f"{ms:.1f} ms") for name, ms in figures.items()],
     }

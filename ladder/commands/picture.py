@@ -34,7 +34,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
         axes.annotate("beyond the ten ", **place, fontsize=8, bbox=box)
     axes.set_xlim(0, right)
     axes.invert_yaxis()
-    axes.set_xlabel("tokens per second: median, with the 10th to 90th percentile of the steps")
+    axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
     axes.set_title(caption(facts, good), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

@@ -76,7 +76,7 @@ class Row:
     stem: str
     logs: dict[int, Log]  # by repeat; a climb keeps only those of runs that ended well
     failure: str | None = None
-    median_ms: float | None = None
+    ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
@@ -89,14 +89,14 @@ class Row:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The rates at p90 (a tenth of the steps is slower) and at p10, over that at the median."""
-        return self.median_ms / self.p90_ms, self.median_ms / self.p10_ms
+        """The rates at p90 (a tenth of the steps is slower) and at p10, over that of the row."""
+        return min(1, self.ms / self.p90_ms), max(1, self.ms / self.p10_ms)
 
     @property
     def apart(self) -> dict[int, float]:
         """Rounds that took more than twice the median of the row, with their milliseconds."""
         times = {k: float(np.median(step_times(log))) for k, log in sorted(self.logs.items())}
-        return {k: ms for k, ms in times.items() if ms > 2 * self.median_ms}
+        return {k: ms for k, ms in times.items() if ms > 2 * np.median([*times.values()])}
 
 
 def read_facts(folder: Path) -> dict:
@@ -200,9 +200,9 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
         row.failure = failure or NOT_YET
         return row
     times = [step_times(log) for log in logs.values()]
-    row.median_ms = float(np.median([np.median(run) for run in times]))
+    row.ms = float(np.exp(np.mean([np.log(np.median(run)) for run in times])))
     row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
-    row.tok_per_s = step_tokens(logs[min(logs)]) / row.median_ms * 1e3
+    row.tok_per_s = step_tokens(logs[min(logs)]) / row.ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
     row.limit = limit_of(stem, logs[min(logs)].run, facts)

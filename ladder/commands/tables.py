@@ -49,13 +49,13 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
     memory = f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown"
     return [
         name,
-        f"{row.median_ms:.1f}",
+        f"{row.ms:.1f}",
         f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         f"{row.tok_per_s:.0f}",
         percent(row.gain, row),
         f"{row.total.ratio:.2f}×" if row.total else "–",
         f"{row.mfu:.1%}" if row.mfu else "unknown",
-        f"{sum(row.limit) / row.median_ms:.0%}" if row.limit else "unknown",
+        f"{sum(row.limit) / row.ms:.0%}" if row.limit else "unknown",
         memory,
         f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
         f"{first['first_loss']:.4f}",
