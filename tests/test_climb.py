@@ -346,3 +346,14 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
         assert clean != before and len(clean) == 12
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
+
+
+def test_why_git_does_not_know_the_commit_is_said_once(monkeypatch, capsys):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as root sees a user's checkout
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # where it may be allowed
+        monkeypatch.setenv(name, os.devnull)
+    files.note.cache_clear()
+    assert files.commit() == files.commit() == "unknown"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note  git cannot say which commit this is: fatal: ")
+    assert "git config --global --add safe.directory " in line

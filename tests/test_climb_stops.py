@@ -21,10 +21,12 @@ from rich.console import Console
 from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 
 from ladder import files
+from ladder.cli import pick_device
 from ladder.commands import climb, main, precompile, process
-from ladder.commands.results import interval, read_climb
+from ladder.commands.results import interval, read_climb, read_facts
 from ladder.errors import BadInput
 from ladder.log import read_log
+from ladder.machine import device_name
 
 PUBLISHED = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"
 LOG = (FIRST_LOGS / "baseline.r1.log").read_text()
@@ -35,8 +37,8 @@ def write(folder, scripts, **facts):
     for name, source in scripts.items():
         (folder / name).write_text(source)
     facts = {"repeats": 2, "flags": [], "failures": {}, "clocks": {}, "cores": 2, **facts}
-    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux", "device": "CPU"}
-    facts |= {"data": None, "commit": files.commit()}
+    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux"}
+    facts |= {"data": None, "commit": files.commit(), "device": device_name(pick_device(None))}
     climb.save(folder, {**facts, "versions": climb.versions(), "scripts": [*scripts]})
     return folder
 
@@ -302,11 +304,23 @@ def test_scripts_of_ones_own_fail_each_with_one_line(tmp_path, capsys):
         assert str(tmp_path) not in news and len(news) < 400
     assert (tmp_path / "loud.r1.failed").stat().st_size == 2**20
     assert [row.stem for row in read_climb(tmp_path)[1] if row.logs] == ["good"]
-    # What a signal killed is tried again, what failed by itself is not.
+    # What a signal killed or is unlike the rest is tried again, what failed by itself is not.
     (tmp_path / "signal.py").write_text(scripts["good.py"])
     assert main(["climb", "--resume", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("signal.r1: 221 tok/s")
+    other, signal, *_ = capsys.readouterr().out.splitlines()
+    assert other.startswith("other_batch.r1: failed") and signal.startswith("signal.r1: 221 tok/s")
     assert len(list(tmp_path.glob("*.log"))) == 2
+
+
+def test_a_climb_goes_on_only_on_its_device(tmp_path, capsys):
+    write(tmp_path, {"a.py": copies(LOG)}, flags=["--device=cpu"])
+    facts, cpu = read_facts(tmp_path), device_name(pick_device("cpu")).rpartition(" (")[0]
+    for device, to_do in (f"{cpu} (3 threads)", "set OMP_NUM_THREADS=3"), ("Z80", "start anew"):
+        climb.save(tmp_path, facts | {"device": device})
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f" began with device {device}, now it is {cpu} (" in line and line.endswith(to_do)
+    assert not list(tmp_path.glob("*.log"))
 
 
 def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, capsys, monkeypatch):

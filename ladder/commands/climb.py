@@ -15,6 +15,7 @@ round, with its 95 % interval. Nothing that git tracks is changed unless --publi
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -29,6 +30,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
 
+from ladder import machine
 from ladder.cli import (
     FLAGS,
     above_zero,
@@ -155,8 +157,6 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
-    from ladder import machine  # it imports torch, which --help need not
-
     load = round(machine.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))
@@ -221,10 +221,20 @@ def find_stopped(name: str) -> Path:
     if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    for key, now in (("commit", commit()), ("versions", versions())):
+    device = machine.device_name(device_of(facts))
+    for key, now in (("commit", commit()), ("versions", versions()), ("device", device)):
         if facts[key] != now:
-            raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
+            cpu, _, threads = str(facts[key]).rpartition(" (")
+            same_cpu = cpu and str(now).startswith(f"{cpu} (")
+            to_do = f"set OMP_NUM_THREADS={threads.split()[0]}" if same_cpu else "start anew"
+            raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: {to_do}")
     return folder
+
+
+def device_of(facts: dict):
+    """The torch.device that a climb runs on. Raises BadInput if it is not there."""
+    named = [flag.removeprefix("--device=") for flag in facts["flags"] if "--device=" in flag]
+    return pick_device(named[0] if named else None)
 
 
 def run_and_report(folder: Path) -> int:
@@ -263,9 +273,10 @@ def run_rounds(folder: Path, console: Console) -> None:
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
     flags = facts["flags"] + (["--data", facts["data"]] if facts.get("data") else [])
-    # A script that was killed did not fail by itself: that run is due again.
+    # What was killed, or ran on another device or text, did not fail by itself: it is due again.
+    by_itself = re.compile(r"(?!killed by|this climb: its logs differ)")
     old = facts["failures"].items()
-    facts["failures"] = {name: why for name, why in old if not why.startswith("killed by")}
+    facts["failures"] = {name: why for name, why in old if by_itself.match(why)}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
@@ -313,10 +324,9 @@ def run_rounds(folder: Path, console: Console) -> None:
             if due and k > 1 and facts.get("precision"):
                 console.print(widest(folder, k), markup=False, soft_wrap=True)
     facts["repeats"] = k
-    device = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
     from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
-    facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
+    facts["clocks"]["after"] = clocks(device_of(facts))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 

@@ -8,7 +8,6 @@ import json
 import re
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import torch
 
 from ladder.cli import GPUS, add_flags, pick_device
-from ladder.errors import BadInput
+from ladder.commands import program
 from ladder.machine import device_name, half_precision
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
@@ -123,14 +122,10 @@ def clocks(device: torch.device) -> str:
     return ", ".join(map(" ".join, zip(CLOCKS.split(","), values, strict=True)))
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser, "device")
-    try:
-        device = pick_device(parser.parse_args().device)
-    except BadInput as error:
-        print(f"error {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    device = pick_device(parser.parse_args().device)
     dtype, n = at_peak(device)
     facts = {
         "device": device_name(device),
@@ -145,3 +140,7 @@ if __name__ == "__main__":
     if device.type in GPUS:
         facts["free_bytes"] = torch.get_device_module(device).mem_get_info(device)[0]
     print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    raise SystemExit(program(main))

@@ -146,8 +146,7 @@ def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
     norm = lambda x, w, b: F.layer_norm(x, (C,), w, b).to(to["dtype"])  # noqa: E731
     make = partial(both_ways, norm, [(N, C), (C,), (C,)], {**to, "dtype": torch.float32})
     yield Part("LayerNorm", "", "LayerNorm", 2 * L + 1, 0, N * C * (3 * 4 + 2 * size), make)
-    targets = torch.randint(V, (N,), device=to["device"])
-    make = partial(both_ways, lambda x: F.cross_entropy(x.float(), targets), [(N, V)], to)
+    make = partial(cross_entropy, N, V, to)
     yield Part("cross-entropy", "", "cross-entropy", 1, 0, 3 * N * V * size, make)
     # Float32 weight, gradient and two moments are read, and all but the gradient written.
     needs = 0, 7 * 4 * sum(p.numel() for p in model.parameters())
@@ -188,6 +187,11 @@ def both_ways(function, shapes, to):
     inputs = [torch.randn(shape, **to, requires_grad=True) for shape in shapes]
     dy = torch.randn_like(function(*inputs))
     return lambda: torch.autograd.grad(function(*inputs), inputs, dy)
+
+
+def cross_entropy(N, V, to):
+    targets = torch.randint(V, (N,), device=to["device"])
+    return both_ways(lambda x: F.cross_entropy(x.float(), targets), [(N, V)], to)
 
 
 def adamw(variant, model):
