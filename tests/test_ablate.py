@@ -5,8 +5,9 @@ from conftest import SMALL, load, rung
 
 from ladder import files
 from ladder.commands import ablate, main
+from ladder.commands.diff import parts_of
 from ladder.commands.results import read_climb
-from ladder.commands.scripts import all_scripts, split_docstring
+from ladder.commands.scripts import all_scripts
 
 
 def taken_back(number):
@@ -43,7 +44,7 @@ def test_half_precision_goes_with_the_line_of_08_that_unscales():
     top, without = ({*text.splitlines()[1:]} for text in (rung(-1).read_text(), taken_back(3)))
     came = {line.strip() for line in without - top}
     assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
-    gone = [line for line in top - without if line in split_docstring(rung(-1))[1].splitlines()]
+    gone = [line for line in top - without if line in parts_of(rung(-1))[1].splitlines()]
     words = ("half_precision", "speedup 03", "scaler", "_, loss = model(x, y)")
     assert len(gone) == 10 and all(any(word in line for word in words) for line in gone)
 

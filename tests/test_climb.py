@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -30,25 +28,6 @@ from ladder.errors import BadInput
 from ladder.log import Log
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
-
-
-def ladder(*words, cwd=ROOT, env=None, **options):
-    """Run the command as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "ladder", *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        **options,
-    )
-
-
-def synthetic(random, scale, repeats, drift=0.05, noise=0.03):
-    """A row whose runs differ by `drift` and whose steps differ by `noise`, both relative."""
-    drifts = random.normal(0, drift, (repeats, 1))
-    return as_row(scale * np.exp(drifts + random.normal(0, noise, (repeats, 14))))
 
 
 def as_row(times) -> Row:
@@ -104,8 +83,8 @@ def test_a_precision_names_hardly_more_of_them(identical):
 
 def test_a_difference_well_above_the_noise_is_named():
     random = np.random.default_rng(2)
-    pairs = [[synthetic(random, x, 5, drift=0.01) for x in (1.1, 1)] for _ in range(30)]
-    found = [gain(*pair) for pair in pairs]
+    drift, noise = random.normal(0, 0.01, (30, 2, 5, 1)), random.normal(0, 0.03, (30, 2, 5, 14))
+    found = [gain(as_row(1.1 * a), as_row(b)) for a, b in np.exp(drift + noise)]
     assert sum(not one.is_noise for one in found) >= 29
     assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
     assert all(one.low < one.ratio < one.high for one in found)

@@ -4,8 +4,7 @@ import argparse
 import statistics
 
 import pytest
-from conftest import ROOT, SMALL, rung
-from test_climb import ladder
+from conftest import ROOT, SMALL, run_script, rung
 
 from ladder.commands import peers
 from ladder.commands.process import Finished
@@ -20,7 +19,7 @@ def finished(shard, tmp_path_factory):
     """The real command with the tiny model: its rows and the last line that it printed."""
     folder = tmp_path_factory.mktemp("peers") / "out"
     words = ["--steps", "3", "--repeats", "1", "--data", shard, "--out", folder]
-    done = ladder("peers", *SMALL, *words)
+    done = run_script("-m", "ladder", "peers", *SMALL, *words)
     assert done.returncode == 0, done.stderr
     # Which refuses logs that differ in B, T, steps, seed or corpus.
     _, rows = read_climb(folder)

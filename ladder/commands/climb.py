@@ -18,6 +18,7 @@ import platform
 import re
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import closing, nullcontext
@@ -37,8 +38,10 @@ from ladder.cli import (
     add_flags,
     check_seq_len,
     given_flags,
+    parse_args,
     pick_device,
     positive,
+    signals_to,
 )
 from ladder.commands import process
 from ladder.commands.kinds import kind_of
@@ -191,10 +194,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     return folder
 
 
-def large_matmul(flags: list[str]) -> dict:
+def large_matmul(flags: list[str], *more: str) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    done = process.run_python("-m", "ladder.commands.gemm", *device)
+    done = process.run_python("-m", "ladder.commands.gemm", *device, *more)
     if done.failure:
         raise BadInput(done.failure)
     return json.loads(done.stdout)
@@ -221,7 +224,7 @@ def find_stopped(name: str) -> Path:
     if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    device = machine.device_name(device_of(facts))
+    device = machine.device_name(parse_args(__doc__, facts["flags"]).device)
     for key, now in (("commit", commit()), ("versions", versions()), ("device", device)):
         if facts[key] != now:
             cpu, _, threads = str(facts[key]).rpartition(" (")
@@ -231,22 +234,15 @@ def find_stopped(name: str) -> Path:
     return folder
 
 
-def device_of(facts: dict):
-    """The torch.device that a climb runs on. Raises BadInput if it is not there."""
-    named = [flag.removeprefix("--device=") for flag in facts["flags"] if "--device=" in flag]
-    return pick_device(named[0] if named else None)
-
-
 def run_and_report(folder: Path) -> int:
     """Do what is left of a climb and print its table; 130 if Ctrl-C or a signal stopped it.
 
     Raises BadInput if another process climbs there, the code has changed, or the folder is deleted
     or its disk full.
     """
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 160
-    with closing(lock(folder)), process.stopped_like_ctrl_c():
+    # A file or a pipe has no edge to wrap at.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    with closing(lock(folder)), signals_to(process.once()):
         try:
             run_rounds(folder, console)
         except KeyboardInterrupt:
@@ -326,7 +322,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     facts["repeats"] = k
     from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
-    facts["clocks"]["after"] = clocks(device_of(facts))
+    facts["clocks"]["after"] = clocks(parse_args(__doc__, facts["flags"]).device)
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 
@@ -335,7 +331,7 @@ def peak_of_round(folder: Path, facts: dict, k: int) -> str:
     """Time the large matmul again, as round k begins. Returns what came of it."""
     known = doubts(facts)
     try:
-        found = large_matmul(facts["flags"])
+        found = large_matmul(facts["flags"], "--again")
     except BadInput as error:
         return f"round {k}: no matmul could be timed: {error}"
     facts["peaks"].append(found["peak_flops"])

@@ -27,7 +27,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from torch._functorch.aot_autograd import aot_function, make_boxed_func
+from torch._functorch.aot_autograd import aot_module, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -173,18 +173,15 @@ def graphs(model, x, y, autocast) -> list[torch.fx.Graph]:
         found.append(module.graph)
         return make_boxed_func(module.forward)
 
-    def forward(parameters, buffers, x, y):
-        with autocast:
-            return torch.func.functional_call(model, (parameters, buffers), (x, y))
-
-    traced = aot_function(
-        forward,
+    traced = aot_module(
+        model,
         fw_compiler=keep,
         bw_compiler=keep,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )
-    _, loss = traced(dict(model.named_parameters()), dict(model.named_buffers()), x, y)
+    with autocast:
+        _, loss = traced(x, y)
     loss.backward()
     return found
 

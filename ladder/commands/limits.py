@@ -13,7 +13,6 @@ Published steps reach 45 to 85 % of it.
 """
 
 import json
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ladder.cli import above_zero, path, positive
+from ladder.commands.process import first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
 from ladder.files import regular, write_whole
@@ -89,12 +89,7 @@ def find(text: str) -> str:
 
 def here() -> str | None:
     """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    gpu = find_gpu(names.partition("\n")[0])
+    gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
     return gpu.name if gpu and gpu.bandwidth else None
 
 

@@ -22,6 +22,7 @@ import json
 import math
 import runpy
 import statistics
+import sys
 import time
 import warnings
 from collections import defaultdict
@@ -106,7 +107,8 @@ def run(args) -> int:
         print(f"stopped after {len(rows)} of {len(found)} parts")
     text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
     write_whole(folder / "roofline.json", text.encode() + b"\n")
-    report(facts, rows, Console())
+    # A file or a pipe has no edge to wrap at.
+    report(facts, rows, Console(width=None if sys.stdout.isatty() else 120))
     print(f"Numbers: {folder / 'roofline.json'}")
     failed = any("failed" in row for row in rows if row["stage"] != "attention")
     return 130 if len(rows) < len(found) else int(failed)
@@ -228,8 +230,6 @@ def measure(part: Part, device: torch.device, least: float) -> dict:
 
 def report(facts: dict, rows: list[dict], console: Console) -> None:
     """Print the table, and what the parts of a step add up to."""
-    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 120
     line = "{device}, torch {torch}, {model}, B={B}, T={T}, {dtype}"
     console.print(line.format(**facts), soft_wrap=True, markup=False)
     heads = ("a step", "GFLOP", "GB", "ms", "ms a step", "TFLOP/s", "GB/s", "of roof")

@@ -115,8 +115,3 @@ def split_source(source: str) -> tuple[str, str]:
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
     return "".join(lines[:end]), "".join(lines[end:])
-
-
-def split_docstring(path: Path) -> tuple[str, str]:
-    """split_source of a file."""
-    return split_source(path.read_text(encoding="utf-8"))
