@@ -1,6 +1,5 @@
 """ladder diff, forward and doctor; forward in a copy of the scripts."""
 
-import difflib
 import os
 import platform
 import re
@@ -239,23 +238,6 @@ def test_merge_code(ours, theirs, merged):
     assert ("<<<<<<< this script\n" in text) == (conflicts > 0)
     if merged is not None:
         assert text.split() == merged.split()
-
-
-def test_merge_code_takes_changes_back_from_the_top():
-    """Exactly the rung's own changed lines go and come; no line of another rung does.
-
-    03 and 08 changed neighbouring lines: see test_ablate.py.
-    """
-
-    def changed(before, after):
-        lines = difflib.ndiff(before.splitlines(), after.splitlines())
-        return sorted(line for line in lines if line[0] in "+-")
-
-    codes = [parts_of(path)[1] for path in all_scripts()]
-    for number in (1, 2, 4, 5, 7, 10, 11, 12):
-        before, rung = codes[number - 1 : number + 1]
-        code, conflicts = merge_code(rung, codes[-1], before)
-        assert conflicts == 0 and changed(codes[-1], code) == changed(rung, before)
 
 
 # ---------------------------------------------------------------------------------- doctor

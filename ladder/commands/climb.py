@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -75,9 +75,8 @@ def add_arguments(parser):
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
     last = dict(nargs="?", const="", metavar="DIR", help="go on with it (default: the last)")
     parser.add_argument("--resume", **last)
-    fit = dict(action="store_const", const=True)
     words = "each at its own largest B, which is searched first; a table of its own (default: no)"
-    parser.add_argument("--fit", **fit, help=words)
+    parser.add_argument("--fit", action="store_true", default=None, help=words)
     words = "what --fit fills on a CPU; needed there (default: none)"
     parser.add_argument("--memory", type=above_zero, metavar="GIB", help=words)
     finding = "publish it then, with this sentence (default: do not)"
@@ -93,7 +92,7 @@ def add_run_arguments(parser):
     add("--precision", type=above_zero, metavar="PERCENT", help=percent)
     minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
     add("--at-most", type=above_zero, metavar="MINUTES", help=minutes)
-    true = dict(action="store_const", const=True)  # None where not given
+    true = dict(action="store_true", default=None)
     add("--precompile", **true, help="fill the compile caches first, side by side")
     quick = f"--precompile, few steps, --at-most {QUICK_MINUTES}: a first look, not to be published"
     add("--quick", **true, help=quick)
@@ -444,7 +443,10 @@ def report(folder: Path, console: Console) -> int:
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
-    if can_be_shared(folder):
+    from ladder.commands.share import pack
+
+    with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
+        pack(folder)
         console.print(f"share it: ladder share {folder}", soft_wrap=True, markup=False)
     return 0 if good else 1
 
@@ -457,14 +459,3 @@ def precision_reached(facts: dict, rows: list[Row]) -> list[str]:
     if not late:
         return [f"All intervals are narrower than ± {asked:g} %."]
     return [f"Not narrower than ± {asked:g} % over {LEAST_ROUNDS} rounds yet: {', '.join(late)}."]
-
-
-def can_be_shared(folder: Path) -> bool:
-    """Whether `ladder share` takes it: the 124M model on the usual text, committed, not quick."""
-    from ladder.commands.share import pack
-
-    try:
-        pack(folder)
-    except BadInput:
-        return False
-    return True

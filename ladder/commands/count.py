@@ -24,6 +24,7 @@ import operator
 import runpy
 from collections import defaultdict
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -149,8 +150,8 @@ def step(script: Path, B: int, layers: int, device: str = "cuda") -> dict[str, i
         x, y = torch.zeros(2, B, SIZES[device], dtype=torch.int64)
         autocast, counter = nullcontext(), Operators(device)
         if "torch.autocast(" in source:
-            on_cpu = device == "cpu"
-            autocast = torch.autocast("cpu", torch.bfloat16) if on_cpu else CudaAutocast()
+            cpu = torch.autocast("cpu", torch.bfloat16)
+            autocast = cpu if device == "cpu" else CudaAutocast()
         if "torch.compile(" in source:
             for graph in graphs(model, x, y, autocast):
                 count_graph(graph, counter)
@@ -203,7 +204,8 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
 
     for node in graph.nodes:
         sources = [base[source] for source in node.all_input_nodes]
-        if node.op == "call_function" and (is_view(node) and sources):
+        is_view = node.target is operator.getitem or getattr(node.target, "is_view", False)
+        if node.op == "call_function" and is_view and sources:
             base[node] = sources[0]
             continue
         base[node] = node
@@ -237,22 +239,16 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
                 leaves.add(source_base)
         return leaves
 
-    known = {}
-
+    @cache
     def written(node) -> bool:
         """Whether a value of a group has to be in memory."""
-        if node not in known:
-            outside = users[node]
-            if depth[node] < 0:
-                known[node] = any(user.op == "output" for user in outside)
-            elif name_of(node.target) in REDUCTIONS:
-                known[node] = bool(outside)
-            elif any(user not in group for user in outside):
-                known[node] = True
-            else:
-                again = sum(map(size, needed(node))) * len(outside)
-                known[node] = bool(outside) and again > size(node) * (len(outside) + 1)
-        return known[node]
+        outside = users[node]
+        if depth[node] < 0:
+            return any(user.op == "output" for user in outside)
+        if not outside or name_of(node.target) in REDUCTIONS:
+            return bool(outside)
+        again = sum(map(size, needed(node))) * len(outside)
+        return not outside <= group.keys() or again > size(node) * (len(outside) + 1)
 
     reads, writes = defaultdict(dict), defaultdict(int)
     for node in group:
@@ -279,10 +275,6 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
         if is_alone(node):
             inputs = [source.meta["val"] for source in node.all_input_nodes]
             counter.add(name_of(node.target), tensors(inputs), tensors(node.meta["val"]))
-
-
-def is_view(node) -> bool:
-    return node.target is operator.getitem or getattr(node.target, "is_view", False)
 
 
 def is_alone(node) -> bool:

@@ -52,7 +52,7 @@ def one_script(word: str) -> Path:
     path, *others = select([word], candidates=True)
     if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
-    return path.resolve()
+    return path
 
 
 def rung_number(word: str) -> int:

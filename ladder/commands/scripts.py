@@ -39,8 +39,7 @@ def peer_scripts() -> list[Path]:
 
 def beyond_ten(stem: str) -> bool:
     """Whether this is the name of a rung above 10."""
-    match = re.match(r"(\d\d)_", stem)
-    return bool(match) and int(match[1]) > 10
+    return number_of(Path(stem)) > 10
 
 
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
