@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch._functorch.aot_autograd import aot_module, make_boxed_func
+from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -150,8 +150,8 @@ def step(script: Path, B: int, layers: int, device: str = "cuda") -> dict[str, i
         x, y = torch.zeros(2, B, SIZES[device], dtype=torch.int64)
         autocast, counter = nullcontext(), Operators(device)
         if "torch.autocast(" in source:
-            cpu = torch.autocast("cpu", torch.bfloat16)
-            autocast = cpu if device == "cpu" else CudaAutocast()
+            on_cpu = device == "cpu"
+            autocast = torch.autocast("cpu", torch.bfloat16) if on_cpu else CudaAutocast()
         if "torch.compile(" in source:
             for graph in graphs(model, x, y, autocast):
                 count_graph(graph, counter)
@@ -174,15 +174,18 @@ def graphs(model, x, y, autocast) -> list[torch.fx.Graph]:
         found.append(module.graph)
         return make_boxed_func(module.forward)
 
-    traced = aot_module(
-        model,
+    def forward(parameters, buffers, x, y):
+        with autocast:
+            return torch.func.functional_call(model, (parameters, buffers), (x, y))
+
+    traced = aot_function(
+        forward,
         fw_compiler=keep,
         bw_compiler=keep,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )
-    with autocast:
-        _, loss = traced(x, y)
+    _, loss = traced(dict(model.named_parameters()), dict(model.named_buffers()), x, y)
     loss.backward()
     return found
 
