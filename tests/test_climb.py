@@ -14,15 +14,7 @@ from rich.console import Console
 
 from ladder import files
 from ladder.commands import climb, main, process
-from ladder.commands.results import (
-    Gain,
-    Row,
-    gain,
-    interval,
-    not_there,
-    read_climb,
-    step_times,
-)
+from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
 from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
 from ladder.log import Log

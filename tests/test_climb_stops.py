@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,11 +111,9 @@ def test_what_was_told_to_ignore_a_hangup_goes_on(begun, monkeypatch):
 
 
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
-    running, _ = start(begun)
-    assert main(["climb", "--resume", str(begun)]) == 2
+    with closing(files.lock(begun)):
+        assert main(["climb", "--resume", str(begun)]) == 2
     assert "another run is at work in" in capsys.readouterr().err
-    running.send_signal(signal.SIGINT)
-    running.wait(timeout=300)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
