@@ -246,6 +246,7 @@ def no_peak(monkeypatch):
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
         (["ablate", "0"], "baseline cannot be taken back: only rungs 1 to"),
         (["climb", "--quick", "--publish", "Fast."], "a quick climb is not published"),
+        (["climb", "--repeats", "10000"], "--repeats: expected 1 to 9999, got 10000"),
         (["ablate", "--precision", "0"], "--precision: expected a number above 0, got 0"),
         (["peers", "--at-most", "nan"], "--at-most: expected a number above 0, got nan"),
     ],

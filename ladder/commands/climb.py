@@ -38,9 +38,9 @@ from ladder.cli import (
     add_flags,
     check_seq_len,
     given_flags,
+    integer,
     parse_args,
     pick_device,
-    positive,
     signals_to,
 )
 from ladder.commands import process
@@ -87,7 +87,8 @@ def add_arguments(parser):
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
-    add("--repeats", type=positive, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
+    rounds = integer("positive integer", 1, 10**4, "1 to 9999")  # as the names of logs have room
+    add("--repeats", type=rounds, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
     percent = "add rounds until every interval is narrower than ± this (default: add none)"
     add("--precision", type=above_zero, metavar="PERCENT", help=percent)
     minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
