@@ -5,7 +5,9 @@ This module does not import torch.
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -78,13 +80,22 @@ def git(*words: str) -> subprocess.CompletedProcess:
     # Inside a hook they name another repository.
     env = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
-        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env)
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env)
     except OSError:
         raise BadInput("git is not installed: install it first") from None
+    done.stderr = " ".join(done.stderr.split())  # why it failed, in one line
+    return done
+
+
+@cache
+def note(line: str) -> None:
+    """Print a note on stderr, once."""
+    print(f"note  {line}", file=sys.stderr)
 
 
 def commit() -> str:
-    """Short hash of the last commit that changed the running code; `unknown` without git.
+    """Short hash of the last commit that changed the running code; `unknown`, with a note, if git
+    cannot say, as where the checkout is another user's.
 
     `-dirty` is added if that code has uncommitted changes. A README is not running code: editing
     or committing one while scripts run does not change the result.
@@ -99,7 +110,8 @@ def commit() -> str:
         answers = [git(*words) for words in questions]
     except BadInput:
         return "unknown"
-    if any(answer.returncode for answer in answers):
+    if refused := next((answer for answer in answers if answer.returncode), None):
+        note(f"git cannot say which commit this is: {refused.stderr}")
         return "unknown"
     last, changes = (answer.stdout.strip() for answer in answers)
     return f"{last or 'unknown'}{'-dirty' if last and changes else ''}"

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,39 +14,12 @@ from rich.console import Console
 
 from ladder import files
 from ladder.commands import climb, main, process
-from ladder.commands.results import (
-    Gain,
-    Row,
-    gain,
-    interval,
-    not_there,
-    read_climb,
-    step_times,
-)
+from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
 from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
 from ladder.log import Log
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
-
-
-def ladder(*words, cwd=ROOT, env=None, **options):
-    """Run the command as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "ladder", *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        **options,
-    )
-
-
-def synthetic(random, scale, repeats, drift=0.05, noise=0.03):
-    """A row whose runs differ by `drift` and whose steps differ by `noise`, both relative."""
-    drifts = random.normal(0, drift, (repeats, 1))
-    return as_row(scale * np.exp(drifts + random.normal(0, noise, (repeats, 14))))
 
 
 def as_row(times) -> Row:
@@ -104,8 +75,8 @@ def test_a_precision_names_hardly_more_of_them(identical):
 
 def test_a_difference_well_above_the_noise_is_named():
     random = np.random.default_rng(2)
-    pairs = [[synthetic(random, x, 5, drift=0.01) for x in (1.1, 1)] for _ in range(30)]
-    found = [gain(*pair) for pair in pairs]
+    drift, noise = random.normal(0, 0.01, (30, 2, 5, 1)), random.normal(0, 0.03, (30, 2, 5, 14))
+    found = [gain(as_row(1.1 * a), as_row(b)) for a, b in np.exp(drift + noise)]
     assert sum(not one.is_noise for one in found) >= 29
     assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
     assert all(one.low < one.ratio < one.high for one in found)
@@ -275,6 +246,7 @@ def no_peak(monkeypatch):
         (["publish", "/no/such", "Nothing."], "holds no logs of a climb"),
         (["ablate", "0"], "baseline cannot be taken back: only rungs 1 to"),
         (["climb", "--quick", "--publish", "Fast."], "a quick climb is not published"),
+        (["climb", "--repeats", "10000"], "--repeats: expected 1 to 9999, got 10000"),
         (["ablate", "--precision", "0"], "--precision: expected a number above 0, got 0"),
         (["peers", "--at-most", "nan"], "--at-most: expected a number above 0, got nan"),
     ],
@@ -346,3 +318,14 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
         assert clean != before and len(clean) == 12
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
+
+
+def test_why_git_does_not_know_the_commit_is_said_once(monkeypatch, capsys):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as root sees a user's checkout
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # where it may be allowed
+        monkeypatch.setenv(name, os.devnull)
+    files.note.cache_clear()
+    assert files.commit() == files.commit() == "unknown"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note  git cannot say which commit this is: fatal: ")
+    assert "git config --global --add safe.directory " in line

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +22,12 @@ from rich.console import Console
 from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 
 from ladder import files
-from ladder.commands import climb, main, precompile, process
-from ladder.commands.results import interval, read_climb
+from ladder.cli import pick_device, signals_to
+from ladder.commands import climb, gemm, main, precompile, process
+from ladder.commands.results import interval, read_climb, read_facts
 from ladder.errors import BadInput
 from ladder.log import read_log
+from ladder.machine import device_name
 
 PUBLISHED = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"
 LOG = (FIRST_LOGS / "baseline.r1.log").read_text()
@@ -35,8 +38,8 @@ def write(folder, scripts, **facts):
     for name, source in scripts.items():
         (folder / name).write_text(source)
     facts = {"repeats": 2, "flags": [], "failures": {}, "clocks": {}, "cores": 2, **facts}
-    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux", "device": "CPU"}
-    facts |= {"data": None, "commit": files.commit()}
+    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux"}
+    facts |= {"data": None, "commit": files.commit(), "device": device_name(pick_device(None))}
     climb.save(folder, {**facts, "versions": climb.versions(), "scripts": [*scripts]})
     return folder
 
@@ -98,7 +101,7 @@ def test_a_signal_keeps_what_was_measured_and_resume_goes_on(begun, capfd, name)
 def test_what_was_told_to_ignore_a_hangup_goes_on(begun, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        with process.stopped_like_ctrl_c():
+        with signals_to(process.once()):
             os.kill(os.getpid(), signal.SIGHUP)
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -108,11 +111,9 @@ def test_what_was_told_to_ignore_a_hangup_goes_on(begun, monkeypatch):
 
 
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
-    running, _ = start(begun)
-    assert main(["climb", "--resume", str(begun)]) == 2
+    with closing(files.lock(begun)):
+        assert main(["climb", "--resume", str(begun)]) == 2
     assert "another run is at work in" in capsys.readouterr().err
-    running.send_signal(signal.SIGINT)
-    running.wait(timeout=300)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -201,11 +202,6 @@ def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, t
     assert "All intervals are narrower than ± 5 %." in out
 
 
-def test_never_before_six_rounds(rounds, tmp_path):
-    rounds({"a": [1] * 9, "b": [1] * 9}, precision=5.0)
-    assert len(list(tmp_path.glob("*.log"))) == 12
-
-
 def test_a_climb_for_a_precision_goes_on_where_it_was_stopped(rounds, tmp_path):
     factors = {"a": FACTORS[0], "b": FACTORS[1]}
     status, out = rounds(factors, stop_at=("b", 7), precision=5.0)
@@ -239,6 +235,24 @@ def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
     status, out = rounds({"a": [1] * 60, "b": [1, 2, 1, 2]}, precision=0.1)
     assert status == 0 and len(list(tmp_path.glob("a.r*.log"))) == 8  # half of them without b
     assert "yet: b (± " in out
+
+
+def test_a_later_round_times_only_the_large_matmul(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def run(_, module, *words):
+        monkeypatch.setattr(sys, "argv", [module, *words])
+        gemm.main()
+        asked.append(json.loads(capsys.readouterr().out))
+        return process.Finished(json.dumps(asked[-1]), "", 0, None)
+
+    monkeypatch.setattr(process, "run_python", run)
+    monkeypatch.setattr(gemm, "matmul_flops", lambda *_: 2e12)
+    monkeypatch.setattr(gemm, "copy_rate", lambda: 1e10)
+    climb.large_matmul(["--device=cpu"])
+    facts = read_facts(write(tmp_path, {"a.py": ""}, flags=["--device=cpu"])) | {"peaks": [1e12]}
+    assert "runs at 2 TFLOP/s" in climb.peak_of_round(tmp_path, facts, 2)
+    assert asked[0].keys() - asked[1].keys() == {"fp32_flops", "copy_bytes_per_s"}
 
 
 def test_a_round_that_stands_apart_is_named_and_kept(rounds, tmp_path):
@@ -302,11 +316,23 @@ def test_scripts_of_ones_own_fail_each_with_one_line(tmp_path, capsys):
         assert str(tmp_path) not in news and len(news) < 400
     assert (tmp_path / "loud.r1.failed").stat().st_size == 2**20
     assert [row.stem for row in read_climb(tmp_path)[1] if row.logs] == ["good"]
-    # What a signal killed is tried again, what failed by itself is not.
+    # What a signal killed or is unlike the rest is tried again, what failed by itself is not.
     (tmp_path / "signal.py").write_text(scripts["good.py"])
     assert main(["climb", "--resume", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("signal.r1: 221 tok/s")
+    other, signal, *_ = capsys.readouterr().out.splitlines()
+    assert other.startswith("other_batch.r1: failed") and signal.startswith("signal.r1: 221 tok/s")
     assert len(list(tmp_path.glob("*.log"))) == 2
+
+
+def test_a_climb_goes_on_only_on_its_device(tmp_path, capsys):
+    write(tmp_path, {"a.py": copies(LOG)}, flags=["--device=cpu"])
+    facts, cpu = read_facts(tmp_path), device_name(pick_device("cpu")).rpartition(" (")[0]
+    for device, to_do in (f"{cpu} (3 threads)", "set OMP_NUM_THREADS=3"), ("Z80", "start anew"):
+        climb.save(tmp_path, facts | {"device": device})
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f" began with device {device}, now it is {cpu} (" in line and line.endswith(to_do)
+    assert not list(tmp_path.glob("*.log"))
 
 
 def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, capsys, monkeypatch):
@@ -334,12 +360,10 @@ def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, cap
     ("text", "message"),
     [
         ("{}", "climb.json: kind=None is not as ladder climb writes it"),
+        ('{"kind": "../x"}', "climb.json: kind='../x' is not as ladder climb writes it"),
         ("[]", "is not a climb.json of this ladder: "),
         ("{", "is not a climb.json of this ladder: "),
-        (
-            '{"kind": "climb", "started": 3}',
-            "climb.json: started=3 is not as ladder climb",
-        ),
+        ('{"kind": "climb", "started": 3}', "climb.json: started=3 is not as ladder climb"),
         (None, "is no climb: it has no climb.json"),  # a folder of that name
     ],
 )
@@ -348,12 +372,6 @@ def test_a_climb_json_that_is_none(text, message, tmp_path, capsys):
     path.mkdir() if text is None else path.write_text(text)
     assert main(["climb", "--resume", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_kind_that_nobody_knows(tmp_path):
-    climb.save(tmp_path, {"kind": "../x", "failures": {"a.r1": "it broke"}, "scripts": ["a.py"]})
-    with pytest.raises(BadInput, match=r"kind='\.\./x' is not as ladder climb writes it"):
-        read_climb(tmp_path)
 
 
 def test_compile_caches_are_filled_side_by_side_after_the_first(tmp_path, monkeypatch):

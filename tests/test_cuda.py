@@ -10,7 +10,6 @@ import sys
 import pytest
 import torch
 from conftest import ROOT, load, run_script, rung
-from test_climb import ladder
 from test_recordings import expected, one_fused
 from test_rungs import TINY, random_batch
 
@@ -203,9 +202,8 @@ def test_two_ranks_over_nccl_train_as_one(shard, tmp_path):
 
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
-    done = ladder(
-        "profile", 9, 10, *FLAGS, "--steps", 3, "--data", shard, "--out", tmp_path / "out"
-    )
+    words = ["--steps", 3, "--data", shard, "--out", tmp_path / "out"]
+    done = run_script("-m", "ladder", "profile", 9, 10, *FLAGS, *words)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "10_fused_adamw.json").read_text())
     names = " ".join(kernel["name"] for kernel in found["kernels"])

@@ -93,7 +93,6 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     rates = {torch.float32: 8e12, torch.float16: 40e12}  # in bfloat16 it would be a KeyError
     monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
     monkeypatch.setattr(doctor, "matmul_units", lambda _: "fp32")
-    assert doctor.judge("baseline", device)[0] == "yes"
     assert doctor.judge("02_tf32", device)[:2] == ("yes", "no")
     runs, helps, why = doctor.judge("03_bf16_autocast", device)
     assert (runs, helps) == ("yes", "yes") and "so float16 with a scaler: a float16 matmul" in why
@@ -119,26 +118,13 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     assert doctor.judge("12_causal_blocks", device)[:2] == ("yes", "no")
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "runs"),
-    [
-        ("T4", ["sm_75", "sm_80", "sm_90"], "yes"),
-        ("V100", ["sm_75", "sm_80", "sm_90", "compute_120"], "no"),
-        ("V100", ["sm_50", "sm_60", "sm_70"], "yes"),
-        ("RTX 4090", ["sm_80", "sm_86", "sm_90a"], "yes"),  # 8.6 serves 8.9
-        ("RTX 4090", ["sm_90", "compute_90"], "no"),
-        ("H100", ["sm_80", "sm_86"], "no"),
-        ("RTX 4090", ["sm_70", "compute_70"], "yes"),  # PTX serves what is newer
-        ("MI300X", ["gfx90a", "gfx942"], "yes"),
-        ("MI50", ["gfx90a", "gfx942"], "no"),
-        ("T4", [], "yes"),  # this PyTorch does not say
-    ],
-)
-def test_doctor_knows_a_pytorch_without_code_for_the_gpu(name, known, runs, card, monkeypatch):
-    device = card(name)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: known)
-    found = doctor.judge("baseline", device)
-    assert found[0] == runs and (runs == "yes" or "this PyTorch has no code for" in found[2])
+def test_doctor_finds_a_pytorch_without_code_for_the_gpu(card, monkeypatch):
+    def ones(*size, device):
+        raise torch.AcceleratorError("CUDA error: no kernel image is available for execution")
+
+    monkeypatch.setattr(torch, "ones", ones)
+    runs, _, why = doctor.judge("baseline", card("V100"))
+    assert runs == "no" and why.startswith("this PyTorch has no code for this GPU: ")
 
 
 def test_doctor_compiles_and_compares_in_the_half_precision_of_the_device(monkeypatch):

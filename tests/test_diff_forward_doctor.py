@@ -1,6 +1,5 @@
 """ladder diff, forward and doctor; forward in a copy of the scripts."""
 
-import difflib
 import os
 import platform
 import re
@@ -13,9 +12,10 @@ import torch
 
 from ladder import files
 from ladder.commands import diff, doctor, main, scripts
+from ladder.commands.diff import parts_of
 from ladder.commands.forward import merge_code
 from ladder.commands.process import Finished, run_python
-from ladder.commands.scripts import ROOT, all_scripts, describe, split_docstring
+from ladder.commands.scripts import ROOT, all_scripts, describe
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
 STEMS = [path.stem for path in all_scripts()]
@@ -102,7 +102,7 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, project, monkeypatch):
     patch = done.stdout.replace(f"+++ {NAMES[-1]}", "+++ baseline.py")
     (project / "change.patch").write_text(patch)
     git(project, "apply", "-p0", "change.patch")
-    before, after = (split_docstring(project / name)[1] for name in ("baseline.py", NAMES[-1]))
+    before, after = (parts_of(project / name)[1] for name in ("baseline.py", NAMES[-1]))
     assert before == after
 
 
@@ -238,23 +238,6 @@ def test_merge_code(ours, theirs, merged):
     assert ("<<<<<<< this script\n" in text) == (conflicts > 0)
     if merged is not None:
         assert text.split() == merged.split()
-
-
-def test_merge_code_takes_changes_back_from_the_top():
-    """Exactly the rung's own changed lines go and come; no line of another rung does.
-
-    03 and 08 changed neighbouring lines: see test_ablate.py.
-    """
-
-    def changed(before, after):
-        lines = difflib.ndiff(before.splitlines(), after.splitlines())
-        return sorted(line for line in lines if line[0] in "+-")
-
-    codes = [split_docstring(path)[1] for path in all_scripts()]
-    for number in (1, 2, 4, 5, 7, 10, 11, 12):
-        before, rung = codes[number - 1 : number + 1]
-        code, conflicts = merge_code(rung, codes[-1], before)
-        assert conflicts == 0 and changed(codes[-1], code) == changed(rung, before)
 
 
 # ---------------------------------------------------------------------------------- doctor

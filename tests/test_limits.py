@@ -3,6 +3,7 @@
 import math
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from fractions import Fraction
@@ -215,13 +216,33 @@ def test_the_limit_of_a_step_in_a_climb(stem, facts, run, parts):
         (["--gpu", "A100"], "fits A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: name one of"),
         (["--gpu", "Voodoo"], "is not in the table"),
         ([*A100, "--batch-size", "0"], "expected at least 1"),
-        ([*A100, "--bandwidth", "-1"], "expected a rate above 0"),
+        ([*A100, "--batch-size", "9" * 400], "--batch-size: expected at least 1, got 999"),
+        ([*A100, "--bandwidth", "-1"], "--bandwidth: expected a number above 0, got -1"),
+        ([*A100, "--fp32", "inf"], "--fp32: expected a number above 0, got inf"),
         (["--fp32", "20"], "these rates are missing: --tf32, --bf16, --bandwidth"),
+        ([*A100, "--picture", ""], "--picture: expected a path, got an empty one"),
+        ([*A100, "--picture", ".."], ".. is not a regular file"),
     ],
 )
-def test_bad_input(flags, said, capsys):
-    assert main(["limits", *flags]) == 2
-    assert said in capsys.readouterr().err
+def test_bad_input(flags, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(["limits", *flags])
+    except SystemExit as stop:  # argparse's
+        status = stop.code
+    assert status == 2 and said in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_the_commands_of_its_docstring_work(capsys):
+    commands = re.findall(r"^ +ladder (limits.*)", limits.__doc__, re.MULTILINE)
+    for command in commands:
+        assert main(shlex.split(re.split("  +", command)[0])) == 0, command
+    assert len(commands) == 4 and capsys.readouterr().out.count("The limit on") == 3
+
+
+@pytest.mark.parametrize("name", ["H100 SXM", "h100 sxm", "NVIDIA H100 80GB HBM3"])
+def test_a_gpu_by_its_words_or_by_its_driver_s_name(name):
+    assert limits.find(name) == "H100 SXM"
 
 
 def test_own_rates_and_a_gpu_without_units(capsys):

@@ -4,44 +4,30 @@ import argparse
 import statistics
 
 import pytest
-from conftest import ROOT, SMALL, rung
-from test_climb import ladder
+from conftest import ROOT, SMALL, run_script, rung
 
 from ladder.commands import peers
 from ladder.commands.process import Finished
 from ladder.commands.results import read_climb, read_facts
 from ladder.errors import BadInput
 
-TOP = rung(-1).stem
 
-
-@pytest.fixture(scope="module")
-def finished(shard, tmp_path_factory):
-    """The real command with the tiny model: its rows and the last line that it printed."""
-    folder = tmp_path_factory.mktemp("peers") / "out"
+@pytest.mark.slow
+def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
+    """The real command with the tiny model."""
+    folder = tmp_path / "out"
     words = ["--steps", "3", "--repeats", "1", "--data", shard, "--out", folder]
-    done = ladder("peers", *SMALL, *words)
+    done = run_script("-m", "ladder", "peers", *SMALL, *words)
     assert done.returncode == 0, done.stderr
     # Which refuses logs that differ in B, T, steps, seed or corpus.
     _, rows = read_climb(folder)
-    return {row.stem: row for row in rows}, done.stdout.strip().splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_the_last_line_is_the_ratio_of_the_logs(finished):
-    rows, last = finished
-    medians = [rows[stem].logs[1].result["median_ms"] for stem in ("transformers_compiled", TOP)]
-    words, _, ratio = last.rpartition(" ")
-    assert words == "RATIO top/transformers"
-    assert float(ratio) == pytest.approx(medians[0] / medians[1], abs=0.006)
-
-
-@pytest.mark.slow
-def test_all_five_train_the_same_batches_each_in_its_own_way(finished):
-    rows, _ = finished
+    logs = {row.stem: row.logs[1] for row in rows}
     order = ["transformers_compiled", "transformers_fp32", "baseline", "10_fused_adamw"]
-    assert list(rows) == [*order, TOP]
-    logs = {stem: row.logs[1] for stem, row in rows.items()}
+    assert list(logs) == [*order, rung(-1).stem]
+    medians = [log.result["median_ms"] for log in logs.values()]
+    words, _, ratio = done.stdout.strip().rpartition("\n")[2].rpartition(" ")
+    assert words == "RATIO top/transformers"
+    assert float(ratio) == pytest.approx(medians[0] / medians[-1], abs=0.006)
     plain, fast = logs["transformers_fp32"].effective, logs["transformers_compiled"].effective
     assert (plain["autocast"], plain["compiled"], plain["optimizer"]) == ("off", "no", "for-loop")
     assert (fast["autocast"], fast["compiled"]) == ("bfloat16", "yes")

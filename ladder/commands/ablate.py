@@ -41,7 +41,7 @@ def run(args) -> int:
     scripts = all_scripts()
     top = len(scripts) - 1
     chosen = select(args.rungs) if args.rungs else scripts[1:]
-    if wrong := [path for path in chosen if path.resolve() not in scripts[1:]]:
+    if wrong := [path for path in chosen if path not in scripts[1:]]:
         raise BadInput(f"{wrong[0].stem} cannot be taken back: only rungs 1 to {top} can")
     rungs = [number_of(path) for path in chosen]
     texts = [(path.stem, path.read_text(encoding="utf-8")) for path in scripts]

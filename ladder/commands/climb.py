@@ -17,9 +17,10 @@ import os
 import platform
 import shutil
 import statistics
+import sys
 import tempfile
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -29,14 +30,17 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
 
+from ladder import machine
 from ladder.cli import (
     FLAGS,
     above_zero,
     add_flags,
     check_seq_len,
     given_flags,
+    integer,
+    parse_args,
     pick_device,
-    positive,
+    signals_to,
 )
 from ladder.commands import process
 from ladder.commands.kinds import kind_of
@@ -70,9 +74,8 @@ def add_arguments(parser):
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
     last = dict(nargs="?", const="", metavar="DIR", help="go on with it (default: the last)")
     parser.add_argument("--resume", **last)
-    fit = dict(action="store_const", const=True)
     words = "each at its own largest B, which is searched first; a table of its own (default: no)"
-    parser.add_argument("--fit", **fit, help=words)
+    parser.add_argument("--fit", action="store_true", default=None, help=words)
     words = "what --fit fills on a CPU; needed there (default: none)"
     parser.add_argument("--memory", type=above_zero, metavar="GIB", help=words)
     finding = "publish it then, with this sentence (default: do not)"
@@ -83,12 +86,13 @@ def add_arguments(parser):
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
-    add("--repeats", type=positive, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
+    rounds = integer("positive integer", 1, 10**4, "1 to 9999")  # as the names of logs have room
+    add("--repeats", type=rounds, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
     percent = "add rounds until every interval is narrower than ± this (default: add none)"
     add("--precision", type=above_zero, metavar="PERCENT", help=percent)
     minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
     add("--at-most", type=above_zero, metavar="MINUTES", help=minutes)
-    true = dict(action="store_const", const=True)  # None where not given
+    true = dict(action="store_true", default=None)
     add("--precompile", **true, help="fill the compile caches first, side by side")
     quick = f"--precompile, few steps, --at-most {QUICK_MINUTES}: a first look, not to be published"
     add("--quick", **true, help=quick)
@@ -155,8 +159,6 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
         load_corpus(args.data, print)
-    from ladder import machine  # it imports torch, which --help need not
-
     load = round(machine.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))
@@ -191,10 +193,10 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     return folder
 
 
-def large_matmul(flags: list[str]) -> dict:
+def large_matmul(flags: list[str], *more: str) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    done = process.run_python("-m", "ladder.commands.gemm", *device)
+    done = process.run_python("-m", "ladder.commands.gemm", *device, *more)
     if done.failure:
         raise BadInput(done.failure)
     return json.loads(done.stdout)
@@ -221,9 +223,13 @@ def find_stopped(name: str) -> Path:
     if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    for key, now in (("commit", commit()), ("versions", versions())):
+    device = machine.device_name(parse_args(__doc__, facts["flags"]).device)
+    for key, now in (("commit", commit()), ("versions", versions()), ("device", device)):
         if facts[key] != now:
-            raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: start anew")
+            cpu, _, threads = str(facts[key]).rpartition(" (")
+            same_cpu = cpu and str(now).startswith(f"{cpu} (")
+            to_do = f"set OMP_NUM_THREADS={threads.split()[0]}" if same_cpu else "start anew"
+            raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: {to_do}")
     return folder
 
 
@@ -233,10 +239,9 @@ def run_and_report(folder: Path) -> int:
     Raises BadInput if another process climbs there, the code has changed, or the folder is deleted
     or its disk full.
     """
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 160
-    with closing(lock(folder)), process.stopped_like_ctrl_c():
+    # A file or a pipe has no edge to wrap at.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    with closing(lock(folder)), signals_to(process.once()):
         try:
             run_rounds(folder, console)
         except KeyboardInterrupt:
@@ -263,9 +268,9 @@ def run_rounds(folder: Path, console: Console) -> None:
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
     flags = facts["flags"] + (["--data", facts["data"]] if facts.get("data") else [])
-    # A script that was killed did not fail by itself: that run is due again.
-    old = facts["failures"].items()
-    facts["failures"] = {name: why for name, why in old if not why.startswith("killed by")}
+    # What was killed, or ran on another device or text, did not fail by itself: it is due again.
+    old, again = facts["failures"].items(), ("killed by", "this climb: its logs differ")
+    facts["failures"] = {name: why for name, why in old if not why.startswith(again)}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
@@ -313,10 +318,9 @@ def run_rounds(folder: Path, console: Console) -> None:
             if due and k > 1 and facts.get("precision"):
                 console.print(widest(folder, k), markup=False, soft_wrap=True)
     facts["repeats"] = k
-    device = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
     from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
-    facts["clocks"]["after"] = clocks(pick_device(device[0] if device else None))
+    facts["clocks"]["after"] = clocks(parse_args(__doc__, facts["flags"]).device)
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 
@@ -325,7 +329,7 @@ def peak_of_round(folder: Path, facts: dict, k: int) -> str:
     """Time the large matmul again, as round k begins. Returns what came of it."""
     known = doubts(facts)
     try:
-        found = large_matmul(facts["flags"])
+        found = large_matmul(facts["flags"], "--again")
     except BadInput as error:
         return f"round {k}: no matmul could be timed: {error}"
     facts["peaks"].append(found["peak_flops"])
@@ -438,7 +442,10 @@ def report(folder: Path, console: Console) -> int:
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
-    if can_be_shared(folder):
+    from ladder.commands.share import pack
+
+    with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
+        pack(folder)
         console.print(f"share it: ladder share {folder}", soft_wrap=True, markup=False)
     return 0 if good else 1
 
@@ -451,14 +458,3 @@ def precision_reached(facts: dict, rows: list[Row]) -> list[str]:
     if not late:
         return [f"All intervals are narrower than ± {asked:g} %."]
     return [f"Not narrower than ± {asked:g} % over {LEAST_ROUNDS} rounds yet: {', '.join(late)}."]
-
-
-def can_be_shared(folder: Path) -> bool:
-    """Whether `ladder share` takes it: the 124M model on the usual text, committed, not quick."""
-    from ladder.commands.share import pack
-
-    try:
-        pack(folder)
-    except BadInput:
-        return False
-    return True

@@ -24,6 +24,7 @@ import operator
 import runpy
 from collections import defaultdict
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -206,7 +207,8 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
 
     for node in graph.nodes:
         sources = [base[source] for source in node.all_input_nodes]
-        if node.op == "call_function" and (is_view(node) and sources):
+        is_view = node.target is operator.getitem or getattr(node.target, "is_view", False)
+        if node.op == "call_function" and is_view and sources:
             base[node] = sources[0]
             continue
         base[node] = node
@@ -240,22 +242,16 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
                 leaves.add(source_base)
         return leaves
 
-    known = {}
-
+    @cache
     def written(node) -> bool:
         """Whether a value of a group has to be in memory."""
-        if node not in known:
-            outside = users[node]
-            if depth[node] < 0:
-                known[node] = any(user.op == "output" for user in outside)
-            elif name_of(node.target) in REDUCTIONS:
-                known[node] = bool(outside)
-            elif any(user not in group for user in outside):
-                known[node] = True
-            else:
-                again = sum(map(size, needed(node))) * len(outside)
-                known[node] = bool(outside) and again > size(node) * (len(outside) + 1)
-        return known[node]
+        outside = users[node]
+        if depth[node] < 0:
+            return any(user.op == "output" for user in outside)
+        if not outside or name_of(node.target) in REDUCTIONS:
+            return bool(outside)
+        again = sum(map(size, needed(node))) * len(outside)
+        return not outside <= group.keys() or again > size(node) * (len(outside) + 1)
 
     reads, writes = defaultdict(dict), defaultdict(int)
     for node in group:
@@ -282,10 +278,6 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
         if is_alone(node):
             inputs = [source.meta["val"] for source in node.all_input_nodes]
             counter.add(name_of(node.target), tensors(inputs), tensors(node.meta["val"]))
-
-
-def is_view(node) -> bool:
-    return node.target is operator.getitem or getattr(node.target, "is_view", False)
 
 
 def is_alone(node) -> bool:

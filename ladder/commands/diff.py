@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_docstring
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_source
 from ladder.errors import BadInput
 
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
@@ -52,7 +52,7 @@ def one_script(word: str) -> Path:
     path, *others = select([word], candidates=True)
     if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
-    return path.resolve()
+    return path
 
 
 def rung_number(word: str) -> int:
@@ -72,7 +72,7 @@ def shown(path: Path) -> str:
 def parts_of(path: Path) -> tuple[str, str]:
     """The docstring and the code of a script. Raises BadInput if Python cannot parse it."""
     try:
-        return split_docstring(path)
+        return split_source(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None

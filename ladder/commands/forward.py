@@ -37,8 +37,8 @@ def run(args) -> int:
         raise BadInput(f"{shown(edited)} is the last rung: no later one can take its edit")
     committed = git("show", f"HEAD:./{shown(edited)}")
     if committed.returncode:
-        why = committed.stderr.strip()
-        raise BadInput(f"git knows no committed {shown(edited)} to compare with: {why}")
+        why = f"git knows no committed {shown(edited)} to compare with: {committed.stderr}"
+        raise BadInput(why)
     base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
@@ -88,7 +88,7 @@ def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, i
         labels = [word for name in ("this script", "base", "the edit") for word in ("-L", name)]
         done = git("merge-file", "-p", *options, *labels, *map(str, files))
     if done.returncode > 127:  # up to there it is the number of conflicts
-        raise BadInput(f"git merge-file failed: {done.stderr.strip()}")
+        raise BadInput(f"git merge-file failed: {done.stderr}")
     kept = [line for line in done.stdout.split("\n")[:-1] if not line.startswith(MARK)]
     return "\n".join(kept), done.returncode
 

@@ -13,7 +13,6 @@ Published steps reach 45 to 85 % of it.
 """
 
 import json
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -21,8 +20,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ladder.cli import above_zero, path, positive
+from ladder.commands.process import first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
+from ladder.files import regular, write_whole
 from ladder.machine import DATA_SHEETS, find_gpu
 
 WORK = Path(__file__).with_name("work.json")
@@ -40,22 +42,18 @@ def add_arguments(parser):
     parser.add_argument(
         "--gpu", metavar="NAME", help="default: this machine's; one of: " + ", ".join(LISTED)
     )
-    parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="default: 16")
+    parser.add_argument("--batch-size", type=positive, default=16, metavar="B", help="default: 16")
+    rate = dict(type=above_zero, help="default: the GPU's")
     for unit in UNITS:
-        parser.add_argument(f"--{unit}", type=float, metavar="TFLOP/s", help="default: the GPU's")
-    parser.add_argument(
-        "--picture", type=Path, metavar="PNG", help="draw the gigabytes of each rung (default: no)"
-    )
-    parser.add_argument("--bandwidth", type=float, metavar="GB/s", help="default: the GPU's")
+        parser.add_argument(f"--{unit}", metavar="TFLOP/s", **rate)
+    parser.add_argument("--bandwidth", metavar="GB/s", **rate)
+    picture = "draw the gigabytes of each rung (default: no)"
+    parser.add_argument("--picture", type=path, metavar="PNG", help=picture)
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    if args.batch_size < 1:
-        raise BadInput(f"--batch-size {args.batch_size}: expected at least 1")
     own = {unit: getattr(args, unit) for unit in (*UNITS, "bandwidth")}
-    if bad := [name for name, rate in own.items() if rate is not None and not rate > 0]:
-        raise BadInput(f"--{bad[0]}: expected a rate above 0")
     name = find(args.gpu) if args.gpu else here()
     rates = {key: getattr(LISTED[name], key) for key in own} if name else {}
     rates |= {unit: rate for unit, rate in own.items() if rate is not None}
@@ -66,7 +64,7 @@ def run(args) -> int:
     print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
     console.print(work_table(steps))
     if args.picture:
-        draw(steps, args.picture)
+        draw(steps, Path(args.picture))
     if rates:
         words = ", ".join(f"{unit} {rates[unit]:g}" for unit in UNITS)
         words += f" TFLOP/s, {rates['bandwidth']:g} GB/s"
@@ -77,23 +75,21 @@ def run(args) -> int:
 
 
 def find(text: str) -> str:
-    """The GPU of the table that has all these words in its name. Raises BadInput."""
+    """The GPU of the table with all these words in its name, or its driver's. Raises BadInput."""
+    if (gpu := find_gpu(text)) and gpu.bandwidth:
+        return gpu.name
     words = text.lower().replace("nvidia", "").split()
     found = [name for name in LISTED if all(word in name.lower().split() for word in words)]
     if len(found) != 1:
         fits = f"fits {', '.join(found)}" if found else "is not in the table"
-        raise BadInput(f"--gpu {text} {fits}: name one of {', '.join(LISTED)}, or give its rates")
+        known = "them" if found else ", ".join(LISTED)
+        raise BadInput(f"--gpu {text} {fits}: name one of {known}, or give its rates")
     return found[0]
 
 
 def here() -> str | None:
     """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    gpu = find_gpu(names.partition("\n")[0])
+    gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
     return gpu.name if gpu and gpu.bandwidth else None
 
 
@@ -181,7 +177,7 @@ def new_table(*columns: str) -> Table:
     return found
 
 
-def draw(steps: dict[str, dict], path: Path) -> None:
+def draw(steps: dict[str, dict], picture: Path) -> None:
     """Bars of the gigabytes that each rung moves, stacked by part, as a PNG."""
     from matplotlib.figure import Figure  # takes a second to import
 
@@ -196,7 +192,4 @@ def draw(steps: dict[str, dict], path: Path) -> None:
     axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
-    try:
-        axes.figure.savefig(path, dpi=110)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot write {path}: {error}") from error
+    write_whole(regular(picture), lambda file: axes.figure.savefig(file, format="png", dpi=110))

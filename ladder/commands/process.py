@@ -3,9 +3,10 @@
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,7 +14,6 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import BinaryIO
 
-from ladder.cli import signals_to
 from ladder.errors import BadInput
 from ladder.files import ROOT
 
@@ -68,21 +68,24 @@ def tail(file: BinaryIO, size: int = 2**20) -> str:
     return file.read().decode(errors="replace")
 
 
-@contextmanager
-def stopped_like_ctrl_c():
-    """SIGTERM and SIGHUP stop what is inside as Ctrl-C does, and the first of them counts.
-
-    What the caller has ignored, as nohup does with SIGHUP, stays ignored.
-    """
-    stopped = []
+def once() -> Callable:
+    """A handler of signals: only the first raises KeyboardInterrupt."""
+    first = iter([True])
 
     def stop(*_):
-        if not stopped:
-            stopped.append(True)
+        if next(first, False):
             raise KeyboardInterrupt
 
-    with signals_to(stop):
-        yield
+    return stop
+
+
+def first_line(*command: str) -> str:
+    """The first line that a program prints; empty if it fails or is not installed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.partition("\n")[0]
 
 
 def failure(returncode: int, stderr: str) -> str:

@@ -22,6 +22,7 @@ import json
 import math
 import runpy
 import statistics
+import sys
 import time
 import warnings
 from collections import defaultdict
@@ -106,7 +107,8 @@ def run(args) -> int:
         print(f"stopped after {len(rows)} of {len(found)} parts")
     text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
     write_whole(folder / "roofline.json", text.encode() + b"\n")
-    report(facts, rows, Console())
+    # A file or a pipe has no edge to wrap at.
+    report(facts, rows, Console(width=None if sys.stdout.isatty() else 120))
     print(f"Numbers: {folder / 'roofline.json'}")
     failed = any("failed" in row for row in rows if row["stage"] != "attention")
     return 130 if len(rows) < len(found) else int(failed)
@@ -146,8 +148,7 @@ def parts(model, B: int, T: int, to: dict) -> Iterator[Part]:
     norm = lambda x, w, b: F.layer_norm(x, (C,), w, b).to(to["dtype"])  # noqa: E731
     make = partial(both_ways, norm, [(N, C), (C,), (C,)], {**to, "dtype": torch.float32})
     yield Part("LayerNorm", "", "LayerNorm", 2 * L + 1, 0, N * C * (3 * 4 + 2 * size), make)
-    targets = torch.randint(V, (N,), device=to["device"])
-    make = partial(both_ways, lambda x: F.cross_entropy(x.float(), targets), [(N, V)], to)
+    make = partial(cross_entropy, N, V, to)
     yield Part("cross-entropy", "", "cross-entropy", 1, 0, 3 * N * V * size, make)
     # Float32 weight, gradient and two moments are read, and all but the gradient written.
     needs = 0, 7 * 4 * sum(p.numel() for p in model.parameters())
@@ -190,6 +191,11 @@ def both_ways(function, shapes, to):
     return lambda: torch.autograd.grad(function(*inputs), inputs, dy)
 
 
+def cross_entropy(N, V, to):
+    targets = torch.randint(V, (N,), device=to["device"])
+    return both_ways(lambda x: F.cross_entropy(x.float(), targets), [(N, V)], to)
+
+
 def adamw(variant, model):
     weights = [p.detach().clone().requires_grad_() for p in model.parameters()]
     for p in weights:
@@ -224,8 +230,6 @@ def measure(part: Part, device: torch.device, least: float) -> dict:
 
 def report(facts: dict, rows: list[dict], console: Console) -> None:
     """Print the table, and what the parts of a step add up to."""
-    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 120
     line = "{device}, torch {torch}, {model}, B={B}, T={T}, {dtype}"
     console.print(line.format(**facts), soft_wrap=True, markup=False)
     heads = ("a step", "GFLOP", "GB", "ms", "ms a step", "TFLOP/s", "GB/s", "of roof")

@@ -39,8 +39,7 @@ def peer_scripts() -> list[Path]:
 
 def beyond_ten(stem: str) -> bool:
     """Whether this is the name of a rung above 10."""
-    match = re.match(r"(\d\d)_", stem)
-    return bool(match) and int(match[1]) > 10
+    return number_of(Path(stem)) > 10
 
 
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
@@ -115,8 +114,3 @@ def split_source(source: str) -> tuple[str, str]:
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
     return "".join(lines[:end]), "".join(lines[end:])
-
-
-def split_docstring(path: Path) -> tuple[str, str]:
-    """split_source of a file."""
-    return split_source(path.read_text(encoding="utf-8"))
