@@ -36,6 +36,7 @@ import ladder.run
 from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import A_RUNG, select
+from ladder.commands.tables import wide_console
 from ladder.errors import BadInput
 from ladder.files import write_whole
 
@@ -235,7 +236,7 @@ def run(args) -> int:
                     raise BadInput(f"{path.name} failed: {done.failure}")
     except KeyboardInterrupt:
         return 130
-    console = Console(markup=False, highlight=False)  # kernels have brackets in their names
+    console = wide_console(markup=False)  # kernels have brackets in their names
     report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
     for path in scripts:
         print(f"trace: {folder / path.stem}.trace.json")

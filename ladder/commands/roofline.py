@@ -47,6 +47,7 @@ from ladder.cli import (
 )
 from ladder.commands.gemm import COPIED, at_peak, seconds
 from ladder.commands.process import new_folder
+from ladder.commands.tables import wide_console
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
 from ladder.machine import device_name
@@ -104,9 +105,9 @@ def run(args) -> int:
             print(f"{len(rows)} of {len(found)} {part.name}: {outcome}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(found)} parts")
+    report(facts, rows, wide_console())
     text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
     write_whole(folder / "roofline.json", text.encode() + b"\n")
-    report(facts, rows, Console())
     print(f"Numbers: {folder / 'roofline.json'}")
     failed = any("failed" in row for row in rows if row["stage"] != "attention")
     return 130 if len(rows) < len(found) else int(failed)
@@ -224,8 +225,6 @@ def measure(part: Part, device: torch.device, least: float) -> dict:
 
 def report(facts: dict, rows: list[dict], console: Console) -> None:
     """Print the table, and what the parts of a step add up to."""
-    if not console.is_terminal:  # a file or a pipe has no edge to wrap at
-        console.width = 120
     line = "{device}, torch {torch}, {model}, B={B}, T={T}, {dtype}"
     console.print(line.format(**facts), soft_wrap=True, markup=False)
     heads = ("a step", "GFLOP", "GB", "ms", "ms a step", "TFLOP/s", "GB/s", "of roof")
