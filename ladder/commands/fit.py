@@ -1,17 +1,12 @@
 """The largest micro-batch that fits the device, for each rung, and the tokens per second there.
 
-`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory. bfloat16 and
-flash attention free memory for a larger batch, which is often faster. This command tries batches:
-it doubles B until memory runs out, then bisects. Each try runs the script in its own process; B
-fits if the script ends well, and RESULT has the speed.
-
-On a CPU give a limit with --memory: Linux then refuses the script more data memory than that. (The
-limit counts all private writable memory; the peak in the table counts what is in RAM, code too.)
-
   ladder fit                                       all rungs on the GPU
   ladder fit 0 3 6 --model tiny --memory 2         three rungs on a CPU, within 2 GiB
 
-`ladder climb --fit` searches in the same way, then climbs with each rung at its batch.
+`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory. This command
+doubles B until memory runs out, then bisects; each try is a run of its own. `ladder climb --fit`
+does the same, then climbs with each rung at its B. On a CPU Linux holds the script to --memory GiB
+of data: all private writable memory. (The peak in the table counts what is in RAM, code too.)
 """
 
 import argparse

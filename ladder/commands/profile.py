@@ -6,9 +6,8 @@
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it alternates an untouched step and a step timed in stages, which waits for the device
 after each stage. Three more run under PyTorch's profiler: a kernel's time is the median of them.
-The step with the middle time is saved as a trace: open it at https://ui.perfetto.dev or
-chrome://tracing. STEM.recording.json has what the profiler recorded of that step: copied to
-tests/recordings/, it becomes a test.
+The middle one is saved as a trace, for https://ui.perfetto.dev, and as STEM.recording.json, which
+becomes a test in tests/recordings/.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's

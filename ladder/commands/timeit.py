@@ -18,8 +18,7 @@ import math
 import runpy
 import sys
 import time
-from collections import defaultdict
-from itertools import pairwise, product
+from itertools import groupby, product
 from operator import itemgetter
 from statistics import mean, median, stdev
 
@@ -94,12 +93,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if any("times_ms" in cell for cell in cells) else 1
 
 
-def in_pairs(cells: list[dict]) -> list[dict]:
-    """Cells without warm-up beside those with it; the fastest pair first, what failed last."""
-    best = defaultdict(lambda: math.inf)
-    for cell in cells:
-        best[pair_of(cell)] = min(best[pair_of(cell)], cell.get("mean_ms", math.inf))
-    return sorted(cells, key=lambda cell: (best[pair_of(cell)], pair_of(cell), cell["warmup"]))
+def in_pairs(cells: list[dict]) -> list[list[dict]]:
+    """A cell without warm-up and the one with it; the fastest pair first, what failed last."""
+    cells = sorted(cells, key=lambda cell: (pair_of(cell), cell["warmup"]))
+    pairs = [list(pair) for _, pair in groupby(cells, pair_of)]
+    return sorted(pairs, key=lambda pair: min(cell.get("mean_ms", math.inf) for cell in pair))
 
 
 def measure(spec: dict) -> list[float]:
@@ -142,7 +140,8 @@ def report(facts: dict, console: Console) -> None:
     """Print the table, with the columns that the console does not wrap, and what warm-up did."""
     line = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms"
     console.print(line.format(**facts))
-    cells = in_pairs(facts["cells"])
+    pairs = in_pairs(facts["cells"])
+    cells = [cell for pair in pairs for cell in pair]
 
     def draw(shown: int) -> Table:
         names = [*STATISTICS][:shown]
@@ -159,23 +158,19 @@ def report(facts: dict, console: Console) -> None:
         if "error" in cell:
             name = " ".join(str(cell[name]) for name in CELL)
             console.print(f"{name} failed: {cell['error']}", soft_wrap=True, markup=False)
-    console.print(warmup_effect(cells))
+    console.print(warmup_effect(pairs))
 
 
-def warmup_effect(cells: list[dict]) -> str:
-    """One sentence that compares the standard deviations without and with warm-up, in_pairs."""
-    pairs = [
-        (cold["std_ms"], warm["std_ms"])
-        for cold, warm in pairwise(cells)
-        if pair_of(cold) == pair_of(warm) and "std_ms" in cold and "std_ms" in warm
-    ]
-    if not pairs:
+def warmup_effect(pairs: list[list[dict]]) -> str:
+    """One sentence that compares the standard deviations without and with warm-up."""
+    stds = [[cell["std_ms"] for cell in pair if "std_ms" in cell] for pair in pairs]
+    if not (stds := [pair for pair in stds if len(pair) == 2]):
         return "No cell was measured both without and with warm-up."
-    without, with_one = map(median, zip(*pairs, strict=True))
-    fell = sum(after < before for before, after in pairs)
+    without, with_one = map(median, zip(*stds, strict=True))
+    fell = sum(after < before for before, after in stds)
     return (
         f"One warm-up step took the standard deviation from {without:.2f} ms to {with_one:.2f} ms "
-        f"(medians of {len(pairs)} pairs of cells); it fell in {fell} of them."
+        f"(medians of {len(stds)} pairs of cells); it fell in {fell} of them."
     )
 
 
