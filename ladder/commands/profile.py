@@ -285,14 +285,11 @@ def stage_table(profiles: list[dict]) -> Table:
 def kernel_table(profiles: list[dict], name_width: int) -> Table:
     """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
     by_name = [{kernel["name"]: kernel for kernel in p["kernels"]} for p in profiles]
-    longest = defaultdict(float)
-    for p in profiles:
-        for kernel in p["kernels"][:TOP]:
-            longest[kernel["name"]] = max(longest[kernel["name"]], kernel["ms"])
+    top = sorted((k["ms"], k["name"]) for p in profiles for k in p["kernels"][:TOP])
     table = Table("kernel")
     for p in profiles:
         table.add_column(f"{Path(p['run']['script']).stem}\nms  share  calls", justify="right")
-    for name in sorted(longest, key=longest.get, reverse=True):
+    for name in dict.fromkeys(name for _, name in reversed(top)):
         found = [kernels.get(name) for kernels in by_name]
         cells = ["{ms:.2f}  {share:5.1%}  {calls:5d}".format(**k) if k else "–" for k in found]
         table.add_row(short(name, name_width), *cells)
