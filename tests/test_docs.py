@@ -121,7 +121,7 @@ def printed_by(name: str) -> str:
         found = sorted(logs("profile").glob("*.json"))
         profile.report([json.loads(path.read_text()) for path in found], console)
     elif name == "timeit":
-        timeit.report(kept["timeit"], kept["timeit"]["cells"], console)
+        timeit.report(kept["timeit"], console)
     elif name == "fit":
         rows = [fit.Row(**row) for row in kept["fit"]["rungs"]]
         fit.report(rows, kept["fit"]["memory_gib"], console)

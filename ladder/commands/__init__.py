@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from ladder.cli import signals_to
+from ladder.commands.process import if_slow
 from ladder.errors import BadInput
 from ladder.files import IS_CHECKOUT, drop
 from ladder.log import printable
@@ -48,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
                 "`ladder` works on the scripts, which are not here: clone the repository, and "
                 "`pip install -e .` in it"
             )
-        module = importlib.import_module(f"ladder.commands.{name}")
+        with if_slow():
+            module = importlib.import_module(f"ladder.commands.{name}")
         parser = argparse.ArgumentParser(prog=f"ladder {name}", description=module.__doc__, **raw)
         module.add_arguments(parser)
         return module.run(parser.parse_args(argv[1:]))

@@ -17,7 +17,6 @@ import os
 import platform
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import closing, nullcontext, suppress
@@ -56,7 +55,7 @@ from ladder.commands.results import (
     read_run,
 )
 from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_scripts, select
-from ladder.commands.tables import caption, doubts, foot, screen
+from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, lock, write_whole
@@ -122,7 +121,8 @@ def run(args) -> int:
                 raise BadInput(
                     "--fit chooses B and compiles: no --batch-size, --quick, --precompile"
                 )
-            from ladder.commands.fit import python_within  # it imports torch, --help need not
+            with process.if_slow():
+                from ladder.commands.fit import python_within  # it imports torch, --help need not
 
             python_within(args.memory, pick_device(args.device).type)  # raises BadInput
         elif args.memory:
@@ -239,8 +239,7 @@ def run_and_report(folder: Path) -> int:
     Raises BadInput if another process climbs there, the code has changed, or the folder is deleted
     or its disk full.
     """
-    # A file or a pipe has no edge to wrap at.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = wide_console()
     with closing(lock(folder)), signals_to(process.once()):
         try:
             run_rounds(folder, console)
@@ -274,11 +273,14 @@ def run_rounds(folder: Path, console: Console) -> None:
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
-    if facts["kind"] == "fit" and "batches" not in facts:
+    if facts["kind"] == "fit":
         from ladder.commands.fit import batches_of
 
-        facts["batches"] = batches_of(facts, scripts, flags, folder / "tries")
-        save(folder, facts)
+        known = facts.setdefault("batches", {})
+        if due := [path for path in scripts if path.stem not in known]:
+            for stem, B in batches_of(facts, due, flags, folder / "tries"):
+                known[stem] = B
+                save(folder, facts)
     started = time.monotonic()
     if facts.get("precompile") and not ended:
         console.print("compiling first, side by side: minutes for each script on a CPU")

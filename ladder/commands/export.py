@@ -16,7 +16,7 @@ import json
 from functools import partial
 from importlib.util import find_spec
 
-from ladder.commands.process import new_folder
+from ladder.commands.process import if_slow, new_folder
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, VOCABULARY_TIMEOUT_S, within
 from ladder.files import write_whole
 
@@ -42,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    import torch  # not above: --help works without it
+    with if_slow():
+        import torch  # not above: --help works without it
 
-    from ladder import checkpoint
+        from ladder import checkpoint
 
     found = checkpoint.stored(args.model)
     folder = new_folder(args.out, "export")

@@ -1,17 +1,12 @@
 """The largest micro-batch that fits the device, for each rung, and the tokens per second there.
 
-`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory. bfloat16 and
-flash attention free memory for a larger batch, which is often faster. This command tries batches:
-it doubles B until memory runs out, then bisects. Each try runs the script in its own process; B
-fits if the script ends well, and RESULT has the speed.
-
-On a CPU give a limit with --memory: Linux then refuses the script more data memory than that. (The
-limit counts all private writable memory; the peak in the table counts what is in RAM, code too.)
-
   ladder fit                                       all rungs on the GPU
   ladder fit 0 3 6 --model tiny --memory 2         three rungs on a CPU, within 2 GiB
 
-`ladder climb --fit` searches in the same way, then climbs with each rung at its batch.
+`ladder climb` keeps B the same for all rungs and so hides what a rung does to memory. This command
+doubles B until memory runs out, then bisects; each try is a run of its own. `ladder climb --fit`
+does the same, then climbs with each rung at its B. On a CPU Linux holds the script to --memory GiB
+of data: all private writable memory. (The peak in the table counts what is in RAM, code too.)
 """
 
 import argparse
@@ -20,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,9 +25,18 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ladder.batches import Batches
-from ladder.cli import add_flags, check_seq_len, given_flags, parse_args, pick_device, positive
+from ladder.cli import (
+    above_zero,
+    add_flags,
+    check_seq_len,
+    given_flags,
+    parse_args,
+    pick_device,
+    positive,
+)
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import RUNGS, select
+from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import write_whole
@@ -62,7 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=positive, default=6, help="optimizer steps (default: 6)")
     largest = f"try no larger B (default: {MAX_BATCH})"
     add("--max-batch", type=positive, default=MAX_BATCH, help=largest)
-    add("--memory", type=float, metavar="GIB", help="needed on a CPU: its limit (default: none)")
+    add(
+        "--memory",
+        type=above_zero,
+        metavar="GIB",
+        help="needed on a CPU: its limit (default: none)",
+    )
     add("--out", help="folder for the logs of all tries and fit.json (default: runs/fit-…)")
 
 
@@ -77,12 +86,19 @@ def run(args: argparse.Namespace) -> int:
     python = python_within(args.memory, pick_device(args.device).type)
     check_seq_len(args.seq_len)
     flags = given_flags(args, *PASSED_ON)
-    largest = most(flags, args.max_batch)
+    largest, rows = most(flags, args.max_batch), []
     folder = new_folder(args.out, "fit")
-    rows = largest_batches(scripts, folder, python, flags, largest)
+    try:
+        for path in scripts:
+            # Neighbours differ little, so start with the B that fitted the rung before.
+            first = rows[-1].B if rows else 1
+            rows.append(Row(path.stem))
+            search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
+    except KeyboardInterrupt:
+        pass
+    report(rows, args.memory, wide_console())  # first: the disk may be full
     found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
     write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
-    report(rows, args.memory, Console())
     print(f"Logs of all tries and fit.json: {folder}")
     if rows[-1].note == "stopped":
         return 130
@@ -93,39 +109,27 @@ def most(flags: list[str], max_batch: int = MAX_BATCH) -> int:
     """The largest B to try with these flags of a script: what the corpus holds, if that is less."""
     args = parse_args(__doc__, flags)
     corpus_end = Batches(load_corpus(args.data, print), 1, args.seq_len).rows_per_epoch
+    print("trying batches, each a run of its own: minutes where it compiles", flush=True)
     return min(max_batch, corpus_end)
 
 
-def largest_batches(
-    scripts: list[Path], folder: Path, python: list[str], flags: list[str], largest: int
-) -> list[Row]:
-    """Search each script's largest B; the tries go into `folder`. Ctrl-C ends the last row."""
-    rows = []
-    try:
-        for path in scripts:
-            # Neighbours differ little, so start with the B that fitted the rung before.
-            first = max(rows[-1].B, 1) if rows else 1
-            rows.append(Row(path.stem))
-            search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
-    except KeyboardInterrupt:
-        pass
-    return rows
+def batches_of(
+    facts: dict, scripts: list[Path], flags: list[str], folder: Path
+) -> Iterator[tuple[str, int | str]]:
+    """Yield the stem of each script of a climb with --fit, and its B, or why it has none.
 
-
-def batches_of(facts: dict, scripts: list[Path], flags: list[str], folder: Path) -> dict:
-    """The B of each script in a climb with --fit, by stem; why there is none where none fits.
-
-    Six steps a try, whatever the climb does. Raises KeyboardInterrupt as Ctrl-C does.
+    Six steps a try, whatever the climb does.
     """
     shutil.rmtree(folder, ignore_errors=True)  # of a search that was stopped
     folder.mkdir()
-    flags = [*flags, "--steps=6"]  # the last one counts
+    flags, row = [*flags, "--steps=6"], Row("", 1)  # the last one counts
     python = python_with(facts["memory_gib"]) if facts["memory_gib"] else [sys.executable]
-    rows = largest_batches(scripts, folder, python, flags, most(flags))
-    if rows[-1].note == "stopped":
-        raise KeyboardInterrupt
+    largest = most(flags)
+    for path in scripts:
+        first, row = row.B, Row(path.stem)
+        search(row, first, largest, partial(try_batch, path, folder, python, flags))
+        yield row.script, row.B or row.note
     shutil.rmtree(folder)
-    return {row.script: row.B or row.note for row in rows}
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
@@ -138,8 +142,6 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
         raise BadInput("on a CPU say how much memory there is to fill: --memory GIB")
     if sys.platform != "linux":
         raise BadInput("--memory needs Linux: other systems do not limit the memory of a process")
-    if not 0 < gib < 2**20:
-        raise BadInput(f"--memory {gib:g}: expected a positive number of GiB")
     python = python_with(gib)
     if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
@@ -154,11 +156,12 @@ def python_with(gib: float) -> list[str]:
 def search(row: Row, first: int, largest: int, attempt: Callable[[Row, int], str]) -> None:
     """Fill `row`: double B from `first` while it fits, then bisect."""
     high = largest + 1  # the smallest B that cannot be
-    B = min(first, largest)
+    B = min(max(first, 1), largest)
     while row.B < B < high:
         outcome = row.tries[B] = attempt(row, B)
         # One line per finished try, no spinner: its thread would redraw while a try is timed.
-        print(f"{row.script} B={B}: {outcome}", flush=True)
+        speed = f", {row.result['tok_per_s']:.0f} tok/s" if outcome == FITS else ""
+        print(f"{row.script} B={B}: {outcome}{speed}", flush=True)
         if outcome == NO_MEMORY:
             high = B
         elif outcome != FITS:

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -60,6 +62,18 @@ def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **en
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     command = [*python, *map(str, words)]
     return Popen(command, env=env, stdout=stdout, stderr=stderr, preexec_fn=DIE_WITH_PARENT)
+
+
+@contextmanager
+def if_slow(after: float = 2):
+    """Say on stderr what is going on, if the imports inside take more than two seconds."""
+    words = "note  importing PyTorch and others: seconds, a minute where the disk is cold"
+    timer = threading.Timer(after, print, [words], {"file": sys.stderr, "flush": True})
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def tail(file: BinaryIO, size: int = 2**20) -> str:

@@ -6,9 +6,8 @@
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it alternates an untouched step and a step timed in stages, which waits for the device
 after each stage. Three more run under PyTorch's profiler: a kernel's time is the median of them.
-The step with the middle time is saved as a trace: open it at https://ui.perfetto.dev or
-chrome://tracing. STEM.recording.json has what the profiler recorded of that step: copied to
-tests/recordings/, it becomes a test.
+The middle one is saved as a trace, for https://ui.perfetto.dev, and as STEM.recording.json, which
+becomes a test in tests/recordings/.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
@@ -36,6 +35,7 @@ import ladder.run
 from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import A_RUNG, select
+from ladder.commands.tables import wide_console
 from ladder.errors import BadInput
 from ladder.files import write_whole
 
@@ -235,7 +235,7 @@ def run(args) -> int:
                     raise BadInput(f"{path.name} failed: {done.failure}")
     except KeyboardInterrupt:
         return 130
-    console = Console(markup=False, highlight=False)  # kernels have brackets in their names
+    console = wide_console(markup=False)  # kernels have brackets in their names
     report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
     for path in scripts:
         print(f"trace: {folder / path.stem}.trace.json")
@@ -285,14 +285,11 @@ def stage_table(profiles: list[dict]) -> Table:
 def kernel_table(profiles: list[dict], name_width: int) -> Table:
     """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
     by_name = [{kernel["name"]: kernel for kernel in p["kernels"]} for p in profiles]
-    longest = defaultdict(float)
-    for p in profiles:
-        for kernel in p["kernels"][:TOP]:
-            longest[kernel["name"]] = max(longest[kernel["name"]], kernel["ms"])
+    top = sorted((k["ms"], k["name"]) for p in profiles for k in p["kernels"][:TOP])
     table = Table("kernel")
     for p in profiles:
         table.add_column(f"{Path(p['run']['script']).stem}\nms  share  calls", justify="right")
-    for name in sorted(longest, key=longest.get, reverse=True):
+    for name in dict.fromkeys(name for _, name in reversed(top)):
         found = [kernels.get(name) for kernels in by_name]
         cells = ["{ms:.2f}  {share:5.1%}  {calls:5d}".format(**k) if k else "–" for k in found]
         table.add_row(short(name, name_width), *cells)

@@ -48,7 +48,7 @@ SHORT |= {"times the first": "total", "memory": "memory"}
 def add_arguments(parser):
     parser.add_argument("climb", type=Path, help="its folder, or a file that ladder share wrote")
     parser.add_argument("finding", help="what it shows, in one sentence")
-    parser.add_argument("--force", action="store_true", help="replace a better table in README.md")
+    parser.add_argument("--force", action="store_true", help="replace a better table (default: no)")
 
 
 def run(args) -> int:

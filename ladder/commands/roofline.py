@@ -22,7 +22,6 @@ import json
 import math
 import runpy
 import statistics
-import sys
 import time
 import warnings
 from collections import defaultdict
@@ -48,6 +47,7 @@ from ladder.cli import (
 )
 from ladder.commands.gemm import COPIED, at_peak, seconds
 from ladder.commands.process import new_folder
+from ladder.commands.tables import wide_console
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
 from ladder.machine import device_name
@@ -105,10 +105,9 @@ def run(args) -> int:
             print(f"{len(rows)} of {len(found)} {part.name}: {outcome}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(found)} parts")
+    report(facts, rows, wide_console())
     text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
     write_whole(folder / "roofline.json", text.encode() + b"\n")
-    # A file or a pipe has no edge to wrap at.
-    report(facts, rows, Console(width=None if sys.stdout.isatty() else 120))
     print(f"Numbers: {folder / 'roofline.json'}")
     failed = any("failed" in row for row in rows if row["stage"] != "attention")
     return 130 if len(rows) < len(found) else int(failed)

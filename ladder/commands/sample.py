@@ -12,6 +12,7 @@ import runpy
 import numpy as np
 
 from ladder.cli import add_flags, pick_device, positive, seed
+from ladder.commands.process import if_slow
 from ladder.corpus import END_OF_TEXT, VOCABULARY_TIMEOUT_S, Corpus, gpt2_encoder
 from ladder.errors import BadInput
 from ladder.files import ROOT
@@ -29,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    from ladder import checkpoint  # it imports torch, which --help need not
+    with if_slow():
+        from ladder import checkpoint  # it imports torch, which --help need not
 
     device = pick_device(args.device)
     found = checkpoint.stored(args.model)

@@ -1,6 +1,7 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
 import re
+from collections.abc import Callable
 from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
@@ -135,7 +136,8 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
         if row.failure:  # why is told below the table
             line["ms / step"] = "failed"
     names = [name for name in SCREEN if name in known(rows, COLUMNS)]
-    for shown in range(len(names), 3, -1):
+
+    def draw(shown: int) -> Table:
         table = Table(box=SIMPLE_HEAD, padding=(0, int(shown > 4), 0, 0))
         for name in names[:shown]:
             width = max(18, *(len(line[name]) for line in lines))
@@ -146,10 +148,26 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
             # Text: a file name may hold [what] reads like markup.
             texts = (Text(line[name]) for name in names[:shown])
             table.add_row(*texts, end_section=number == first_beyond(facts, rows))
-        whole = Measurement.get(console, console.options.update(width=10**4), table).maximum
-        if whole <= console.width:
-            break
-    return table
+        return table
+
+    return whole(console, draw, len(names), 4)
+
+
+def whole(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
+    """draw(n) with the largest n, from `most` to `least`, that the console does not wrap."""
+    options = console.options.update(width=10**4)
+    for n in range(most, least, -1):
+        if Measurement.get(console, options, table := draw(n)).maximum <= console.width:
+            return table
+    return draw(least)
+
+
+def wide_console(**options) -> Console:
+    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at."""
+    console = Console(highlight=False, **options)
+    if not console.is_terminal:
+        console.width = 160
+    return console
 
 
 def doubts(facts: dict) -> list[str]:

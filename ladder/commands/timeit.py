@@ -1,50 +1,44 @@
 """The classic timing matrix: how long forward and backward take, and what one warm-up step changes.
 
-Every model is timed forward, backward and both, in full precision (FP32) and under autocast
-(bfloat16, or float16 on a GPU without its units), without and with one untimed warm-up step. Each
-of these cells runs in its own process, so that without warm-up the first step really is the first:
-it loads kernels and allocates memory that later steps reuse. The column std shows it. On CUDA and
-XPU B=16 and T=128, elsewhere B=2 and T=64.
-
-The model is baseline.py's, on random tokens, without an optimizer. forward keeps what backward
-needs. When backward is timed alone, its forward runs before it, untimed.
-
   ladder timeit                                    gpt2 and gpt2-medium: 24 cells
   ladder timeit --models tiny --steps 10           a quick look
+
+Every model is timed forward, backward and both, in full precision (FP32) and under autocast
+(bfloat16, or float16 on a GPU without its units), without and with one untimed warm-up step. Each
+of these cells is a process of its own, so that without warm-up the first step really is the first:
+it loads kernels and allocates memory that later steps reuse. The column std shows it.
+
+The model is baseline.py's, on random tokens, without an optimizer. Where backward is timed alone,
+its forward runs before it, untimed.
 """
 
 import argparse
 import json
 import math
 import runpy
-import statistics
 import sys
 import time
-from itertools import product
+from itertools import groupby, product
 from operator import itemgetter
+from statistics import mean, median, stdev
 
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 from ladder import machine
 from ladder.cli import GPUS, MODELS, add_flags, pick_device, positive
 from ladder.commands.process import new_folder, run_python
+from ladder.commands.tables import whole, wide_console
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT, commit, write_whole
 
 CELL = ("model", "pass", "precision", "warmup")
+pair_of = itemgetter(*CELL[:-1])
 PASSES = ("forward", "backward", "forward+backward")
 PRECISIONS = ("fp32", "autocast")
-STATISTICS = {
-    "mean_ms": statistics.mean,
-    "median_ms": statistics.median,
-    "std_ms": statistics.stdev,
-    "min_ms": min,
-    "max_ms": max,
-    "total_ms": sum,
-}
+# A narrow terminal shows the first ones.
+STATISTICS = {"mean": mean, "std": stdev, "median": median, "total": sum, "min": min, "max": max}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,43 +62,42 @@ def run(args: argparse.Namespace) -> int:
     B, T = (16, 128) if device.type in GPUS else (2, 64)
     settings = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
     settings |= {"steps": args.steps, "device": str(device)}
-    folder = new_folder(args.out, "timeit")
-    cells = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
-    rows, started = [], time.monotonic()
+    folder, cells = new_folder(args.out, "timeit"), []
+    asked = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
+    print(f"timing {len(asked)} cells, each in a process of its own")
+    started = time.monotonic()
     try:
-        for number, values in enumerate(cells, 1):
+        for number, values in enumerate(asked, 1):
             cell = dict(zip(CELL, values, strict=True))
             done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **settings}))
             if done.failure:
                 cell["error"] = done.failure
             else:
                 times = json.loads(done.stdout)
-                cell |= {name: of(times) for name, of in STATISTICS.items()} | {"times_ms": times}
-            rows.append(cell)
+                cell |= {f"{name}_ms": of(times) for name, of in STATISTICS.items()}
+                cell["times_ms"] = times
+            cells.append(cell)
             # One line per finished cell, no bar: its thread would redraw while a cell is timed.
             outcome = "failed" if done.failure else "done"
-            left = (time.monotonic() - started) / number * (len(cells) - number) / 60
-            print(f"cell {number} of {len(cells)} {outcome}, about {left:.0f} min left", flush=True)
+            left = (time.monotonic() - started) / number * (len(asked) - number) / 60
+            print(f"cell {number} of {len(asked)} {outcome}, about {left:.0f} min left", flush=True)
     except KeyboardInterrupt:
-        print(f"stopped after {len(rows)} of {len(cells)} cells")
-    rows = in_pairs(rows)
-    versions = {"torch": torch.__version__, "commit": commit()}
-    facts = {**settings, **versions, "device": machine.device_name(device)}
-    text = json.dumps({**facts, "cells": rows}, indent=1)
-    write_whole(folder / "timeit.json", text.encode() + b"\n")
-    report(facts, rows, Console())
+        print(f"stopped after {len(cells)} of {len(asked)} cells")
+    facts = {**settings, "torch": torch.__version__, "commit": commit()}
+    facts |= {"device": machine.device_name(device), "cells": cells}
+    report(facts, wide_console())  # first: the disk may be full
+    write_whole(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
     print(f"Raw times: {folder / 'timeit.json'}")
-    if len(rows) < len(cells):
+    if len(cells) < len(asked):
         return 130
-    return 0 if any("mean_ms" in row for row in rows) else 1
+    return 0 if any("times_ms" in cell for cell in cells) else 1
 
 
-def in_pairs(rows: list[dict]) -> list[dict]:
-    """Cells without warm-up beside those with it; the fastest pair first, what failed last."""
-    best, of = {}, itemgetter(*CELL[:-1])
-    for row in rows:
-        best[of(row)] = min(best.get(of(row), math.inf), row.get("mean_ms", math.inf))
-    return sorted(rows, key=lambda row: (best[of(row)], of(row), row["warmup"]))
+def in_pairs(cells: list[dict]) -> list[list[dict]]:
+    """A cell without warm-up and the one with it; the fastest pair first, what failed last."""
+    cells = sorted(cells, key=lambda cell: (pair_of(cell), cell["warmup"]))
+    pairs = [list(pair) for _, pair in groupby(cells, pair_of)]
+    return sorted(pairs, key=lambda pair: min(cell.get("mean_ms", math.inf) for cell in pair))
 
 
 def measure(spec: dict) -> list[float]:
@@ -119,8 +112,8 @@ def measure(spec: dict) -> list[float]:
     dtype = machine.half_precision(device) if autocast else None
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
-    synchronize = baseline["synchronize"]
     model = baseline["GPT"](baseline["GPTConfig"](**sizes)).to(device)
+    synchronize = baseline["synchronize"]
     x, y = torch.randint(spec["vocab_size"], (2, spec["B"], spec["T"]), device=device)  # (B, T)
 
     def forward() -> torch.Tensor:
@@ -143,37 +136,41 @@ def measure(spec: dict) -> list[float]:
     return [step() for _ in range(spec["warmup"] + spec["steps"])][spec["warmup"] :]
 
 
-def report(facts: dict, rows: list[dict], console: Console) -> None:
-    """Print the table and what warm-up did to the standard deviation."""
+def report(facts: dict, console: Console) -> None:
+    """Print the table, with the columns that the console does not wrap, and what warm-up did."""
     line = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms"
-    console.print(line.format(**facts), soft_wrap=True)
-    numbers = (Column(name.removesuffix("_ms"), justify="right") for name in STATISTICS)
-    table = Table(*CELL, *numbers, padding=0, show_edge=False)
-    if any("error" in row for row in rows):
-        table.add_column("failed")
-    for row in rows:
-        times = row.get("times_ms")
-        numbers = [f"{of(times):.2f}" if times else "–" for of in STATISTICS.values()]
-        error = [escape(row["error"])] if "error" in row else []
-        # Spaces allow a narrow terminal to break the line.
-        cell = [str(row[name]).replace("+", " + ") for name in CELL]
-        table.add_row(*cell, *numbers, *error)
-    console.print(table)
-    console.print(warmup_effect(rows), soft_wrap=True)
+    console.print(line.format(**facts))
+    pairs = in_pairs(facts["cells"])
+    cells = [cell for pair in pairs for cell in pair]
+
+    def draw(shown: int) -> Table:
+        names = [*STATISTICS][:shown]
+        table = Table(*CELL, *(Column(name, justify="right") for name in names))
+        table.padding, table.show_edge = 0, False
+        for cell in cells:
+            times = cell.get("times_ms")
+            numbers = [f"{STATISTICS[name](times):.2f}" if times else "failed" for name in names]
+            table.add_row(*(str(cell[name]) for name in CELL), *numbers)
+        return table
+
+    console.print(whole(console, draw, len(STATISTICS), 1))
+    for cell in cells:
+        if "error" in cell:
+            name = " ".join(str(cell[name]) for name in CELL)
+            console.print(f"{name} failed: {cell['error']}", soft_wrap=True, markup=False)
+    console.print(warmup_effect(pairs))
 
 
-def warmup_effect(rows: list[dict]) -> str:
-    """One sentence that compares the standard deviations of cells with and without warm-up."""
-    std = {tuple(row[name] for name in CELL): row["std_ms"] for row in rows if "std_ms" in row}
-    warm_of = {cell: (*cell[:-1], 1) for cell in std if cell[-1] == 0}
-    pairs = [(std[cold], std[warm]) for cold, warm in warm_of.items() if warm in std]
-    if not pairs:
+def warmup_effect(pairs: list[list[dict]]) -> str:
+    """One sentence that compares the standard deviations without and with warm-up."""
+    stds = [[cell["std_ms"] for cell in pair if "std_ms" in cell] for pair in pairs]
+    if not (stds := [pair for pair in stds if len(pair) == 2]):
         return "No cell was measured both without and with warm-up."
-    without, with_one = map(statistics.median, zip(*pairs, strict=True))
-    fell = sum(after < before for before, after in pairs)
+    without, with_one = map(median, zip(*stds, strict=True))
+    fell = sum(after < before for before, after in stds)
     return (
         f"One warm-up step took the standard deviation from {without:.2f} ms to {with_one:.2f} ms "
-        f"(medians of {len(pairs)} pairs of cells); it fell in {fell} of them."
+        f"(medians of {len(stds)} pairs of cells); it fell in {fell} of them."
     )
 
 
