@@ -133,6 +133,13 @@ class GPT(nn.Module):
 # ----------------------------------------------------------------------- held-out text
 
 
+def autocast(args):
+    """ddp: the type is a flag here, float32 too; for that PyTorch would warn on some devices."""
+    if args.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(args.device.type, getattr(torch, args.dtype))
+
+
 @torch.no_grad()
 def evaluate(model, held_out, rows, args):
     """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share."""
@@ -140,7 +147,7 @@ def evaluate(model, held_out, rows, args):
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for first in range(RANK * B, rows, WORLD * B):
         x, y = batches.rows(range(first, min(first + B, rows)))
-        with torch.autocast(device.type, getattr(torch, args.dtype), args.dtype != "float32"):
+        with autocast(args):
             _, loss = model(x.to(device), y.to(device))
         loss_sum += loss.item() * len(x)
     (total,) = reduced(loss_sum, op=ReduceOp.SUM)
@@ -181,7 +188,6 @@ def train(args):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
-        dtype = getattr(torch, args.dtype)  # ddp: a flag here, float32 too
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
         # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
@@ -200,7 +206,7 @@ def train(args):
             groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
-        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
@@ -230,8 +236,7 @@ def train(args):
                 # no_sync has to be around the forward pass too: there DDP decides.
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
                 with model.no_sync() if waits else nullcontext():
-                    # speedup 03: half precision
-                    with torch.autocast(device.type, dtype, dtype != torch.float32):
+                    with autocast(args):  # speedup 03: half precision
                         _, loss = model(x, y)
                     scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()

@@ -93,6 +93,8 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     if add_more:
         add_more(parser)
     args = parser.parse_args(argv)
+    if args.steps and getattr(args, "hours", None):  # a flag of ddp_run.py's own
+        parser.error("--steps and --hours both say how long to train: give one of them")
 
     try:
         args.device = pick_device(args.device)
@@ -148,12 +150,12 @@ def pick_device(name: str | None):
 KEPT = {0: (64, 4, 8, 8), 3: (36, 6, 6, 8), 5: (36, 4, 2, 4), 6: (36, 0, 2, 4)}
 
 
-def step_bytes(rung: int, model: str, B: int, T: int) -> int:
+def step_bytes(rung: int, model: str, B: int, T: int, more: int = 0) -> int:
     """Bytes of a step's tensors when they are most: the loss is there, no gradient is yet.
 
     Weights and AdamW's two moments are FP32, 12 bytes a parameter; under autocast, 2 more. The
     update, with all gradients and AdamW's temporaries (24 bytes a parameter in the baseline), may
-    need more where a batch is small.
+    need more where a batch is small. `more` is what else stays, in bytes a parameter.
     """
     n_layer, n_head, C = MODELS[model].values()
     V = 50257 if rung < 7 else 50304
@@ -162,17 +164,19 @@ def step_bytes(rung: int, model: str, B: int, T: int) -> int:
     width, scores, vocabulary, loss = next(KEPT[n] for n in reversed(KEPT) if n <= rung)
     per_token = n_layer * (width * C + scores * n_head * T) + 10 * C + (vocabulary + loss) * V
     at_the_loss = (12 + 2 * (rung >= 3)) * parameters + B * T * per_token
-    return max(at_the_loss, (24 if rung < 10 else 16) * parameters)
+    return max(at_the_loss, (24 if rung < 10 else 16) * parameters) + more * parameters
 
 
-def largest_batch(rung: int, model: str, T: int, memory: float, limit: int = 1024) -> int:
+def largest_batch(
+    rung: int, model: str, T: int, memory: float, limit: int = 1024, more: int = 0
+) -> int:
     """The largest power of two up to `limit` whose step fits into `memory` bytes; 0 if none does.
 
     2 GB are left for CUDA itself, its libraries and a desktop, and an eighth for blocks that do
     not fit exactly.
     """
     sizes = (2**n for n in range(11) if 2**n <= limit)
-    fits = (B for B in sizes if step_bytes(rung, model, B, T) * 9 / 8 + 2e9 <= memory)
+    fits = (B for B in sizes if step_bytes(rung, model, B, T, more) * 9 / 8 + 2e9 <= memory)
     return max(fits, default=0)
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import hashlib
 import math
 import os
 import signal
@@ -21,13 +22,14 @@ from ladder.batches import Batches
 from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput
+from ladder.files import commit
 from ladder.machine import device_name, half_precision, has_bf16
 
 
 def _told(name: str, default: int) -> int:
     """Read a number that torchrun set in the environment."""
     try:
-        return int(os.environ.get(name, default))
+        return int(os.environ.get(name, default)) if DISTRIBUTED else default
     except ValueError:
         trouble = f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it"
         print(f"error {trouble}", file=sys.stderr)
@@ -130,7 +132,8 @@ def settle(train: Callable, args):
         return planned
     start = time.monotonic()
     args.plan = f"--hours {args.hours:g}: a trial of {TRIAL} steps comes first; it keeps nothing"
-    args.steps, args.warmup, args.eval_every, args.ckpt_every = TRIAL, 1, 0, 0
+    args.steps, args.warmup, args.ckpt_every = TRIAL, 1, 0
+    args.eval_every *= -1  # it is never due, but the text for it is checked before the trial
     result = train(args)
     if result["status"] != "ok":  # SIGTERM
         raise SystemExit(0)
@@ -273,7 +276,7 @@ def add_arguments(parser) -> None:
     add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
     add("--resume", action="store_true", help="from the last one in --ckpt-dir, or of the last run")
     add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
-    limit = "as many steps as fit (default: --steps of them)"
+    limit = "as many steps as fit, instead of --steps (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
     parser.set_defaults(plan=None)
 
@@ -330,6 +333,10 @@ def prepare(args, say) -> Job:
     agreed = on_rank_0(look)
 
     def read():
+        here, there = code(), agreed.pop("code")
+        if any(here[key] != there[key] for key in ("code", "torch")):
+            found = ", ".join(f"{key} {here[key]} (rank 0: {there[key]})" for key in here)
+            raise BadInput(f"this rank runs {found}: every machine needs the same ones")
         text, held_out = splits or load_splits(args.data, say)  # tokenized by now
         if text.identity != agreed["identity"]["data"]:
             raise BadInput(
@@ -339,6 +346,17 @@ def prepare(args, say) -> Job:
         return Job(text, held_out, **agreed)
 
     return on_all_ranks(read)
+
+
+def code() -> dict[str, str]:
+    """What runs on this rank: all ranks need the same code and PyTorch.
+
+    The commit is for people: it may change with other files, or be unknown on one machine.
+    """
+    program, package = Path(sys.argv[0]), Path(__file__).parent
+    files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
+    sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return {"commit": commit(), "code": sha256[:12], "torch": torch.__version__}
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
@@ -354,9 +372,10 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     identity = {"data": text.identity, **named(args, MUST_AGREE)}
     flags = named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
-    if args.hours:  # the trial
-        return job | dict(folder=None, checkpoint=None, best=-math.inf)
+    job["code"] = code()
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
+    if args.hours:  # the trial, which only checks that the run after it may use the folder
+        return job | dict(folder=None, checkpoint=None, best=-math.inf)
     best = checkpoint.best_loss(args.ckpt_dir, identity, say) if args.ckpt_every else -math.inf
     return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 

@@ -24,6 +24,7 @@ from ladder.files import ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line, warmup_steps
 
 LEAST_SCALE = 2**-14  # of a float16 run: gradients that overflow below it will not stop to
+ON_ONE = "{} trains on one device, and torchrun would train copies of it: use ddp_run.py"
 COMPILING = "the first step takes one to three minutes, seconds with a warm cache"
 
 
@@ -70,6 +71,12 @@ class Run:
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
+        if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+            # torchrun ends all when one has failed: the others leave that to the first.
+            first = os.environ["RANK"] == "0"
+            if first:
+                print(f"error {ON_ONE.format(self.script)}", file=sys.stderr)
+            raise SystemExit(2 if first else 0)
         try:
             self.file = self._open_log()
         except OSError as error:
@@ -149,7 +156,9 @@ class Run:
             memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
         except RuntimeError:  # too full for PyTorch to start on it
             return ""
-        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1)
+        # ddp_run.py keeps gradients between micro-steps, and DDP's buckets hold them once more.
+        more = (4 + 4 * (self.ranks > 1)) * (stem == "ddp_run")
+        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1, more)
         found = f"B={B} fits" if B else "not even B=1 fits"
         return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
 

@@ -1,5 +1,6 @@
 """ddp_run.py with real processes: torchrun, gloo, signals and checkpoints as users meet them."""
 
+import copy
 import math
 import os
 import re
@@ -279,6 +280,7 @@ BAD = {
     "no whole batch": (["--total-batch", 500], "the nearest are: "),
     "no number": (["--steps", "none"], "--steps"),
     "no folder": (["--ckpt-dir", __file__], "cannot write checkpoints into"),
+    "no choice": (["--hours", 1], "--steps and --hours both say how long to train"),
 }
 
 
@@ -374,6 +376,18 @@ def test_where_one_rank_fails_all_end(monkeypatch):
     assert caught.value.code == 2
 
 
+def test_the_code_of_a_rank_is_its_program_and_the_package(tmp_path, monkeypatch):
+    """As they are on disk, committed or not."""
+    program, seen = tmp_path / "ddp_run.py", []
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setattr(ranks, "__file__", str(tmp_path / "ladder" / "ranks.py"))
+    (tmp_path / "ladder").mkdir()
+    for path, text in ((program, "0.9"), (program, "0.1"), (tmp_path / "ladder" / "a.py", "seed")):
+        path.write_text(text)
+        seen.append(ranks.code())
+    assert seen[0]["torch"] == torch.__version__ and len({found["code"] for found in seen}) == 3
+
+
 def test_help_ends_all_ranks_well(job, tmp_path):
     out, err = finish(job(tmp_path, "--help"))
     assert out.count("--total-batch TOKENS") == 2, err  # in usage and in the list
@@ -395,8 +409,12 @@ def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
     args.eval_every = 1
     with pytest.raises(BadInput):
         ranks.prepare(args, print)
-    monkeypatch.setattr(ranks, "on_rank_0", lambda _: {"identity": {"data": "bytes 0123"}})
+    agreed = {"code": ranks.code(), "identity": {"data": "bytes 0123"}}
+    monkeypatch.setattr(ranks, "on_rank_0", lambda _: copy.deepcopy(agreed))
     with pytest.raises(BadInput, match="this rank reads gpt2 0123, rank 0 bytes 0123"):
+        ranks.prepare(args, print)
+    agreed["code"]["torch"] = "2.9.0"
+    with pytest.raises(BadInput, match=r"this rank runs commit .* torch \S+ \(rank 0: 2\.9\.0\)"):
         ranks.prepare(args, print)
 
 
@@ -605,6 +623,7 @@ def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch, tm
     monkeypatch.setattr(
         ranks.Batches, "rows", lambda self, n: calls.append(self.corpus.name) or real_rows(self, n)
     )
+    monkeypatch.setattr(torch, "autocast", None)  # to float32 it would warn on some devices
     exact = ["--dtype", "float32", "--no-compile", "--total-batch", 128, "--eval-every", 1]
     status, out, err = alone("--steps", 3, exact=exact)
     assert status == 0, out + err

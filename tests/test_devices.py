@@ -263,7 +263,8 @@ def test_a_full_gpu_names_the_batch_that_fits(card, shard, tmp_path, capsys, mon
     for script, model, free, said in (
         ("baseline.py", "gpt2", 12.6e9, "B=2 fits in the 12.6 GB"),
         ("speedups/06_flash_attention.py", "gpt2", 12.6e9, "B=8 fits in the 12.6 GB"),
-        ("ddp_run.py", "gpt2", 12.6e9, "B=8 fits"),
+        ("speedups/10_fused_adamw.py", "gpt2", 10.2e9, "B=8 fits"),
+        ("ddp_run.py", "gpt2", 10.2e9, "B=4 fits"),
         ("baseline.py", "gpt2", 4e9, "not even B=1 fits in the 4.0 GB"),
         ("baseline.py", "gpt2-xl", 12.6e9, "not even B=1 fits"),
     ):

@@ -78,6 +78,20 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     assert words in fails(capsys, *flags)
 
 
+def test_copies_that_torchrun_starts_are_refused_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    said = fails(capsys, *SMALL, "--log-dir", tmp_path)
+    assert (
+        said
+        == "error baseline.py trains on one device, and torchrun would train copies of it: use ddp_run.py"
+    )
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(SystemExit, match="0"):
+        load(rung(0)).main([*SMALL, "--log-dir", str(tmp_path)])
+    assert capsys.readouterr().err == "" and not os.listdir(tmp_path)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_cuda_without_one(capsys):
     assert "sees 0 CUDA devices; try --device cpu" in fails(capsys, "--device", "cuda")
