@@ -29,7 +29,7 @@ from ladder.machine import device_name, half_precision, has_bf16
 def _told(name: str, default: int) -> int:
     """Read a number that torchrun set in the environment."""
     try:
-        return int(os.environ.get(name, default)) if DISTRIBUTED else default
+        return int(os.environ.get(name, default)) if "RANK" in os.environ else default
     except ValueError:
         trouble = f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it"
         print(f"error {trouble}", file=sys.stderr)
