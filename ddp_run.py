@@ -263,10 +263,11 @@ def train(args):
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run.say, val_loss, step=done, model=raw_model)
+                    job.save_best(run.say, val_loss, step=done, model=raw_model.state_dict())
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    state = dict(position=batches.position, model=raw_model, optimizer=optimizer)
-                    job.save(run.say, step=done, **state, scaler=scaler)
+                    parts = dict(model=raw_model, optimizer=optimizer, scaler=scaler)
+                    state = {name: part.state_dict() for name, part in parts.items()}
+                    job.save(run.say, step=done, position=batches.position, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
                 run.say(f"note  {name}: stopped after a whole step; --resume continues")

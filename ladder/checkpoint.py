@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -142,8 +143,13 @@ def choose(
             f"{old[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
             "another --ckpt-dir"
         )
-    chosen = _newest(found, identity, flags, say) if resume else None
-    if resume and not chosen:
+    chosen, saved = _newest(found, identity, say) if resume else (None, None)
+    if saved:
+        say(f"note  going on after step {saved['step']}, from {chosen}")
+        for flag, value in flags.items():
+            if (before := saved["flags"].get(flag)) != value:
+                say(f"note  {flag} was {before}, now it is {value}")
+    elif resume:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
     for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
         say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
@@ -151,32 +157,23 @@ def choose(
     return chosen
 
 
-def _newest(found: list[Path], identity: dict, flags: dict, say) -> Path | None:
-    """The last of `found` that is not damaged. Raises BadInput if all of them are."""
+def _newest(found: list[Path], identity: dict, say) -> tuple[Path | None, dict | None]:
+    """The last of `found` that is not damaged, and its content. Raises BadInput if all are."""
     for path in reversed(found):
         try:
-            saved = load(path, identity)
+            return path, load(path, identity)
         except Damaged as error:
             if path == found[0]:
                 raise BadInput(f"{error}: delete it to start from the beginning") from None
             say(f"note  {error}: the one before it is used")
-            continue
-        say(f"note  going on after step {saved['step']}, from {path}")
-        for flag, value in flags.items():
-            if (before := saved["flags"].get(flag)) != value:
-                say(f"note  {flag} was {before}, now it is {value}")
-        return path
-    return None
+    return None, None
 
 
 def saved_flags(folder: str) -> dict | None:
-    """The flags that the newest readable checkpoint in `folder` was saved with, by name."""
-    for path in reversed(checkpoints(folder)):
-        try:
-            return load(path, {})["flags"]
-        except BadInput:  # `choose` will say it
-            pass
-    return None
+    """The flags that the newest checkpoint in `folder` was saved with, by name."""
+    with suppress(BadInput):  # `choose` will say it
+        _, saved = _newest(checkpoints(folder), {}, say=lambda line: None)
+        return saved and saved["flags"]
 
 
 def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:

@@ -8,12 +8,11 @@ import hashlib
 import http.client
 import os
 import re
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
+from multiprocessing import TimeoutError as PoolTimeout
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -135,11 +134,10 @@ def _corpus_at(path: Path, say) -> Corpus:
 
 
 def _default_corpus(say) -> Corpus:
-    path = DATA_DIR / "tinyshakespeare" / "input.txt"
-    if folder := os.environ.get("LADDER_DATA"):
-        path = Path(folder) / "tinyshakespeare" / "input.txt"
-        if not path.is_file():
-            raise BadInput(f"LADDER_DATA is set, but there is no file {path}: unset or correct it")
+    named = os.environ.get("LADDER_DATA")
+    path = Path(named or DATA_DIR) / "tinyshakespeare" / "input.txt"
+    if named and not path.is_file():
+        raise BadInput(f"LADDER_DATA is set, but there is no file {path}: unset or correct it")
     if path.exists():
         text = _read_text(path)
         if hashlib.sha256(text).hexdigest() != TINYSHAKESPEARE_SHA256:
@@ -182,18 +180,10 @@ def download(url: str, sha256: str) -> bytes:
 
 def within(seconds: float, function: Callable, *args, **kwargs):
     """Call function(*args, **kwargs). Raises TimeoutError if it takes longer than `seconds`."""
-    future = Future()
-
-    def call():
-        try:
-            future.set_result(function(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()  # an executor's would be joined at exit
     try:
-        return future.result(seconds)
-    except FutureTimeout:
+        with ThreadPool(1) as pool:  # its end does not wait for the thread, as an executor's would
+            return pool.apply_async(function, args, kwargs).get(seconds)
+    except PoolTimeout:
         raise TimeoutError(f"no answer in {seconds:.0f} seconds") from None
 
 
