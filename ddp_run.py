@@ -150,8 +150,7 @@ def evaluate(model, held_out, rows, args):
         with autocast(args):
             _, loss = model(x.to(device), y.to(device))
         loss_sum += loss.item() * len(x)
-    (total,) = reduced(loss_sum, op=ReduceOp.SUM)
-    return total / rows
+    return reduced(loss_sum, op=ReduceOp.SUM) / rows
 
 
 # --------------------------------------------------------------------------- training
@@ -251,13 +250,13 @@ def train(args):
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean over the whole batch, and the slowest rank's time
-            (loss,) = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
-            (dt,) = reduced(dt, op=ReduceOp.MAX)
+            loss = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
+            dt = reduced(dt, op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             # ddp: SIGTERM to any rank stops all. They wait here for rank 0, which writes the log,
             # and below for its checkpoint: else their next step would take as long as that.
-            (stopping,) = reduced(run.stop, op=ReduceOp.MAX)
+            stopping = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):

@@ -107,7 +107,7 @@ def settle(train: Callable, args):
 
     A job that torchrun restarted resumes.
     """
-    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
+    restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
     args.resume = args.resume or restarts > 0
     args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
     if not args.hours:
@@ -130,7 +130,7 @@ def settle(train: Callable, args):
     gc.collect()
     if args.device.type != "cpu":
         torch.get_device_module(args.device).empty_cache()
-    (spent,) = reduced(time.monotonic() - start, op=dist.ReduceOp.MAX)
+    spent = reduced(time.monotonic() - start, op=dist.ReduceOp.MAX)
     step = result["median_ms"] / 1e3
     planned.steps = steps_within(args.hours * 3600, spent, step, planned.eval_every)
     if planned.steps < 1:
@@ -159,11 +159,10 @@ def default_folder(resume: bool, restarted: bool) -> str:
     A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
     """
     process = os.getppid() if DISTRIBUTED else os.getpid()
-    dated = "[0-9]*-[0-9]*-"
-    found = Path("checkpoints").glob(f"{dated}{process}" if restarted else f"{dated}*/step_*.pt")
-    folders = [str(path if restarted else path.parent) for path in found if resume]
+    name = f"[0-9]*-[0-9]*-{process if restarted else '*/step_*.pt'}"
+    found = Path("checkpoints").glob(name) if resume else ()
     new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
-    return max(folders, default=new)
+    return max((str(path if restarted else path.parent) for path in found), default=new)
 
 
 def meet() -> None:
@@ -224,20 +223,18 @@ def on_all_ranks(function: Callable, *args):
         result = function(*args)
     except BadInput as error:
         trouble = error
-    (failed,) = reduced(trouble is not None, op=dist.ReduceOp.MAX)
-    if trouble:
-        raise trouble
-    if failed:
-        raise SystemExit(2)
+    failed = reduced(trouble is not None, op=dist.ReduceOp.MAX)
+    if trouble or failed:
+        raise trouble or SystemExit(2)
     return result
 
 
-def reduced(*values: float, op) -> list[float]:
-    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of each number over all ranks."""
-    numbers = torch.tensor(values, dtype=torch.float64)
+def reduced(value: float, op) -> float:
+    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of a number over all ranks."""
+    number = torch.tensor(value, dtype=torch.float64)
     if DISTRIBUTED:
-        dist.all_reduce(numbers, op)
-    return numbers.tolist()
+        dist.all_reduce(number, op)
+    return number.item()
 
 
 def add_arguments(parser) -> None:
@@ -311,30 +308,24 @@ def prepare(args, say) -> Job:
     agreed = on_rank_0(look)
 
     def read():
-        here, there = code(), agreed.pop("code")
-        if any(here[key] != there[key] for key in ("code", "torch")):
-            found = ", ".join(f"{key} {here[key]} (rank 0: {there[key]})" for key in here)
-            raise BadInput(f"this rank runs {found}: every machine needs the same ones")
         text, held_out = splits or load_splits(args.data, say)  # tokenized by now
-        if text.identity != agreed["identity"]["data"]:
-            raise BadInput(
-                f"this rank reads {text.identity}, rank 0 {agreed['identity']['data']}: give every "
-                "machine the same --data"
-            )
+        there, here = agreed.pop("alike"), alike(text)
+        differ = [key for key in here if here[key] != there[key]]
+        if differ not in ([], ["commit"]):  # by itself it may differ in files that do not run here
+            found = "; ".join(f"{key} {here[key]}, rank 0 {there[key]}" for key in differ)
+            raise BadInput(f"this rank has {found}: give every machine the same")
         return Job(text, held_out, **agreed)
 
     return on_all_ranks(read)
 
 
-def code() -> dict[str, str]:
-    """What runs on this rank: all ranks need the same code and PyTorch.
-
-    The commit is for people: it may change with other files, or be unknown on one machine.
-    """
+def alike(text: Corpus) -> dict[str, str]:
+    """What has to be alike on all ranks: the code that runs, PyTorch and the text."""
     program, package = Path(sys.argv[0]), Path(__file__).parent
     files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
-    sha256 = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return {"commit": commit(), "code": sha256[:12], "torch": torch.__version__}
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    versions = {"commit": commit(), "code": code, "torch": torch.__version__}
+    return {**versions, "data": text.identity}
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
@@ -353,9 +344,9 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
-    identity = {"data": text.identity, **named(args, MUST_AGREE)}
-    job = dict(code=code(), micro_steps=micro_steps, val_rows=val_rows, identity=identity)
-    flags = job["flags"] = named(args, MAY_CHANGE)
+    identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
+    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
+    job["alike"] = alike(text)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
     if args.hours:  # the trial, which only checks that the run after it may use the folder
         return job | dict(folder=None, checkpoint=None, best=-math.inf)

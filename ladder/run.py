@@ -183,11 +183,8 @@ class Run:
 
     def _write(self, *lines: tuple[IO, str]) -> None:
         """Print each line to the stream beside it; see `say`."""
-        if self.rank:
-            for out, line in lines:
-                if out is sys.stderr:
-                    print(f"rank {self.rank}: {printable(line)}", file=out, flush=True)
-            return
+        if self.rank:  # it says only why it failed
+            lines = [(out, f"rank {self.rank}: {line}") for out, line in lines if out is sys.stderr]
         with self._whole():
             for out, line in lines:
                 try:
@@ -245,8 +242,7 @@ class Run:
         with self._whole():
             self.step_times.append(dt)
             self.losses.append(loss)
-            values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
-            line = step_line(step, self.args.steps, **values)
+            line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
             self._write((self.file, line), (sys.stdout, line + self._time_left()))
             self._watch_scale(step)
             self.peak_bytes = machine.peak_bytes(self.args.device)

@@ -1,6 +1,5 @@
 """ddp_run.py with real processes: torchrun, gloo, signals and checkpoints as users meet them."""
 
-import copy
 import math
 import os
 import re
@@ -370,7 +369,7 @@ def test_where_one_rank_fails_all_end(monkeypatch):
     assert ranks.on_all_ranks(int, "3") == 3
     with pytest.raises(BadInput, match="no such file or folder"):
         ranks.on_all_ranks(load_corpus, "/no/such/corpus", print)
-    monkeypatch.setattr(ranks, "reduced", lambda *_, op: [1.0])
+    monkeypatch.setattr(ranks, "reduced", lambda _, op: 1.0)
     with pytest.raises(SystemExit) as caught:
         ranks.on_all_ranks(int, "3")
     assert caught.value.code == 2
@@ -384,7 +383,7 @@ def test_the_code_of_a_rank_is_its_program_and_the_package(tmp_path, monkeypatch
     (tmp_path / "ladder").mkdir()
     for path, text in ((program, "0.9"), (program, "0.1"), (tmp_path / "ladder" / "a.py", "seed")):
         path.write_text(text)
-        seen.append(ranks.code())
+        seen.append(ranks.alike(Corpus("text", "0123", [np.zeros(1, np.uint16)])))
     assert seen[0]["torch"] == torch.__version__ and len({found["code"] for found in seen}) == 3
 
 
@@ -409,13 +408,14 @@ def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
     args.eval_every = 1
     with pytest.raises(BadInput):
         ranks.prepare(args, print)
-    agreed = {"code": ranks.code(), "identity": {"data": "bytes 0123"}}
-    monkeypatch.setattr(ranks, "on_rank_0", lambda _: copy.deepcopy(agreed))
-    with pytest.raises(BadInput, match="this rank reads gpt2 0123, rank 0 bytes 0123"):
-        ranks.prepare(args, print)
-    agreed["code"]["torch"] = "2.9.0"
-    with pytest.raises(BadInput, match=r"this rank runs commit .* torch \S+ \(rank 0: 2\.9\.0\)"):
-        ranks.prepare(args, print)
+    theirs = ranks.alike(Corpus("text", "0123", [shard]))
+    for key, other in (("data", "bytes 0123"), ("torch", "2.9.0"), ("code", "12ab")):
+        agreed = {"alike": theirs | {key: other, "commit": "45ef"}}
+        monkeypatch.setattr(ranks, "on_rank_0", lambda _, agreed=agreed: agreed)
+        with pytest.raises(
+            BadInput, match=f"this rank has commit .* 45ef; {key} .* 0 {other}: give"
+        ):
+            ranks.prepare(args, print)
 
 
 @pytest.mark.parametrize(
