@@ -12,6 +12,7 @@ import torch
 import transformers
 from conftest import ROOT, SMALL, load
 from test_ddp import EXACT, finish, job, last_log, losses  # noqa: F401 (job is a fixture)
+from test_input import signal_after_step
 from test_model import TINY, reference_model
 
 from ladder import checkpoint, ranks
@@ -20,7 +21,6 @@ from ladder.commands import main as ladder
 from ladder.corpus import END_OF_TEXT, gpt2_vocabulary
 from ladder.errors import BadInput
 from ladder.log import read_log
-from ladder.run import Run
 from ladder.shards import write_shard
 
 DDP = load(ROOT / "ddp_run.py")
@@ -179,15 +179,8 @@ def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("stop", ["too short", "SIGTERM"])
 def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkeypatch, capsys):
-    log = Run.log
-
-    def log_and_stop(self, step, **values):
-        log(self, step, **values)
-        if step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     if stop == "SIGTERM":
-        monkeypatch.setattr(Run, "log", log_and_stop)
+        signal_after_step(monkeypatch, signal.SIGTERM)
     status = train(shard, tmp_path, "--hours", 1e-6, "--ckpt-dir", tmp_path / "ckpt")
     err = capsys.readouterr().err
     assert status == (0 if stop == "SIGTERM" else 2)
