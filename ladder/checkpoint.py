@@ -21,7 +21,6 @@ from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
-
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
@@ -91,13 +90,12 @@ def load(path: Path, identity: dict) -> dict:
     saved = read(path)
     try:
         saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
-        found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
+        for key, value in identity.items():
+            if (found := saved["identity"].get(key)) != value:
+                raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
     except (AttributeError, KeyError, TypeError) as error:
         raise other_version(path, error) from None
-    for key, value in identity.items():
-        if found[key] != value:
-            raise BadInput(f"{path} was saved with {key} {found[key]}, this run has {value}")
     return saved
 
 
@@ -180,11 +178,11 @@ def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
     """The validation loss of the best model in `folder`; infinite where this run has none there."""
     path = Path(folder) / BEST
     try:
-        saved = read(path) if path.exists() else None
-        return saved["val_loss"] if saved and saved["identity"] == identity else math.inf
+        if path.exists() and (saved := read(path))["identity"] == identity:
+            return saved["val_loss"]
     except (BadInput, KeyError, TypeError) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
-        return math.inf
+    return math.inf
 
 
 # --------------------------------------------------------------- weights, from here or elsewhere
@@ -221,18 +219,14 @@ def transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def stored(name: str) -> Stored:
-    """The model at `name`: a checkpoint, a folder of them (its best) or one of transformers.
-
-    Raises BadInput if there is none, or if it is not a GPT-2 as the scripts have it.
-    """
+    """A checkpoint, the best of a folder of them, or a folder of transformers. Raises BadInput."""
     path = Path(name)
     if (path / "config.json").exists():
         return _of_transformers(path)
     if path.is_dir():
-        found = [*checkpoints(name)[-1:], *filter(Path.exists, [path / BEST])]
-        if not found:
-            raise BadInput(f"{path} holds neither a checkpoint nor config.json of transformers")
-        path = found[-1]
+        path = next(filter(Path.exists, [path / BEST, *checkpoints(name)[-1:]]), None)
+        if not path:
+            raise BadInput(f"{name} holds neither a checkpoint nor config.json of transformers")
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
     saved = read(path)
@@ -253,9 +247,8 @@ def _of_transformers(folder: Path) -> Stored:
         for key, ours in FIXED.items():
             if (value := config.get(key, ours)) != ours:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
-        names = ("n_positions", "vocab_size", "n_layer", "n_head", "n_embd")
-        keys = ("block_size", *names[1:])
-        shape = {key: config[name] for key, name in zip(keys, names, strict=True)}
+        shape = {key: config[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
+        shape["block_size"] = config["n_positions"]
         weights = {}
         for name, tensor in _tensors(folder).items():
             name = "transformer." + name.removeprefix("transformer.")
@@ -283,10 +276,7 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def start_from(name: str, model, tokenizer: str) -> None:
-    """Load the weights at `name` into `model`, a GPT that reads tokens of `tokenizer`.
-
-    Raises BadInput as `stored` and `fill` do, and if the weights are for other tokens.
-    """
+    """Load the weights at `name` into `model`, a GPT for tokens of `tokenizer`. Raises BadInput."""
     found = stored(name)
     if found.tokenizer != tokenizer:
         raise BadInput(f"{name} was trained on {found.tokenizer} tokens, this text has {tokenizer}")

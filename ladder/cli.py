@@ -81,7 +81,6 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     """Parse the flags every script takes; `doc` is the script's docstring.
 
     `add_more(parser)` adds flags of a script's own; T may be up to `longest`, None for no limit.
-
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
@@ -182,10 +181,10 @@ def largest_batch(
 
 def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     """The B, at most 16, at which the baseline, which needs most memory, fits the device."""
-    if device.type not in GPUS:
-        return 4
     import torch
 
+    if device.type not in GPUS:
+        return 4
     memory = torch.get_device_module(device).get_device_properties(device).total_memory
     return largest_batch(0, model, T, memory, 16) or 1
 
@@ -197,10 +196,10 @@ def signals_to(handler: Callable = signal.default_int_handler):
     By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
     ignored. Only the main thread receives signals, so in other threads this does nothing.
     """
-    numbers = [getattr(signal, name, 0) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+    heard = {n for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
     if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    heard = [n for n in numbers if n and signal.getsignal(n) != signal.SIG_IGN]
+        heard = set()
     before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield

@@ -99,13 +99,9 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
 
 
 def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
-    """The corpus at `path` to train on, and held-out text: its val shards, else its last 10 %.
-
-    Raises BadInput.
-    """
+    """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
     corpus = load_corpus(path, say)
-    held_out = val_shards(Path(path)) if path and Path(path).is_dir() else []
-    if held_out:
+    if path and Path(path).is_dir() and (held_out := val_shards(Path(path))):
         return corpus, _shard_corpus(Path(path), held_out)
     cut = len(corpus) - len(corpus) // 10
     held_out = corpus.part(cut, len(corpus))
@@ -165,13 +161,10 @@ def _default_corpus(say) -> Corpus:
 
 
 def download(url: str, sha256: str) -> bytes:
-    """Download `url` and check its SHA-256.
-
-    Raises OSError or HTTPException if the network fails, BadInput if the hash is wrong.
-    """
+    """Download `url`. Raises OSError or HTTPException, and BadInput if the hash is wrong."""
     # urlopen's timeout applies to each address of the host, not to the name lookup.
-    response = within(2 * NETWORK_TIMEOUT_S, urllib.request.urlopen, url, timeout=NETWORK_TIMEOUT_S)
-    with response:
+    limit = NETWORK_TIMEOUT_S
+    with within(2 * limit, urllib.request.urlopen, url, timeout=limit) as response:
         content = response.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise BadInput(f"what {url} sent has the wrong SHA-256")
@@ -225,9 +218,8 @@ def _read_text(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{path} is not UTF-8 text (byte {error.start}): convert it first"
-        ) from error
+        where = f"byte {error.start}"
+        raise BadInput(f"{path} is not UTF-8 text ({where}): convert it first") from error
     return text
 
 
@@ -252,10 +244,8 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
     encode = gpt2_encoder(timeout_s)
     if encode is None:
-        say(
-            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling "
-            "back to one token per byte; do not compare these losses with others"
-        )
+        why = "no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR)"
+        say(f"note  {why}: one token per byte; do not compare these losses with others")
         tokens = encode_documents(documents, lambda text: list(text.encode()))
         return Corpus(f"{name}-bytes", sha256, [tokens], tokenizer="bytes")
     tokens = encode_documents(documents, encode)

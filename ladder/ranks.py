@@ -81,8 +81,7 @@ class Job:
 def together(train: Callable, doc: str, argv: list[str] | None):
     """train(args) on every rank that torchrun started, or on this process alone.
 
-    `doc` is the script's docstring, for --help. A rank that fails exits with its own status, and
-    torchrun ends the others.
+    A rank that fails exits with its own status, and torchrun ends the others.
     """
     if not DISTRIBUTED:
         return train(settle(train, parse(doc, argv)))
@@ -103,12 +102,9 @@ def together(train: Callable, doc: str, argv: list[str] | None):
 
 
 def settle(train: Callable, args):
-    """`args` with the folder of checkpoints, and with the steps that fit into --hours.
-
-    A job that torchrun restarted resumes.
-    """
+    """`args` with the folder of checkpoints, and with the steps that fit into --hours."""
     restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
-    args.resume = args.resume or restarts > 0
+    args.resume = args.resume or restarts > 0  # what torchrun restarted
     args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
     if not args.hours:
         return args
@@ -193,10 +189,7 @@ def meet() -> None:
 
 
 def on_rank_0(function: Callable, *args, **options):
-    """Call function(*args, **options) on rank 0 alone; the others wait for its result.
-
-    If it fails, rank 0 prints the reason and all ranks exit.
-    """
+    """Call it on rank 0; the others wait for the result. If it fails, rank 0 says why, all exit."""
     if not DISTRIBUTED:
         return function(*args, **options)
     result = [None]
@@ -293,10 +286,7 @@ def parse(doc: str, argv: list[str] | None):
 
 
 def prepare(args, say) -> Job:
-    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
-
-    Raises BadInput.
-    """
+    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank."""
     if args.plan:
         say(f"note  {args.plan}")
     splits = []

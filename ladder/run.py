@@ -38,10 +38,7 @@ class Run:
     status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
     RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
     before its last step. If the screen or the log can no longer be written, the run continues with
-    the other one and exits with status 2.
-
-    Of several processes only rank 0 prints and writes a log; the others print only their own
-    errors.
+    the other one and exits with status 2. Other ranks than 0 write no log and print only errors.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
