@@ -74,9 +74,8 @@ def read(path: Path) -> dict:
             size = max(0, path.stat().st_size - HASH_BYTES)
             whole = _hash(file, size) == file.read()
     except OSError as error:
-        raise BadInput(
-            f"cannot read {path} ({error.strerror}): every machine has to see --ckpt-dir"
-        ) from None
+        where = "every machine has to see --ckpt-dir"
+        raise BadInput(f"cannot read {path} ({error.strerror}): {where}") from None
     if not whole:
         raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
@@ -120,9 +119,7 @@ def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, 
     return saved["step"], saved["position"]
 
 
-def choose(
-    folder: str, resume: bool, identity: dict, flags: dict, say: Callable[[str], None]
-) -> Path | None:
+def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable) -> Path | None:
     """The checkpoint to resume, already checked, or None for a fresh start.
 
     It is the newest that is not damaged. `folder` stays locked until this process ends. Prints a
@@ -137,10 +134,8 @@ def choose(
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
     if (old := [*filter(Path.exists, [Path(folder) / BEST]), *found]) and not resume:
-        raise BadInput(
-            f"{old[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
-            "another --ckpt-dir"
-        )
+        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+        raise BadInput(f"{old[-1]} is of an earlier run: {do}")
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
     if saved:
         say(f"note  going on after step {saved['step']}, from {chosen}")

@@ -84,9 +84,8 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=as_it_is)
     add_flags(parser)
     parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     if add_more:
@@ -128,10 +127,9 @@ def pick_device(name: str | None):
         raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N, xpu or mps")
     if device.type in GPUS:
         gpu, kind = torch.get_device_module(device), device.type.upper()
-        if (device.index or 0) >= gpu.device_count():
+        if (device.index or 0) >= (n := gpu.device_count()):
             raise BadInput(
-                f"--device {name}: this PyTorch sees {gpu.device_count()} {kind} devices; "
-                "try --device cpu"
+                f"--device {name}: this PyTorch sees {n} {kind} devices; try --device cpu"
             )
         try:
             gpu.get_device_properties(device)  # starts CUDA

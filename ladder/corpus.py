@@ -143,11 +143,9 @@ def _default_corpus(say) -> Corpus:
     try:
         text = download(TINYSHAKESPEARE_URL, TINYSHAKESPEARE_SHA256)
     except (OSError, http.client.HTTPException, BadInput) as error:
-        say(
-            f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
-            "with Python; do not compare these losses with others (LADDER_DATA names a folder with "
-            "tinyshakespeare/input.txt in it)"
-        )
+        instead = "falling back to the documentation that ships with Python; do not compare these"
+        where = "LADDER_DATA names a folder with tinyshakespeare/input.txt in it"
+        say(f"note  no tinyshakespeare ({error}): {instead} losses with others ({where})")
         from pydoc_data.topics import topics
 
         text = "\n\n".join(topics[key] for key in sorted(topics)).encode()

@@ -91,15 +91,11 @@ def commit() -> str:
     """
     if not IS_CHECKOUT:
         return "unknown"
-    questions = (
-        ("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE),
-        ("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE),
-    )
     try:
-        answers = [git(*words) for words in questions]
+        last = git("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE)
+        changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
     except BadInput:
         return "unknown"
-    if any(answer.returncode for answer in answers):
+    if last.returncode or changes.returncode or not last.stdout:
         return "unknown"
-    last, changes = (answer.stdout.strip() for answer in answers)
-    return f"{last or 'unknown'}{'-dirty' if last and changes else ''}"
+    return last.stdout.strip() + "-dirty" * bool(changes.stdout)

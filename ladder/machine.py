@@ -136,17 +136,13 @@ def half_precision(device):
     if has_bf16(device):
         return torch.bfloat16
     if device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64:
-        raise BadInput(
-            f"{device_name(device)} has no bfloat16 units, and no FP64 units, which PyTorch's "
-            "gradient scaler for float16 needs: run baseline.py, 01 or 02 here"
-        )
+        why = "no bfloat16 units, and no FP64 units, which float16's gradient scaler needs"
+        raise BadInput(f"{device_name(device)} has {why}: run baseline.py, 01 or 02 here")
     return torch.float16
 
 
 def require_bf16(device) -> None:
     """Raise BadInput on a GPU without bfloat16 units."""
     if not has_bf16(device):
-        raise BadInput(
-            f"{device_name(device)} has no bfloat16 units, and candidates 14 and above are not "
-            "written for float16: run candidate 13 here"
-        )
+        why = "no bfloat16 units, and candidates 14 and above are not written for float16"
+        raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")
