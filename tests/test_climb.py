@@ -16,6 +16,7 @@ from rich.console import Console
 
 from ladder import files
 from ladder.commands import climb, main, process
+from ladder.commands.log import Log
 from ladder.commands.results import (
     Gain,
     Row,
@@ -27,7 +28,6 @@ from ladder.commands.results import (
 )
 from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
-from ladder.log import Log
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
 

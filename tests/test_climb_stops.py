@@ -22,9 +22,9 @@ from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 
 from ladder import files
 from ladder.commands import climb, main, precompile, process
+from ladder.commands.log import read_log
 from ladder.commands.results import interval, read_climb
 from ladder.errors import BadInput
-from ladder.log import read_log
 
 PUBLISHED = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"
 LOG = (FIRST_LOGS / "baseline.r1.log").read_text()

@@ -17,10 +17,10 @@ from test_input import signal_after_step
 
 from ladder import checkpoint, probe, ranks
 from ladder.cli import MODELS
+from ladder.commands.log import read_log
 from ladder.corpus import Corpus, load_corpus
 from ladder.errors import BadInput
 from ladder.files import lock
-from ladder.log import read_log
 
 STEPS = 6
 EXACT = ["--dtype", "float32", "--no-compile", "--total-batch", 512, "--steps", STEPS]

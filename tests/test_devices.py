@@ -16,10 +16,11 @@ from torch.nn import functional as F
 from ladder import cli, machine, ranks, run
 from ladder.cli import parse_args, pick_device
 from ladder.commands import count, doctor, gemm, timeit
+from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
 from ladder.commands.share import LINES
 from ladder.errors import BadInput
-from ladder.log import read_log, step_line
+from ladder.log import step_line
 from ladder.run import Run
 from ladder.shards import write_shard
 

@@ -20,8 +20,8 @@ from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
 from ladder import commands, ranks, run
 from ladder.cli import MODELS, add_flags, parse_args
+from ladder.commands.log import read_log
 from ladder.errors import explain
-from ladder.log import read_log
 from ladder.run import Run
 from ladder.shards import write_shard
 

@@ -18,9 +18,9 @@ from test_model import TINY, reference_model
 from ladder import checkpoint, ranks
 from ladder.commands import export
 from ladder.commands import main as ladder
+from ladder.commands.log import read_log
 from ladder.corpus import END_OF_TEXT, gpt2_vocabulary
 from ladder.errors import BadInput
-from ladder.log import read_log
 from ladder.shards import write_shard
 
 DDP = load(ROOT / "ddp_run.py")

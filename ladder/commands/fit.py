@@ -31,12 +31,12 @@ from rich.table import Column, Table
 
 from ladder.batches import Batches
 from ladder.cli import add_flags, check_seq_len, given_flags, parse_args, pick_device, positive
+from ladder.commands.log import read_log
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import RUNGS, select
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import write_whole
-from ladder.log import read_log
 
 FITS, NO_MEMORY = "fits", "out of memory"
 MAX_BATCH = 1024
