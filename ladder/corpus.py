@@ -272,15 +272,10 @@ def pieces(text: str, size: int = 2**22) -> Iterator[str]:
     by a newline, so the text is cut only there. The token list of a whole gigabyte would not fit
     into memory.
     """
-    start = 0
-    while len(text) - start > size:
-        cut = text.find("\n", start + size)
-        while cut != -1 and text[cut - 1].isspace():
-            cut = text.find("\n", cut + 1)
-        if cut == -1:
-            break
-        yield text[start:cut]
-        start = cut
+    start, boundary = 0, re.compile(r"(?<=\S)\n")
+    while found := boundary.search(text, start + size):
+        yield text[start : found.start()]
+        start = found.start()
     yield text[start:]
 
 
