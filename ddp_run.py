@@ -133,6 +133,13 @@ class GPT(nn.Module):
 # ----------------------------------------------------------------------- held-out text
 
 
+def autocast(args):
+    """ddp: the type is a flag here, float32 too; for that PyTorch would warn on some devices."""
+    if args.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(args.device.type, getattr(torch, args.dtype))
+
+
 @torch.no_grad()
 def evaluate(model, held_out, rows, args):
     """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share."""
@@ -140,11 +147,10 @@ def evaluate(model, held_out, rows, args):
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for first in range(RANK * B, rows, WORLD * B):
         x, y = batches.rows(range(first, min(first + B, rows)))
-        with torch.autocast(device.type, getattr(torch, args.dtype), args.dtype != "float32"):
+        with autocast(args):
             _, loss = model(x.to(device), y.to(device))
         loss_sum += loss.item() * len(x)
-    (total,) = reduced(loss_sum, op=ReduceOp.SUM)
-    return total / rows
+    return reduced(loss_sum, op=ReduceOp.SUM) / rows
 
 
 # --------------------------------------------------------------------------- training
@@ -181,7 +187,6 @@ def train(args):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
-        dtype = getattr(torch, args.dtype)  # ddp: a flag here, float32 too
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
         # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
@@ -200,7 +205,7 @@ def train(args):
             groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
-        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
@@ -230,8 +235,7 @@ def train(args):
                 # no_sync has to be around the forward pass too: there DDP decides.
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
                 with model.no_sync() if waits else nullcontext():
-                    # speedup 03: half precision
-                    with torch.autocast(device.type, dtype, dtype != torch.float32):
+                    with autocast(args):  # speedup 03: half precision
                         _, loss = model(x, y)
                     scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
@@ -246,22 +250,23 @@ def train(args):
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean over the whole batch, and the slowest rank's time
-            (loss,) = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
-            (dt,) = reduced(dt, op=ReduceOp.MAX)
+            loss = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
+            dt = reduced(dt, op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             # ddp: SIGTERM to any rank stops all. They wait here for rank 0, which writes the log,
             # and below for its checkpoint: else their next step would take as long as that.
-            (stopping,) = reduced(run.stop, op=ReduceOp.MAX)
+            stopping = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run.say, val_loss, step=done, model=raw_model)
+                    job.save_best(run.say, val_loss, step=done, model=raw_model.state_dict())
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    state = dict(position=batches.position, model=raw_model, optimizer=optimizer)
-                    job.save(run.say, step=done, **state, scaler=scaler)
+                    parts = dict(model=raw_model, optimizer=optimizer, scaler=scaler)
+                    state = {name: part.state_dict() for name, part in parts.items()}
+                    job.save(run.say, step=done, position=batches.position, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
                 run.say(f"note  {name}: stopped after a whole step; --resume continues")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +21,6 @@ from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
-
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
@@ -74,9 +74,8 @@ def read(path: Path) -> dict:
             size = max(0, path.stat().st_size - HASH_BYTES)
             whole = _hash(file, size) == file.read()
     except OSError as error:
-        raise BadInput(
-            f"cannot read {path} ({error.strerror}): every machine has to see --ckpt-dir"
-        ) from None
+        where = "every machine has to see --ckpt-dir"
+        raise BadInput(f"cannot read {path} ({error.strerror}): {where}") from None
     if not whole:
         raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
@@ -90,13 +89,12 @@ def load(path: Path, identity: dict) -> dict:
     saved = read(path)
     try:
         saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
-        found = {key: saved["identity"].get(key) for key in identity}
         saved = {key: saved[key] for key in KEYS}
+        for key, value in identity.items():
+            if (found := saved["identity"].get(key)) != value:
+                raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
     except (AttributeError, KeyError, TypeError) as error:
         raise other_version(path, error) from None
-    for key, value in identity.items():
-        if found[key] != value:
-            raise BadInput(f"{path} was saved with {key} {found[key]}, this run has {value}")
     return saved
 
 
@@ -121,9 +119,7 @@ def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, 
     return saved["step"], saved["position"]
 
 
-def choose(
-    folder: str, resume: bool, identity: dict, flags: dict, say: Callable[[str], None]
-) -> Path | None:
+def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable) -> Path | None:
     """The checkpoint to resume, already checked, or None for a fresh start.
 
     It is the newest that is not damaged. `folder` stays locked until this process ends. Prints a
@@ -138,12 +134,15 @@ def choose(
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
     if (old := [*filter(Path.exists, [Path(folder) / BEST]), *found]) and not resume:
-        raise BadInput(
-            f"{old[-1]} is of an earlier run: continue it with --resume, delete it, or choose "
-            "another --ckpt-dir"
-        )
-    chosen = _newest(found, identity, flags, say) if resume else None
-    if resume and not chosen:
+        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+        raise BadInput(f"{old[-1]} is of an earlier run: {do}")
+    chosen, saved = _newest(found, identity, say) if resume else (None, None)
+    if saved:
+        say(f"note  going on after step {saved['step']}, from {chosen}")
+        for flag, value in flags.items():
+            if (before := saved["flags"].get(flag)) != value:
+                say(f"note  {flag} was {before}, now it is {value}")
+    elif resume:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
     for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
         say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
@@ -151,43 +150,34 @@ def choose(
     return chosen
 
 
-def _newest(found: list[Path], identity: dict, flags: dict, say) -> Path | None:
-    """The last of `found` that is not damaged. Raises BadInput if all of them are."""
+def _newest(found: list[Path], identity: dict, say) -> tuple[Path | None, dict | None]:
+    """The last of `found` that is not damaged, and its content. Raises BadInput if all are."""
     for path in reversed(found):
         try:
-            saved = load(path, identity)
+            return path, load(path, identity)
         except Damaged as error:
             if path == found[0]:
                 raise BadInput(f"{error}: delete it to start from the beginning") from None
             say(f"note  {error}: the one before it is used")
-            continue
-        say(f"note  going on after step {saved['step']}, from {path}")
-        for flag, value in flags.items():
-            if (before := saved["flags"].get(flag)) != value:
-                say(f"note  {flag} was {before}, now it is {value}")
-        return path
-    return None
+    return None, None
 
 
 def saved_flags(folder: str) -> dict | None:
-    """The flags that the newest readable checkpoint in `folder` was saved with, by name."""
-    for path in reversed(checkpoints(folder)):
-        try:
-            return load(path, {})["flags"]
-        except BadInput:  # `choose` will say it
-            pass
-    return None
+    """The flags that the newest checkpoint in `folder` was saved with, by name."""
+    with suppress(BadInput):  # `choose` will say it
+        _, saved = _newest(checkpoints(folder), {}, say=lambda line: None)
+        return saved and saved["flags"]
 
 
 def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
     """The validation loss of the best model in `folder`; infinite where this run has none there."""
     path = Path(folder) / BEST
     try:
-        saved = read(path) if path.exists() else None
-        return saved["val_loss"] if saved and saved["identity"] == identity else math.inf
+        if path.exists() and (saved := read(path))["identity"] == identity:
+            return saved["val_loss"]
     except (BadInput, KeyError, TypeError) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
-        return math.inf
+    return math.inf
 
 
 # --------------------------------------------------------------- weights, from here or elsewhere
@@ -224,18 +214,14 @@ def transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def stored(name: str) -> Stored:
-    """The model at `name`: a checkpoint, a folder of them (its best) or one of transformers.
-
-    Raises BadInput if there is none, or if it is not a GPT-2 as the scripts have it.
-    """
+    """A checkpoint, the best of a folder of them, or a folder of transformers. Raises BadInput."""
     path = Path(name)
     if (path / "config.json").exists():
         return _of_transformers(path)
     if path.is_dir():
-        found = [*checkpoints(name)[-1:], *filter(Path.exists, [path / BEST])]
-        if not found:
-            raise BadInput(f"{path} holds neither a checkpoint nor config.json of transformers")
-        path = found[-1]
+        path = next(filter(Path.exists, [path / BEST, *checkpoints(name)[-1:]]), None)
+        if not path:
+            raise BadInput(f"{name} holds neither a checkpoint nor config.json of transformers")
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
     saved = read(path)
@@ -256,9 +242,8 @@ def _of_transformers(folder: Path) -> Stored:
         for key, ours in FIXED.items():
             if (value := config.get(key, ours)) != ours:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
-        names = ("n_positions", "vocab_size", "n_layer", "n_head", "n_embd")
-        keys = ("block_size", *names[1:])
-        shape = {key: config[name] for key, name in zip(keys, names, strict=True)}
+        shape = {key: config[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
+        shape["block_size"] = config["n_positions"]
         weights = {}
         for name, tensor in _tensors(folder).items():
             name = "transformer." + name.removeprefix("transformer.")
@@ -286,10 +271,7 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def start_from(name: str, model, tokenizer: str) -> None:
-    """Load the weights at `name` into `model`, a GPT that reads tokens of `tokenizer`.
-
-    Raises BadInput as `stored` and `fill` do, and if the weights are for other tokens.
-    """
+    """Load the weights at `name` into `model`, a GPT for tokens of `tokenizer`. Raises BadInput."""
     found = stored(name)
     if found.tokenizer != tokenizer:
         raise BadInput(f"{name} was trained on {found.tokenizer} tokens, this text has {tokenizer}")

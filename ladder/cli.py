@@ -81,18 +81,18 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     """Parse the flags every script takes; `doc` is the script's docstring.
 
     `add_more(parser)` adds flags of a script's own; T may be up to `longest`, None for no limit.
-
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=as_it_is)
     add_flags(parser)
     parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     if add_more:
         add_more(parser)
     args = parser.parse_args(argv)
+    if args.steps and getattr(args, "hours", None):  # a flag of ddp_run.py's own
+        parser.error("--steps and --hours both say how long to train: give one of them")
 
     try:
         args.device = pick_device(args.device)
@@ -127,10 +127,9 @@ def pick_device(name: str | None):
         raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N, xpu or mps")
     if device.type in GPUS:
         gpu, kind = torch.get_device_module(device), device.type.upper()
-        if (device.index or 0) >= gpu.device_count():
+        if (device.index or 0) >= (n := gpu.device_count()):
             raise BadInput(
-                f"--device {name}: this PyTorch sees {gpu.device_count()} {kind} devices; "
-                "try --device cpu"
+                f"--device {name}: this PyTorch sees {n} {kind} devices; try --device cpu"
             )
         try:
             gpu.get_device_properties(device)  # starts CUDA
@@ -148,12 +147,12 @@ def pick_device(name: str | None):
 KEPT = {0: (64, 4, 8, 8), 3: (36, 6, 6, 8), 5: (36, 4, 2, 4), 6: (36, 0, 2, 4)}
 
 
-def step_bytes(rung: int, model: str, B: int, T: int) -> int:
+def step_bytes(rung: int, model: str, B: int, T: int, more: int = 0) -> int:
     """Bytes of a step's tensors when they are most: the loss is there, no gradient is yet.
 
     Weights and AdamW's two moments are FP32, 12 bytes a parameter; under autocast, 2 more. The
     update, with all gradients and AdamW's temporaries (24 bytes a parameter in the baseline), may
-    need more where a batch is small.
+    need more where a batch is small. `more` is what else stays, in bytes a parameter.
     """
     n_layer, n_head, C = MODELS[model].values()
     V = 50257 if rung < 7 else 50304
@@ -162,26 +161,28 @@ def step_bytes(rung: int, model: str, B: int, T: int) -> int:
     width, scores, vocabulary, loss = next(KEPT[n] for n in reversed(KEPT) if n <= rung)
     per_token = n_layer * (width * C + scores * n_head * T) + 10 * C + (vocabulary + loss) * V
     at_the_loss = (12 + 2 * (rung >= 3)) * parameters + B * T * per_token
-    return max(at_the_loss, (24 if rung < 10 else 16) * parameters)
+    return max(at_the_loss, (24 if rung < 10 else 16) * parameters) + more * parameters
 
 
-def largest_batch(rung: int, model: str, T: int, memory: float, limit: int = 1024) -> int:
+def largest_batch(
+    rung: int, model: str, T: int, memory: float, limit: int = 1024, more: int = 0
+) -> int:
     """The largest power of two up to `limit` whose step fits into `memory` bytes; 0 if none does.
 
     2 GB are left for CUDA itself, its libraries and a desktop, and an eighth for blocks that do
     not fit exactly.
     """
     sizes = (2**n for n in range(11) if 2**n <= limit)
-    fits = (B for B in sizes if step_bytes(rung, model, B, T) * 9 / 8 + 2e9 <= memory)
+    fits = (B for B in sizes if step_bytes(rung, model, B, T, more) * 9 / 8 + 2e9 <= memory)
     return max(fits, default=0)
 
 
 def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     """The B, at most 16, at which the baseline, which needs most memory, fits the device."""
-    if device.type not in GPUS:
-        return 4
     import torch
 
+    if device.type not in GPUS:
+        return 4
     memory = torch.get_device_module(device).get_device_properties(device).total_memory
     return largest_batch(0, model, T, memory, 16) or 1
 
@@ -193,10 +194,10 @@ def signals_to(handler: Callable = signal.default_int_handler):
     By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
     ignored. Only the main thread receives signals, so in other threads this does nothing.
     """
-    numbers = [getattr(signal, name, 0) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+    heard = {n for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
     if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    heard = [n for n in numbers if n and signal.getsignal(n) != signal.SIG_IGN]
+        heard = set()
     before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield

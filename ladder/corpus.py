@@ -8,12 +8,11 @@ import hashlib
 import http.client
 import os
 import re
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
+from multiprocessing import TimeoutError as PoolTimeout
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +99,9 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
 
 
 def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
-    """The corpus at `path` to train on, and held-out text: its val shards, else its last 10 %.
-
-    Raises BadInput.
-    """
+    """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
     corpus = load_corpus(path, say)
-    held_out = val_shards(Path(path)) if path and Path(path).is_dir() else []
-    if held_out:
+    if path and Path(path).is_dir() and (held_out := val_shards(Path(path))):
         return corpus, _shard_corpus(Path(path), held_out)
     cut = len(corpus) - len(corpus) // 10
     held_out = corpus.part(cut, len(corpus))
@@ -135,11 +130,10 @@ def _corpus_at(path: Path, say) -> Corpus:
 
 
 def _default_corpus(say) -> Corpus:
-    path = DATA_DIR / "tinyshakespeare" / "input.txt"
-    if folder := os.environ.get("LADDER_DATA"):
-        path = Path(folder) / "tinyshakespeare" / "input.txt"
-        if not path.is_file():
-            raise BadInput(f"LADDER_DATA is set, but there is no file {path}: unset or correct it")
+    named = os.environ.get("LADDER_DATA")
+    path = Path(named or DATA_DIR) / "tinyshakespeare" / "input.txt"
+    if named and not path.is_file():
+        raise BadInput(f"LADDER_DATA is set, but there is no file {path}: unset or correct it")
     if path.exists():
         text = _read_text(path)
         if hashlib.sha256(text).hexdigest() != TINYSHAKESPEARE_SHA256:
@@ -149,11 +143,9 @@ def _default_corpus(say) -> Corpus:
     try:
         text = download(TINYSHAKESPEARE_URL, TINYSHAKESPEARE_SHA256)
     except (OSError, http.client.HTTPException, BadInput) as error:
-        say(
-            f"note  no tinyshakespeare ({error}): falling back to the documentation that ships "
-            "with Python; do not compare these losses with others (LADDER_DATA names a folder with "
-            "tinyshakespeare/input.txt in it)"
-        )
+        instead = "falling back to the documentation that ships with Python; do not compare these"
+        where = "LADDER_DATA names a folder with tinyshakespeare/input.txt in it"
+        say(f"note  no tinyshakespeare ({error}): {instead} losses with others ({where})")
         from pydoc_data.topics import topics
 
         text = "\n\n".join(topics[key] for key in sorted(topics)).encode()
@@ -167,13 +159,10 @@ def _default_corpus(say) -> Corpus:
 
 
 def download(url: str, sha256: str) -> bytes:
-    """Download `url` and check its SHA-256.
-
-    Raises OSError or HTTPException if the network fails, BadInput if the hash is wrong.
-    """
+    """Download `url`. Raises OSError or HTTPException, and BadInput if the hash is wrong."""
     # urlopen's timeout applies to each address of the host, not to the name lookup.
-    response = within(2 * NETWORK_TIMEOUT_S, urllib.request.urlopen, url, timeout=NETWORK_TIMEOUT_S)
-    with response:
+    limit = NETWORK_TIMEOUT_S
+    with within(2 * limit, urllib.request.urlopen, url, timeout=limit) as response:
         content = response.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise BadInput(f"what {url} sent has the wrong SHA-256")
@@ -182,18 +171,10 @@ def download(url: str, sha256: str) -> bytes:
 
 def within(seconds: float, function: Callable, *args, **kwargs):
     """Call function(*args, **kwargs). Raises TimeoutError if it takes longer than `seconds`."""
-    future = Future()
-
-    def call():
-        try:
-            future.set_result(function(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()  # an executor's would be joined at exit
     try:
-        return future.result(seconds)
-    except FutureTimeout:
+        with ThreadPool(1) as pool:  # its end does not wait for the thread, as an executor's would
+            return pool.apply_async(function, args, kwargs).get(seconds)
+    except PoolTimeout:
         raise TimeoutError(f"no answer in {seconds:.0f} seconds") from None
 
 
@@ -235,9 +216,8 @@ def _read_text(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{path} is not UTF-8 text (byte {error.start}): convert it first"
-        ) from error
+        where = f"byte {error.start}"
+        raise BadInput(f"{path} is not UTF-8 text ({where}): convert it first") from error
     return text
 
 
@@ -262,10 +242,8 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
     encode = gpt2_encoder(timeout_s)
     if encode is None:
-        say(
-            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): falling "
-            "back to one token per byte; do not compare these losses with others"
-        )
+        why = "no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR)"
+        say(f"note  {why}: one token per byte; do not compare these losses with others")
         tokens = encode_documents(documents, lambda text: list(text.encode()))
         return Corpus(f"{name}-bytes", sha256, [tokens], tokenizer="bytes")
     tokens = encode_documents(documents, encode)
@@ -294,15 +272,10 @@ def pieces(text: str, size: int = 2**22) -> Iterator[str]:
     by a newline, so the text is cut only there. The token list of a whole gigabyte would not fit
     into memory.
     """
-    start = 0
-    while len(text) - start > size:
-        cut = text.find("\n", start + size)
-        while cut != -1 and text[cut - 1].isspace():
-            cut = text.find("\n", cut + 1)
-        if cut == -1:
-            break
-        yield text[start:cut]
-        start = cut
+    start, boundary = 0, re.compile(r"(?<=\S)\n")
+    while found := boundary.search(text, start + size):
+        yield text[start : found.start()]
+        start = found.start()
     yield text[start:]
 
 

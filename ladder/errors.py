@@ -2,68 +2,64 @@
 
 import errno
 import re
+import sys
+from typing import NoReturn
 
 
 class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
-# Phrases in errors of PyTorch and its libraries, and what a user can do. The first match is used.
-# tests/recordings/errors.json has the full texts and their sources.
-_CAUSES = (
-    (
-        (
-            "can't allocate memory",
-            "not enough memory",
-            "out of memory",
-            "CUBLAS_STATUS_ALLOC_FAILED",
-        ),
-        "out of memory: try a smaller --batch-size (or --seq-len, or --model)",
+def refuse(why: object) -> NoReturn:
+    """Print one line and exit with status 2: for what is found before there is a run."""
+    print(f"error {why}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+# What errors of PyTorch and its libraries say, as regular expressions, and what a user can do. The
+# first match is used. tests/recordings/errors.json has the full texts and their sources.
+_CAUSES = {
+    "can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED": (
+        "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
-    (  # cuBLAS allocates its own memory after PyTorch has taken nearly all
-        ("CUBLAS_STATUS_NOT_INITIALIZED",),
+    # cuBLAS allocates its own memory after PyTorch has taken nearly all
+    "CUBLAS_STATUS_NOT_INITIALIZED": (
         "cuBLAS did not start, as it does where the GPU's memory is full: look at nvidia-smi, and "
-        "try a smaller --batch-size",
+        "try a smaller --batch-size"
     ),
-    (  # gloo's words, then NCCL's, for a process that has ended
-        ("Connection closed by peer", "Connection reset by peer", "ncclRemoteError"),
-        "another rank has exited: if it failed, its own line says why",
+    # gloo's words, then NCCL's, for a process that has ended
+    "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
+        "another rank has exited: if it failed, its own line says why"
     ),
-    (
-        ("no kernel image is available",),
+    "no kernel image is available": (
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
-        "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch",
+        "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
     ),
-    (
-        ("busy or unavailable",),
-        "another process has the GPU for itself: see nvidia-smi, or take another, --device cuda:N",
+    "busy or unavailable": (
+        "another process has the GPU for itself: see nvidia-smi, or take another, --device cuda:N"
     ),
-    (
-        ("InvalidCxxCompiler", "Python.h"),
+    r"InvalidCxxCompiler|Python\.h": (
         "torch.compile found no working C++ compiler: install g++ or clang++ and the Python "
-        "headers (or name a compiler with CXX), or run a rung below 05",
+        "headers (or name a compiler with CXX), or run a rung below 05"
     ),
-    (
-        ("Failed to find C compiler",),
+    "Failed to find C compiler": (
         "Triton found no C compiler: install gcc or clang and the Python headers (or name a "
-        "compiler with CC), or run a rung below 05",
+        "compiler with CC), or run a rung below 05"
     ),
-    (  # What Triton compiles, in the command that failed: cuda_utils.c, or cuda_utils.cpython-….so
-        ("cuda_utils.c", "__triton_launcher"),
+    # What Triton compiles, in the command that failed: cuda_utils.c, or cuda_utils.cpython-….so
+    r"cuda_utils\.c|__triton_launcher": (
         "Triton's C compiler failed, and said why above: mostly the Python headers are missing "
-        "(apt install python3-dev); or run a rung below 05",
+        "(apt install python3-dev); or run a rung below 05"
     ),
-    (
-        ("TritonMissing",),
+    "TritonMissing": (
         "torch.compile needs Triton on a GPU: pip install triton (on Windows triton-windows), or "
-        "run a rung below 05",
+        "run a rung below 05"
     ),
-    (
-        ("GPUTooOldForTriton",),
+    "GPUTooOldForTriton": (
         "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer: run a rung below "
-        "05, or ddp_run.py --no-compile, which has what the later rungs add",
+        "05, or ddp_run.py --no-compile, which has what the later rungs add"
     ),
-)
+}
 
 
 def explain(error: BaseException) -> str | None:
@@ -77,8 +73,8 @@ def explain(error: BaseException) -> str | None:
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError):  # Python's own has no text
             text = "out of memory"
-        for words, line in _CAUSES:
-            if any(word in text for word in words):
+        for words, line in _CAUSES.items():
+            if re.search(words, text):
                 return line
         if line := _of_the_machine(error):
             return line
@@ -90,9 +86,7 @@ def explain(error: BaseException) -> str | None:
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 _REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 # How Inductor's error begins if it could not write, compile or load its generated code.
-_NOT_BUILT = (
-    r"InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
-)
+_NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
 
 
 def _of_the_machine(error: BaseException) -> str | None:

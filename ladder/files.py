@@ -102,16 +102,14 @@ def commit() -> str:
     """
     if not IS_CHECKOUT:
         return "unknown"
-    questions = (
-        ("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE),
-        ("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE),
-    )
     try:
-        answers = [git(*words) for words in questions]
+        last = git("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE)
+        changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
     except BadInput:
         return "unknown"
-    if refused := next((answer for answer in answers if answer.returncode), None):
+    if refused := next((answer for answer in (last, changes) if answer.returncode), None):
         note(f"git cannot say which commit this is: {refused.stderr}")
         return "unknown"
-    last, changes = (answer.stdout.strip() for answer in answers)
-    return f"{last or 'unknown'}{'-dirty' if last and changes else ''}"
+    if not last.stdout:
+        return "unknown"
+    return last.stdout.strip() + "-dirty" * bool(changes.stdout)

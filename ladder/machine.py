@@ -4,6 +4,7 @@ Functions import torch, the module does not: `ladder limits` starts at once. `de
 torch.device.
 """
 
+import csv
 import os
 import platform
 import re
@@ -29,58 +30,15 @@ class GPU(NamedTuple):
     bandwidth: float | None = None
 
 
-CENTER = "https://www.nvidia.com/en-us/data-center/"
-AMPERE = (
-    "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
-)
-ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
-BLACKWELL = "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/"
-BLACKWELL += "nvidia-rtx-blackwell-gpu-architecture.pdf"
-AMD = "https://www.amd.com/en/products/accelerators/instinct/"
-# "calculated": no bf16 figure of NVIDIA's was found. Multiprocessors x FLOP a clock x boost clock;
-# with 512 FLOP on a GeForce and 1024 on an RTX card this gives those figures that were found:
-# 82 x 512 x 1.695 GHz = 71 TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000.
-# By the beginning, in whole words, of the name that the driver gives.
-DATA_SHEETS = {
-    "NVIDIA A100": GPU("A100", CENTER + "a100/", 312, 19.5, 156),
-    "NVIDIA A100 SXM4 80GB": GPU("A100 SXM 80GB", CENTER + "a100/", 312, 19.5, 156, 2039),
-    "NVIDIA A100 80GB PCIe": GPU("A100 PCIe 80GB", CENTER + "a100/", 312, 19.5, 156, 1935),
-    "NVIDIA A100 SXM4 40GB": GPU("A100 40GB", CENTER + "a100/", 312, 19.5, 156, 1555),
-    "NVIDIA A100 PCIE 40GB": GPU("A100 40GB", CENTER + "a100/", 312, 19.5, 156, 1555),
-    "NVIDIA A10": GPU("A10", CENTER + "products/a10-gpu/", 125, 31.2, 62.5, 600),
-    "NVIDIA L4": GPU("L4", CENTER + "l4/", 121, 30.3, 60.5, 300),
-    "NVIDIA L40S": GPU("L40S", CENTER + "l40s/", 362, 91.6, 183, 864),
-    "NVIDIA H100 80GB HBM3": GPU("H100 SXM", CENTER + "h100/", 989, 67, 494.5, 3350),
-    "NVIDIA H100 PCIe": GPU("H100 PCIe", CENTER + "h100/", 756, 51, 378, 2000),
-    "NVIDIA H100 NVL": GPU("H100 NVL", CENTER + "h100/", 835),
-    "NVIDIA H200": GPU("H200 SXM", CENTER + "h200/", 989, 67, 494.5, 4800),
-    "NVIDIA H200 NVL": GPU("H200 NVL", CENTER + "h200/", 835),
-    "NVIDIA GH200": GPU("GH200", CENTER + "grace-hopper-superchip/", 989),
-    "NVIDIA B200": GPU("B200", CENTER + "hgx/", 2250),
-    # 36 PFLOP/s with sparsity of the eight in an HGX B300
-    "NVIDIA B300": GPU("B300", CENTER + "hgx/", 2250),
-    "NVIDIA GeForce RTX 3070": GPU("RTX 3070", "calculated: 46 x 512 x 1.725 GHz", 40.6),
-    # The later one with 12 GB has the same name and 3 % more.
-    "NVIDIA GeForce RTX 3080": GPU("RTX 3080", "calculated: 68 x 512 x 1.71 GHz", 59.5),
-    "NVIDIA GeForce RTX 3090": GPU("RTX 3090", AMPERE, 71, 35.6, 35.6, 936),
-    "NVIDIA RTX A6000": GPU("RTX A6000", AMPERE, 154.8),
-    # An eighth of its 466 INT8 TOPS with sparsity:
-    # https://www.nvidia.com/en-us/geforce/graphics-cards/40-series/rtx-4070-family/
-    "NVIDIA GeForce RTX 4070": GPU("RTX 4070", "calculated: 46 x 512 x 2.475 GHz", 58.3),
-    "NVIDIA GeForce RTX 4080": GPU("RTX 4080", "calculated: 76 x 512 x 2.505 GHz", 97.5),
-    "NVIDIA GeForce RTX 4090": GPU("RTX 4090", ADA, 165, 82.6, 82.6, 1008),
-    # A quarter of 1457 TFLOP/s in FP8 with sparsity:
-    # https://www.nvidia.com/en-us/design-visualization/rtx-6000/
-    "NVIDIA RTX 6000 Ada Generation": GPU(
-        "RTX 6000 Ada", "calculated: 142 x 1024 x 2.505 GHz", 364.2
-    ),
-    "NVIDIA GeForce RTX 5090": GPU("RTX 5090", BLACKWELL, 209.5),
-    "Tesla V100 SXM2": GPU("V100 SXM2", CENTER + "v100/", 0, 15.7, 0, 900),
-    "Tesla T4": GPU("T4", CENTER + "tesla-t4/", 0, 8.1, 0, 320),
-    "AMD Instinct MI300X": GPU("MI300X", AMD + "mi300/mi300x.html", 1307.4),
-    # 383 TFLOP/s of the two dies that PyTorch sees as two devices
-    "AMD Instinct MI250X": GPU("MI250X", AMD + "mi200/mi250x.html", 191.5),
-}
+# By the beginning, in whole words, of the name that the driver gives. "calculated": no bf16 figure
+# of NVIDIA's was found. Multiprocessors x FLOP a clock x boost clock; with 512 on a GeForce and
+# 1024 on an RTX card this gives those figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s
+# for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000.
+with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as _file:
+    DATA_SHEETS = {
+        driver: GPU(name, source, *(float(rate) if rate else None for rate in rates))
+        for driver, name, source, *rates, _note in list(csv.reader(_file))[1:]
+    }
 # Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
 OTHER_CHIP = {"Ti", "D", "SUPER", "Laptop", "NVL", "MIG", "MI250"}
 
@@ -103,11 +61,9 @@ def device_name(device) -> str:
     if device.type in GPUS:
         return torch.get_device_module(device).get_device_name(device)
     name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
+    info = Path("/proc/cpuinfo")
+    if info.exists() and (found := re.search(r"^model name\s*: (.+)", info.read_text(), re.M)):
+        name = found[1].strip()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
@@ -180,17 +136,13 @@ def half_precision(device):
     if has_bf16(device):
         return torch.bfloat16
     if device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64:
-        raise BadInput(
-            f"{device_name(device)} has no bfloat16 units, and no FP64 units, which PyTorch's "
-            "gradient scaler for float16 needs: run baseline.py, 01 or 02 here"
-        )
+        why = "no bfloat16 units, and no FP64 units, which float16's gradient scaler needs"
+        raise BadInput(f"{device_name(device)} has {why}: run baseline.py, 01 or 02 here")
     return torch.float16
 
 
 def require_bf16(device) -> None:
     """Raise BadInput on a GPU without bfloat16 units."""
     if not has_bf16(device):
-        raise BadInput(
-            f"{device_name(device)} has no bfloat16 units, and candidates 14 and above are not "
-            "written for float16: run candidate 13 here"
-        )
+        why = "no bfloat16 units, and candidates 14 and above are not written for float16"
+        raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")

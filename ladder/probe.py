@@ -14,6 +14,11 @@ _MATMUL = re.compile(r"aten::(mm|addmm|bmm|baddbmm)$|mkldnn::_linear_pointwise")
 _ATTENTION = re.compile(
     r"aten::_scaled_dot_product_(flash|efficient|cudnn|fused|attention_math)\w*(?<!backward)$"
 )
+_OPTIMIZERS = {
+    "aten::_fused_adamw_": "fused",
+    "aten::_foreach_addcdiv_": "foreach",
+    "aten::addcdiv_": "for-loop",
+}
 _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
 
 
@@ -74,20 +79,20 @@ def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
         for name, inputs in ran
         if _MATMUL.match(name) and len(inputs) > 1
     }
+    matches = filter(None, map(_ATTENTION.match, names))
+    kernels = {match[1].replace("attention_math", "sdpa-math") for match in matches}
+    compiled = "no"
+    if any("Torch-Compiled Region" in name for name in names):
+        # A compiled layer norm is generated code: one that is an operator was not compiled.
+        compiled = "partly" if "aten::native_layer_norm" in names else "yes"
     return {
         "autocast": "off" if dtypes == {"float32"} else "+".join(sorted(dtypes)) or "unknown",
-        "compiled": _compiled(names),
+        "compiled": compiled,
         **_compile_cache(),
-        "attention": _attention(names),
-        "optimizer": _optimizer(names),
+        "attention": "+".join(sorted(kernels)) or "math",
+        # A step that was skipped ran none of them.
+        "optimizer": next((kind for name, kind in _OPTIMIZERS.items() if name in names), "unknown"),
     }
-
-
-def _compiled(names: set[str]) -> str:
-    if not any("Torch-Compiled Region" in name for name in names):
-        return "no"
-    # A compiled layer norm is generated code: one that appears as an operator was not compiled.
-    return "partly" if "aten::native_layer_norm" in names else "yes"
 
 
 def _compile_cache() -> dict[str, str]:
@@ -100,16 +105,3 @@ def _compile_cache() -> dict[str, str]:
     )
     # A cache that is switched off counts neither hits nor misses.
     return {"compile_cache": "warm" if hits and not any(others) else "cold"}
-
-
-def _attention(names: set[str]) -> str:
-    found = {match[1] for name in names if (match := _ATTENTION.match(name))}
-    return "+".join(sorted(kind.replace("attention_math", "sdpa-math") for kind in found)) or "math"
-
-
-def _optimizer(names: set[str]) -> str:
-    if "aten::_fused_adamw_" in names:
-        return "fused"
-    if "aten::_foreach_addcdiv_" in names:
-        return "foreach"
-    return "for-loop" if "aten::addcdiv_" in names else "unknown"  # a step may have been skipped

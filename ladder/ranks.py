@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import hashlib
 import math
 import os
 import signal
@@ -20,32 +21,23 @@ from ladder import checkpoint
 from ladder.batches import Batches
 from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
-from ladder.errors import BadInput
+from ladder.errors import BadInput, refuse
+from ladder.files import commit
 from ladder.machine import device_name, half_precision, has_bf16
 
 
 def _told(name: str, default: int) -> int:
-    """Read a number that torchrun set in the environment."""
+    """Read a number that torchrun sets for each process; else there is one, on one device."""
     try:
-        return int(os.environ.get(name, default))
+        return int(os.environ.get(name, default)) if "RANK" in os.environ else default
     except ValueError:
-        trouble = f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it"
-        print(f"error {trouble}", file=sys.stderr)
-        raise SystemExit(2) from None
+        refuse(f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it")
 
 
-# torchrun sets these for each process; without it there is one process, on one device.
 DISTRIBUTED = "RANK" in os.environ
-RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, RESTARTS = (
-    _told(name, default)
-    for name, default in (
-        ("RANK", 0),
-        ("WORLD_SIZE", 1),
-        ("LOCAL_RANK", 0),
-        ("LOCAL_WORLD_SIZE", 1),
-        ("TORCHELASTIC_RESTART_COUNT", 0),
-    )
-)
+RANK, WORLD = _told("RANK", 0), _told("WORLD_SIZE", 1)
+LOCAL_RANK, LOCAL_WORLD = _told("LOCAL_RANK", 0), _told("LOCAL_WORLD_SIZE", 1)
+RESTARTS = _told("TORCHELASTIC_RESTART_COUNT", 0)
 # Flags that must be equal when a run is resumed, and flags that may differ, with a note.
 MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
 MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
@@ -68,9 +60,9 @@ class Job:
     best: float  # the lowest validation loss so far; -inf where the best model is not kept
 
     def save(self, say, **state) -> None:
-        """Rank 0 saves a checkpoint of `state`: what has a state_dict by that."""
+        """Rank 0 saves a checkpoint of `state`."""
         if self.folder:
-            path = self._write(None, state | {"flags": self.flags})
+            path = self._write(None, flags=self.flags, **state)
             say(f"note  saved {path}")
             if state["step"] == self.flags["--steps"]:
                 say(f"note  and now: ladder sample {self.folder}, ladder export {self.folder} OUT")
@@ -79,21 +71,17 @@ class Job:
         """Rank 0 saves `state` as the best model, if no validation loss was lower."""
         if val_loss < self.best:
             self.best = val_loss
-            path = self._write(checkpoint.BEST, state | {"val_loss": val_loss})
+            path = self._write(checkpoint.BEST, val_loss=val_loss, **state)
             say(f"note  the lowest loss so far: saved {path}")
 
-    def _write(self, name: str | None, state: dict) -> Path:
-        parts = {
-            key: getattr(part, "state_dict", lambda p=part: p)() for key, part in state.items()
-        }
-        return on_rank_0(checkpoint.save, self.folder, name, identity=self.identity, **parts)
+    def _write(self, name: str | None, **state) -> Path:
+        return on_rank_0(checkpoint.save, self.folder, name, identity=self.identity, **state)
 
 
 def together(train: Callable, doc: str, argv: list[str] | None):
     """train(args) on every rank that torchrun started, or on this process alone.
 
-    `doc` is the script's docstring, for --help. A rank that fails exits with its own status, and
-    torchrun ends the others.
+    A rank that fails exits with its own status, and torchrun ends the others.
     """
     if not DISTRIBUTED:
         return train(settle(train, parse(doc, argv)))
@@ -114,23 +102,21 @@ def together(train: Callable, doc: str, argv: list[str] | None):
 
 
 def settle(train: Callable, args):
-    """`args` with the folder of checkpoints, and with the steps that fit into --hours.
-
-    A job that torchrun restarted resumes.
-    """
-    (restarts,) = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
-    args.resume = args.resume or restarts > 0
+    """`args` with the folder of checkpoints, and with the steps that fit into --hours."""
+    restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
+    args.resume = args.resume or restarts > 0  # what torchrun restarted
     args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
     if not args.hours:
         return args
-    planned = Namespace(**{**vars(args), "hours": None})
+    planned, hours = Namespace(**{**vars(args), "hours": None}), f"--hours {args.hours:g}"
     if args.resume and (flags := on_rank_0(checkpoint.saved_flags, args.ckpt_dir)):
         planned.steps, planned.warmup = flags["--steps"], flags["--warmup"]
-        planned.plan = f"--hours {args.hours:g}: the {planned.steps} steps of its start are kept"
+        planned.plan = f"{hours}: the {planned.steps} steps of its start are kept"
         return planned
     start = time.monotonic()
-    args.plan = f"--hours {args.hours:g}: a trial of {TRIAL} steps comes first; it keeps nothing"
-    args.steps, args.warmup, args.eval_every, args.ckpt_every = TRIAL, 1, 0, 0
+    args.plan = f"{hours}: a trial of {TRIAL} steps comes first; it keeps nothing"
+    args.steps, args.warmup, args.ckpt_every = TRIAL, 1, 0
+    args.eval_every *= -1  # it is never due, but the text for it is checked before the trial
     result = train(args)
     if result["status"] != "ok":  # SIGTERM
         raise SystemExit(0)
@@ -140,19 +126,16 @@ def settle(train: Callable, args):
     gc.collect()
     if args.device.type != "cpu":
         torch.get_device_module(args.device).empty_cache()
-    (spent,) = reduced(time.monotonic() - start, op=dist.ReduceOp.MAX)
+    spent = reduced(time.monotonic() - start, op=dist.ReduceOp.MAX)
     step = result["median_ms"] / 1e3
     planned.steps = steps_within(args.hours * 3600, spent, step, planned.eval_every)
     if planned.steps < 1:
-        if RANK == 0:
-            said = f"--hours {args.hours:g} is too short: a step takes {step:.2g} s, and to start"
-            print(f"error {said} took {spent:.0f} s", file=sys.stderr)
-        raise SystemExit(2)
+        if RANK:
+            raise SystemExit(2)
+        refuse(f"{hours} is too short: a step takes {step:.2g} s, and to start took {spent:.0f} s")
     if planned.warmup is None:
         planned.warmup = max(1, planned.steps // 5)
-    planned.plan = (
-        f"--hours {args.hours:g}: {planned.steps} steps fit, of {step:.3g} s in the trial"
-    )
+    planned.plan = f"{hours}: {planned.steps} steps fit, of {step:.3g} s in the trial"
     return planned
 
 
@@ -172,11 +155,10 @@ def default_folder(resume: bool, restarted: bool) -> str:
     A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
     """
     process = os.getppid() if DISTRIBUTED else os.getpid()
-    dated = "[0-9]*-[0-9]*-"
-    found = Path("checkpoints").glob(f"{dated}{process}" if restarted else f"{dated}*/step_*.pt")
-    folders = [str(path if restarted else path.parent) for path in found if resume]
+    name = f"[0-9]*-[0-9]*-{process if restarted else '*/step_*.pt'}"
+    found = Path("checkpoints").glob(name) if resume else ()
     new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
-    return max(folders, default=new)
+    return max((str(path if restarted else path.parent) for path in found), default=new)
 
 
 def meet() -> None:
@@ -203,15 +185,11 @@ def meet() -> None:
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     except (ValueError, RuntimeError) as error:  # variables that are missing, a port that is taken
         reason = str(error).splitlines()[0]
-        print(f"error the ranks cannot meet: {reason}: start them with torchrun", file=sys.stderr)
-        raise SystemExit(2) from None
+        refuse(f"the ranks cannot meet: {reason}: start them with torchrun")
 
 
 def on_rank_0(function: Callable, *args, **options):
-    """Call function(*args, **options) on rank 0 alone; the others wait for its result.
-
-    If it fails, rank 0 prints the reason and all ranks exit.
-    """
+    """Call it on rank 0; the others wait for the result. If it fails, rank 0 says why, all exit."""
     if not DISTRIBUTED:
         return function(*args, **options)
     result = [None]
@@ -238,20 +216,18 @@ def on_all_ranks(function: Callable, *args):
         result = function(*args)
     except BadInput as error:
         trouble = error
-    (failed,) = reduced(trouble is not None, op=dist.ReduceOp.MAX)
-    if trouble:
-        raise trouble
-    if failed:
-        raise SystemExit(2)
+    failed = reduced(trouble is not None, op=dist.ReduceOp.MAX)
+    if trouble or failed:
+        raise trouble or SystemExit(2)
     return result
 
 
-def reduced(*values: float, op) -> list[float]:
-    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of each number over all ranks."""
-    numbers = torch.tensor(values, dtype=torch.float64)
+def reduced(value: float, op) -> float:
+    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of a number over all ranks."""
+    number = torch.tensor(value, dtype=torch.float64)
     if DISTRIBUTED:
-        dist.all_reduce(numbers, op)
-    return numbers.tolist()
+        dist.all_reduce(number, op)
+    return number.item()
 
 
 def add_arguments(parser) -> None:
@@ -273,7 +249,7 @@ def add_arguments(parser) -> None:
     add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
     add("--resume", action="store_true", help="from the last one in --ckpt-dir, or of the last run")
     add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
-    limit = "as many steps as fit (default: --steps of them)"
+    limit = "as many steps as fit, instead of --steps (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
     parser.set_defaults(plan=None)
 
@@ -281,44 +257,36 @@ def add_arguments(parser) -> None:
 def parse(doc: str, argv: list[str] | None):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
     args = parse_args(doc, argv, add_arguments, longest=None)
-    on_gpu = args.device.type in GPUS
-    args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
+    device, kind = args.device, args.device.type
+    args.total_batch = args.total_batch or (524288 if kind in GPUS else 4096)
     if args.warmup is None and not args.hours:
         args.warmup = max(1, args.steps // 5)
-    trouble = None
-    if DISTRIBUTED and args.device.type == "mps":
-        trouble = "gloo does not support Apple GPUs: use --device cpu, or train without torchrun"
-    if args.dtype == "bfloat16" and not has_bf16(args.device):
-        trouble = f"{device_name(args.device)} has no bfloat16 units: leave --dtype out"
-    if args.dtype == "float16" and args.device.type in ("mps", "xpu") and has_bf16(args.device):
-        # Fused AdamW may not skip a step on Apple GPUs; Intel's may lack the scaler's FP64.
-        name = device_name(args.device)
-        trouble = f"{name} has bfloat16 units, and float16 is not safe on it: leave --dtype out"
-    if on_gpu and DISTRIBUTED:
-        kind = args.device.type
-        if args.device.index is not None:
-            trouble = f"--device {args.device}: torchrun assigns a GPU to each process: use {kind}"
-        elif (gpus := torch.get_device_module(kind).device_count()) < LOCAL_WORLD:
-            trouble = (
+    if DISTRIBUTED and kind == "mps":
+        refuse("gloo does not support Apple GPUs: use --device cpu, or train without torchrun")
+    if DISTRIBUTED and kind in GPUS:
+        if device.index is not None:
+            refuse(f"--device {device}: torchrun assigns a GPU to each process: use {kind}")
+        if (gpus := torch.get_device_module(kind).device_count()) < LOCAL_WORLD:
+            refuse(
                 f"torchrun started {LOCAL_WORLD} processes on this machine, where PyTorch sees "
                 f"{gpus} {kind.upper()} devices: --nproc_per_node={gpus}, or train on --device cpu"
             )
+    if args.dtype == "bfloat16" and not has_bf16(device):
+        refuse(f"{device_name(device)} has no bfloat16 units: leave --dtype out")
+    if args.dtype == "float16" and kind in ("mps", "xpu") and has_bf16(device):
+        # Fused AdamW may not skip a step on Apple GPUs; Intel's may lack the scaler's FP64.
+        name = device_name(device)
+        refuse(f"{name} has bfloat16 units, and float16 is not safe on it: leave --dtype out")
     if args.dtype == "auto":
         try:
-            args.dtype = str(half_precision(args.device)).removeprefix("torch.")
+            args.dtype = str(half_precision(device)).removeprefix("torch.")
         except BadInput as error:
-            trouble = error
-    if trouble:
-        print(f"error {trouble}", file=sys.stderr)
-        raise SystemExit(2)
+            refuse(error)
     return args
 
 
 def prepare(args, say) -> Job:
-    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
-
-    Raises BadInput.
-    """
+    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank."""
     if args.plan:
         say(f"note  {args.plan}")
     splits = []
@@ -331,32 +299,47 @@ def prepare(args, say) -> Job:
 
     def read():
         text, held_out = splits or load_splits(args.data, say)  # tokenized by now
-        if text.identity != agreed["identity"]["data"]:
-            raise BadInput(
-                f"this rank reads {text.identity}, rank 0 {agreed['identity']['data']}: give every "
-                "machine the same --data"
-            )
+        there, here = agreed.pop("alike"), alike(text)
+        differ = [key for key in here if here[key] != there[key]]
+        if differ not in ([], ["commit"]):  # by itself it may differ in files that do not run here
+            found = "; ".join(f"{key} {here[key]}, rank 0 {there[key]}" for key in differ)
+            raise BadInput(f"this rank has {found}: give every machine the same")
         return Job(text, held_out, **agreed)
 
     return on_all_ranks(read)
 
 
+def alike(text: Corpus) -> dict[str, str]:
+    """What has to be alike on all ranks: the code that runs, PyTorch and the text."""
+    program, package = Path(sys.argv[0]), Path(__file__).parent
+    files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    versions = {"commit": commit(), "code": code, "torch": torch.__version__}
+    return {**versions, "data": text.identity}
+
+
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
-    T = args.seq_len
-    micro_steps = count_micro_steps(args.total_batch, args.batch_size, T)
-    Batches(text, args.batch_size, T)  # raises BadInput if the text is too short
+    B, T = args.batch_size, args.seq_len
+    micro_steps, odd = divmod(args.total_batch, WORLD * B * T)
+    if odd:
+        near = [n * WORLD * B * T for n in (micro_steps, micro_steps + 1) if n]
+        raise BadInput(
+            f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} ({WORLD} ranks "
+            f"x B={B} x T={T}); the nearest are: {', '.join(map(str, near))}"
+        )
+    Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
-    identity = {"data": text.identity, **named(args, MUST_AGREE)}
-    flags = named(args, MAY_CHANGE)
+    identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
-    if args.hours:  # the trial
-        return job | dict(folder=None, checkpoint=None, best=-math.inf)
+    job["alike"] = alike(text)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
+    if args.hours:  # the trial, which only checks that the run after it may use the folder
+        return job | dict(folder=None, checkpoint=None, best=-math.inf)
     best = checkpoint.best_loss(args.ckpt_dir, identity, say) if args.ckpt_every else -math.inf
     return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 
@@ -364,18 +347,3 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
 def named(args, names: tuple[str, ...]) -> dict:
     """The flags as a checkpoint stores them, by their command-line names."""
     return {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-
-
-def count_micro_steps(total: int, B: int, T: int) -> int:
-    """Number of batches of B·T tokens that each rank reads for an optimizer step of `total` tokens.
-
-    Raises BadInput if that is not a whole number.
-    """
-    unit = WORLD * B * T
-    if total % unit:
-        near = [n for n in (total // unit * unit, (total // unit + 1) * unit) if n]
-        raise BadInput(
-            f"--total-batch {total} is not a multiple of {unit} ({WORLD} ranks x B={B} x T={T}); "
-            f"the nearest are: {', '.join(map(str, near))}"
-        )
-    return total // unit

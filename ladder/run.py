@@ -8,7 +8,7 @@ import platform
 import signal
 import statistics
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 
 from ladder import machine, probe
 from ladder.cli import GPUS, largest_batch, signals_to
-from ladder.errors import explain
+from ladder.errors import explain, refuse
 from ladder.files import ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line, warmup_steps
 
@@ -38,15 +38,11 @@ class Run:
     status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
     RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
     before its last step. If the screen or the log can no longer be written, the run continues with
-    the other one and exits with status 2.
-
-    Of several processes only rank 0 prints and writes a log; the others print only their own
-    errors.
+    the other one and exits with status 2. Other ranks than 0 write no log and print only errors.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
-        self.args = args
-        self.rank, self.ranks = rank, ranks
+        self.args, self.rank, self.ranks = args, rank, ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         self.step_times: list[float] = []  # seconds
@@ -70,11 +66,14 @@ class Run:
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
+        if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+            if os.environ["RANK"] != "0":
+                raise SystemExit(0)  # at a failure torchrun might end rank 0 before it says why
+            refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
             self.file = self._open_log()
         except OSError as error:
-            print(f"error cannot write the log {error.filename}: {error.strerror}", file=sys.stderr)
-            raise SystemExit(2) from None
+            refuse(f"cannot write the log {error.filename}: {error.strerror}")
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
         try:
@@ -101,36 +100,32 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{Path(self.script).stem[:50]}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
         for again in count():
-            try:
+            with suppress(FileExistsError):
                 path = folder / (f"{name}-{again}.log" if again else f"{name}.log")
                 return path.open("x", encoding="utf-8")
-            except FileExistsError:
-                pass
 
     def __exit__(self, kind, error, traceback):
         self.ending = True
         self._stop_recording()  # if the second step did not finish
+        line = None
+        if error is None:
+            status, end = 0, "stopped" if self._steps_left() else "ok"
+        elif isinstance(error, KeyboardInterrupt):
+            status, end = 128 + (self.signal or signal.SIGINT), "interrupted"
+        elif isinstance(error, NotFinite):
+            status, end, line = 1, "not finite", str(error)
+        elif isinstance(error, SystemExit):  # another rank has printed why
+            status, end = error.code, None
+        elif line := explain(error):
+            status, end, line = 2, "failed", line + self._what_fits(line)
+        else:  # a bug in a script: its traceback follows
+            status, end = None, "failed"
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
         with self.file:
-            if error is None:
-                self._finish("stopped" if self._steps_left() else "ok")
-                status = 0
-            elif isinstance(error, KeyboardInterrupt):
-                self._finish("interrupted")
-                status = 128 + (self.signal or signal.SIGINT)
-            elif isinstance(error, NotFinite):
-                self.say(f"error {error}", sys.stderr)
-                self._finish("not finite")
-                status = 1
-            elif isinstance(error, SystemExit):  # another rank has printed why
-                status = error.code
-            elif line := explain(error):
-                self.say(f"error {line}{self._what_fits(line)}", sys.stderr)
-                self._finish("failed")
-                status = 2
-            else:  # a bug in a script: its traceback follows
-                self.say(f"error {type(error).__name__}: {error}".splitlines()[0], sys.stderr)
-                self._finish("failed")
-                status = None
+            if line:
+                self.say(f"error {line}", sys.stderr)
+            if end and self.model is not None:  # else it failed before the run line
+                self._finish(end)
         # If it was interrupted and is the program itself, the process ends now. Then the handler
         # stays, so that another Ctrl-C does not print a traceback.
         if not self.signal or Path(sys.argv[0]).name != Path(self.script).name:
@@ -149,7 +144,9 @@ class Run:
             memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
         except RuntimeError:  # too full for PyTorch to start on it
             return ""
-        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1)
+        # ddp_run.py keeps gradients between micro-steps, and DDP's buckets hold them once more.
+        more = (4 + 4 * (self.ranks > 1)) * (stem == "ddp_run")
+        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1, more)
         found = f"B={B} fits" if B else "not even B=1 fits"
         return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
 
@@ -183,11 +180,8 @@ class Run:
 
     def _write(self, *lines: tuple[IO, str]) -> None:
         """Print each line to the stream beside it; see `say`."""
-        if self.rank:
-            for out, line in lines:
-                if out is sys.stderr:
-                    print(f"rank {self.rank}: {printable(line)}", file=out, flush=True)
-            return
+        if self.rank:  # it says only why it failed
+            lines = [(out, f"rank {self.rank}: {line}") for out, line in lines if out is sys.stderr]
         with self._whole():
             for out, line in lines:
                 try:
@@ -210,9 +204,6 @@ class Run:
         self.first_step = first_step
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
-        if self.rank:
-            self.model = model
-            return
         epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
         pairs = {
             "script": self.script,
@@ -248,8 +239,7 @@ class Run:
         with self._whole():
             self.step_times.append(dt)
             self.losses.append(loss)
-            values = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
-            line = step_line(step, self.args.steps, **values)
+            line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
             self._write((self.file, line), (sys.stdout, line + self._time_left()))
             self._watch_scale(step)
             self.peak_bytes = machine.peak_bytes(self.args.device)
@@ -298,14 +288,12 @@ class Run:
         if not times or not self._steps_left():
             return ""
         seconds = statistics.median(times) * self._steps_left()
-        units = ((3600, "h", 1), (60, "min", 0), (1, "s", 0))
-        size, unit, digits = next((u for u in units if seconds >= 2 * u[0]), units[-1])
-        return f" | left {seconds / size:.{digits}f} {unit}"
+        if seconds >= 7200:
+            return f" | left {seconds / 3600:.1f} h"
+        return f" | left {seconds / 60:.0f} min" if seconds >= 120 else f" | left {seconds:.0f} s"
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
-        if self.model is None:  # it failed before the run line
-            return
         planned = len(self.step_times) + self._steps_left()
         if self.step_times and not self.effective:
             self.say("effective unknown")
@@ -313,7 +301,7 @@ class Run:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         warmup = warmup_steps(planned)
         times = self.step_times[warmup:]
-        median = statistics.median(times) if times else None
+        p10, median, p90 = np.percentile(times, (10, 50, 90)) if times else [None] * 3
         tok_per_s = self.tokens_per_step / median if median else None
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
@@ -330,16 +318,16 @@ class Run:
             "script": self.script,
             "status": status,
             "median_ms": _ms(median),
-            "p10_ms": _ms(np.percentile(times, 10) if times else None),
-            "p90_ms": _ms(np.percentile(times, 90) if times else None),
+            "p10_ms": _ms(p10),
+            "p90_ms": _ms(p90),
             "measured_steps": len(times),
             "warmup_steps": min(warmup, len(self.step_times)),
             "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
             "mfu": round(mfu, 4) if mfu else None,
             "peak_bytes": self.peak_bytes,
-            "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
-            "first_loss": _finite(self.losses[0] if self.losses else None),
-            "final_loss": _finite(self.losses[-1] if self.losses else None),
+            "first_step_ms": _ms(next(iter(self.step_times), None)),
+            "first_loss": next(filter(math.isfinite, self.losses[:1]), None),
+            "final_loss": next(filter(math.isfinite, self.losses[-1:]), None),
         }
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
@@ -354,9 +342,9 @@ class Run:
         title = words[3:].partition(":")[0] if words.startswith('"""') else path.stem
         ms, memory = result["median_ms"], result["peak_bytes"]
         line = f"{title}: {result['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
-        line += f"({result['measured_steps']} of {len(self.step_times)} steps measured)"
-        line += f", {memory / 1e9:.1f} GB" if memory else ""
-        line += f", loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
+        line += f"({result['measured_steps']} of {len(self.step_times)} steps measured), "
+        line += f"{memory / 1e9:.1f} GB, " if memory else ""
+        line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
         number = "00" if path.stem == "baseline" else path.stem[:2]
         if number.isdigit() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
             line += f"; next: ladder diff {int(number) + 1}"
@@ -378,7 +366,3 @@ def flops_per_token(model, T: int) -> int:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(float(seconds) * 1e3, 3)
-
-
-def _finite(loss: float | None) -> float | None:
-    return loss if loss is not None and math.isfinite(loss) else None

@@ -44,10 +44,7 @@ class Shard:
 
 
 def write_shard(path: Path, tokens: np.ndarray) -> None:
-    """Write `tokens` (uint16, 1-D) as one shard, atomically.
-
-    Raises BadInput if there are too many for one shard.
-    """
+    """Write `tokens` (uint16, 1-D) as one shard, atomically. Raises BadInput if too many."""
     if len(tokens) > MOST_TOKENS:
         raise BadInput(f"{path}: {len(tokens)} tokens, but a shard has at most {MOST_TOKENS}")
     header = np.zeros(256, dtype="<i4")
@@ -56,10 +53,7 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
 
 
 def open_shard(path: Path) -> Shard:
-    """Open one shard; its tokens are read when they are used.
-
-    Raises BadInput, naming the file, what was expected and what was found.
-    """
+    """Open a shard. Raises BadInput, naming the file, what was expected and what was found."""
     try:
         size = regular(path).stat().st_size
         header = np.fromfile(path, dtype="<i4", count=256)
@@ -73,15 +67,11 @@ def open_shard(path: Path) -> Shard:
     if header[0] != MAGIC:
         raise BadInput(f"{path} is not a shard: expected magic number {MAGIC}, found {header[0]}")
     if header[1] != VERSION:
-        raise BadInput(
-            f"{path} is a token shard of version {header[1]}: expected {VERSION}, GPT-2 tokens "
-            "as uint16"
-        )
+        found = f"{path} is a token shard of version {header[1]}"
+        raise BadInput(f"{found}: expected {VERSION}, GPT-2 tokens as uint16")
     if size != HEADER_BYTES + 2 * int(header[2]):
-        raise BadInput(
-            f"{path} is damaged: its header says {header[2]} tokens, but {size - HEADER_BYTES}"
-            " bytes were found, two a token"
-        )
+        found = f"{size - HEADER_BYTES} bytes were found, two a token"
+        raise BadInput(f"{path} is damaged: its header says {header[2]} tokens, but {found}")
     if len(shard) == 0:
         raise BadInput(f"{path} holds no tokens: expected at least one")
     return shard

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
+from ladder.commands.log import read_log
 from ladder.commands.scripts import ROOT, all_scripts
-from ladder.log import read_log
 from ladder.shards import write_shard
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.commands import main
+from ladder.commands.log import read_log
 from ladder.commands.publish import fit
 from ladder.commands.scripts import (
     all_scripts,
@@ -36,7 +37,6 @@ from ladder.commands.scripts import (
     select,
 )
 from ladder.errors import BadInput
-from ladder.log import read_log
 
 SCRIPTS = {number_of(path): path for path in chain()}
 NUMBERS = [number_of(path) for path in candidate_scripts()]

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from ladder import files
 from ladder.commands import climb, main, process
+from ladder.commands.log import Log
 from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
 from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
-from ladder.log import Log
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
 

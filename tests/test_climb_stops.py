@@ -24,9 +24,9 @@ from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 from ladder import files
 from ladder.cli import pick_device, signals_to
 from ladder.commands import climb, gemm, main, precompile, process
+from ladder.commands.log import read_log
 from ladder.commands.results import interval, read_climb, read_facts
 from ladder.errors import BadInput
-from ladder.log import read_log
 from ladder.machine import device_name
 
 PUBLISHED = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"

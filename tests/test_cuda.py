@@ -15,8 +15,8 @@ from test_rungs import TINY, random_batch
 
 from ladder import probe
 from ladder.commands.gemm import CLOCKS, clocks
+from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, peer_scripts
-from ladder.log import read_log
 from ladder.machine import half_precision
 
 pytestmark = pytest.mark.cuda

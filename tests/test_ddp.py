@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT, SMALL, load
+from test_input import signal_after_step
 
 from ladder import checkpoint, probe, ranks
 from ladder.cli import MODELS
+from ladder.commands.log import read_log
 from ladder.corpus import Corpus, load_corpus
 from ladder.errors import BadInput
 from ladder.files import lock
-from ladder.log import read_log
-from ladder.run import Run
 
 STEPS = 6
 EXACT = ["--dtype", "float32", "--no-compile", "--total-batch", 512, "--steps", STEPS]
@@ -179,7 +179,7 @@ def test_a_run_that_was_cut_goes_on_in_one_process(ranks, one, two, alone, tmp_p
         assert_equal_weights(tmp_path, one)
 
 
-def test_two_nodes_stop_where_one_rank_gets_sigterm_and_one_node_goes_on(job, two, tmp_path):
+def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two, tmp_path):
     """They meet over loopback, and all of it is bit for bit what one node does undisturbed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -187,20 +187,20 @@ def test_two_nodes_stop_where_one_rank_gets_sigterm_and_one_node_goes_on(job, tw
     code = (
         "def at(step):\n"
         "    if step == 2 and RANK == 1:\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)"
+        "        os.kill(os.getpid(), signal.SIGHUP)"
     )
     nodes = [job(tmp_path, torchrun=[*meet, f"--node-rank={n}"], code=code) for n in (0, 1)]
     (out, _), _ = [finish(node) for node in nodes]  # torchrun: all its ranks ended with 0
     log = last_log(tmp_path)
     done = len(log.steps)
     assert 3 <= done < STEPS and log.result["status"] == "stopped"
-    assert f"step_{done:06d}.pt" in out and "SIGTERM" in out
+    assert f"step_{done:06d}.pt" in out and "SIGHUP" in out
     finish(job(tmp_path, "--ckpt-every", 3, "--resume"))
     assert len(last_log(tmp_path).steps) == STEPS - done and losses(tmp_path) == losses(two)
     assert_equal_weights(tmp_path, two)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
     """Its ranks finish a step and save it."""
     if name == "SIGKILL" and sys.platform != "linux":
@@ -217,14 +217,7 @@ def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
 
 
 def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path):
-    log = Run.log
-
-    def log_and_stop(self, step, **values):
-        log(self, step, **values)
-        if step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Run, "log", log_and_stop)
+    signal_after_step(monkeypatch, signal.SIGTERM)
     status, out, err = alone("--eval-every", 0)
     assert status == 0, out + err
     assert last_log(tmp_path).result["status"] == "stopped" and 3 <= len(losses(tmp_path)) < STEPS
@@ -279,6 +272,7 @@ BAD = {
     "no whole batch": (["--total-batch", 500], "the nearest are: "),
     "no number": (["--steps", "none"], "--steps"),
     "no folder": (["--ckpt-dir", __file__], "cannot write checkpoints into"),
+    "no choice": (["--hours", 1], "--steps and --hours both say how long to train"),
 }
 
 
@@ -314,27 +308,22 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
         (["--device", "cuda:0"], "--device cuda:0: torchrun assigns a GPU to each process"),
         (["--device", "xpu:0"], "--device xpu:0: torchrun assigns a GPU to each process: use xpu"),
         (["--device", "mps"], "gloo does not support Apple GPUs: use --device cpu"),
+        (["--dtype", "bfloat16"], "error Tesla T4 has no bfloat16 units: leave --dtype out"),
     ],
 )
-def test_devices_that_ranks_cannot_share(flags, said, card, monkeypatch, capsys):
+def test_devices_that_ranks_cannot_share_or_use(flags, said, card, monkeypatch, capsys):
     card("M3" if "mps" in flags else "Arc B580" if "xpu:0" in flags else "T4")
-    args = ranks.parse("", flags)  # without torchrun
-    assert args.total_batch == (4096 if "mps" in flags else 524288)
-    assert args.dtype == ("float16" if args.device.type == "cuda" else "bfloat16")
-    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
-    monkeypatch.setattr(ranks, "LOCAL_WORLD", 2)
+    if "--dtype" not in flags:
+        args = ranks.parse("", flags)  # without torchrun
+        assert args.total_batch == (4096 if "mps" in flags else 524288)
+        assert args.dtype == ("float16" if args.device.type == "cuda" else "bfloat16")
+        monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+        monkeypatch.setattr(ranks, "LOCAL_WORLD", 2)
     with pytest.raises(SystemExit) as caught:
         ranks.on_rank_0(lambda: ranks.parse("", flags))
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error ") and said in line
-
-
-def test_bfloat16_where_it_is_emulated(card, capsys):
-    card("T4")
-    with pytest.raises(SystemExit):
-        ranks.parse("", ["--dtype", "bfloat16"])
-    assert "error Tesla T4 has no bfloat16 units: leave --dtype out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -368,15 +357,38 @@ def test_where_one_rank_fails_all_end(monkeypatch):
     assert ranks.on_all_ranks(int, "3") == 3
     with pytest.raises(BadInput, match="no such file or folder"):
         ranks.on_all_ranks(load_corpus, "/no/such/corpus", print)
-    monkeypatch.setattr(ranks, "reduced", lambda *_, op: [1.0])
+    monkeypatch.setattr(ranks, "reduced", lambda _, op: 1.0)
     with pytest.raises(SystemExit) as caught:
         ranks.on_all_ranks(int, "3")
     assert caught.value.code == 2
 
 
-def test_help_ends_all_ranks_well(job, tmp_path):
-    out, err = finish(job(tmp_path, "--help"))
-    assert out.count("--total-batch TOKENS") == 2, err  # in usage and in the list
+def test_the_code_of_a_rank_is_its_program_and_the_package(tmp_path, monkeypatch):
+    """As they are on disk, committed or not."""
+    program, seen = tmp_path / "ddp_run.py", []
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setattr(ranks, "__file__", str(tmp_path / "ladder" / "ranks.py"))
+    (tmp_path / "ladder").mkdir()
+    for path, text in ((program, "0.9"), (program, "0.1"), (tmp_path / "ladder" / "a.py", "seed")):
+        path.write_text(text)
+        seen.append(ranks.alike(Corpus("text", "0123", [np.zeros(1, np.uint16)])))
+    assert seen[0]["torch"] == torch.__version__ and len({found["code"] for found in seen}) == 3
+
+
+def test_help_ends_all_ranks_well(monkeypatch, capsys):
+    """Rank 0 prints it and tells the others."""
+    told = [None]
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    for rank in (0, 1):
+        monkeypatch.setattr(ranks, "RANK", rank)
+
+        def broadcast(result, rank=rank):
+            (result if rank else told)[0] = (told if rank else result)[0]
+
+        monkeypatch.setattr(ranks.dist, "broadcast_object_list", broadcast)
+        with pytest.raises(SystemExit, match="0"):
+            ranks.on_rank_0(ranks.parse, "", ["--help"])
+    assert capsys.readouterr().out.count("--total-batch TOKENS") == 2  # in usage and in the list
 
 
 def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
@@ -395,9 +407,14 @@ def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
     args.eval_every = 1
     with pytest.raises(BadInput):
         ranks.prepare(args, print)
-    monkeypatch.setattr(ranks, "on_rank_0", lambda _: {"identity": {"data": "bytes 0123"}})
-    with pytest.raises(BadInput, match="this rank reads gpt2 0123, rank 0 bytes 0123"):
-        ranks.prepare(args, print)
+    theirs = ranks.alike(Corpus("text", "0123", [shard]))
+    for key, other in (("data", "bytes 0123"), ("torch", "2.9.0"), ("code", "12ab")):
+        agreed = {"alike": theirs | {key: other, "commit": "45ef"}}
+        monkeypatch.setattr(ranks, "on_rank_0", lambda _, agreed=agreed: agreed)
+        with pytest.raises(
+            BadInput, match=f"this rank has commit .* 45ef; {key} .* 0 {other}: give"
+        ):
+            ranks.prepare(args, print)
 
 
 @pytest.mark.parametrize(
@@ -408,11 +425,10 @@ def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):
         (np.zeros(9, np.uint16)[:0], "has 0 tokens, but one batch needs 9"),  # of a short text
     ],
 )
-def test_held_out_text_is_checked_before_the_first_step(held_out, said, tmp_path, monkeypatch):
+def test_held_out_text_is_checked_before_the_first_step(held_out, said, monkeypatch):
     splits = [Corpus("text", "0123", [part]) for part in (np.zeros(500, np.uint16), held_out)]
     monkeypatch.setattr(ranks, "load_splits", lambda *_: splits)
     args = ranks.parse("", ["--device=cpu", "--batch-size=1", "--seq-len=8", "--total-batch=8"])
-    args.ckpt_dir = str(tmp_path)
     with pytest.raises(BadInput, match=said):
         ranks.prepare(args, print)
 
@@ -493,10 +509,13 @@ def test_a_second_job_leaves_the_folder_of_the_first_alone(tmp_path):
 
 
 def test_another_schedule_is_said(alone, one, tmp_path):
+    """Also one that has no steps left."""
     half_of(one, tmp_path)
     status, out, _err = alone("--resume", "--steps", 4, "--max-lr", 1e-3)
     assert status == 0 and "note  --steps was 6, now it is 4" in out
     assert "note  --max-lr was 0.0006, now it is 0.001" in out and "--dtype was" not in out
+    status, out, _err = alone("--resume", "--steps", 2)
+    assert status == 0 and '"status": "ok"' in out and '"measured_steps": 0' in out
 
 
 def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
@@ -596,25 +615,18 @@ def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch, tm
     The held-out rows have been read once before the first step, to find ids that GPT-2 lacks.
     """
     calls = []
+
+    def spy(owner, name, call):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: calls.append(call(args)) or real(*args))
+
     for name in ("start", "stop"):
-        real = getattr(probe, name)
-        monkeypatch.setattr(
-            probe, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
-        )
-    real_rows = ranks.Batches.rows
-    monkeypatch.setattr(
-        ranks.Batches, "rows", lambda self, n: calls.append(self.corpus.name) or real_rows(self, n)
-    )
+        spy(probe, name, lambda _, name=name: name)
+    spy(ranks.Batches, "rows", lambda args: args[0].corpus.name)
+    monkeypatch.setattr(torch, "autocast", None)  # to float32 it would warn on some devices
     exact = ["--dtype", "float32", "--no-compile", "--total-batch", 128, "--eval-every", 1]
     status, out, err = alone("--steps", 3, exact=exact)
     assert status == 0, out + err
     text, held_out = "topics", "topics's last 10 %"
     first, second = [text, "start", "stop", held_out, "start"], [text, "stop", held_out]
     assert calls == [held_out, *first, *second, text, held_out]
-
-
-def test_a_run_that_is_past_its_last_step_is_ok(alone, tmp_path):
-    assert alone("--steps", 3, "--ckpt-every", 3)[0] == 0
-    status, out, _err = alone("--steps", 2, "--resume")
-    assert status == 0 and "note  --steps was 3, now it is 2" in out
-    assert '"status": "ok"' in out and '"measured_steps": 0' in out

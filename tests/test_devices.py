@@ -16,10 +16,11 @@ from torch.nn import functional as F
 from ladder import cli, machine, ranks, run
 from ladder.cli import parse_args, pick_device
 from ladder.commands import count, doctor, gemm, timeit
+from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
 from ladder.commands.share import LINES
 from ladder.errors import BadInput
-from ladder.log import read_log, step_line
+from ladder.log import step_line
 from ladder.run import Run
 from ladder.shards import write_shard
 
@@ -249,7 +250,8 @@ def test_a_full_gpu_names_the_batch_that_fits(card, shard, tmp_path, capsys, mon
     for script, model, free, said in (
         ("baseline.py", "gpt2", 12.6e9, "B=2 fits in the 12.6 GB"),
         ("speedups/06_flash_attention.py", "gpt2", 12.6e9, "B=8 fits in the 12.6 GB"),
-        ("ddp_run.py", "gpt2", 12.6e9, "B=8 fits"),
+        ("speedups/10_fused_adamw.py", "gpt2", 10.2e9, "B=8 fits"),
+        ("ddp_run.py", "gpt2", 10.2e9, "B=4 fits"),
         ("baseline.py", "gpt2", 4e9, "not even B=1 fits in the 4.0 GB"),
         ("baseline.py", "gpt2-xl", 12.6e9, "not even B=1 fits"),
     ):

@@ -13,10 +13,10 @@ from conftest import ROOT
 from rich.console import Console
 
 from ladder.commands import COMMANDS, fit, main, profile, timeit
+from ladder.commands.log import read_log
 from ladder.commands.publish import BLOCK, OVERVIEW, render
 from ladder.commands.results import read_climb
 from ladder.commands.tables import screen
-from ladder.log import read_log
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))

@@ -20,8 +20,8 @@ from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
 from ladder import commands, ranks, run
 from ladder.cli import MODELS, add_flags, parse_args
+from ladder.commands.log import read_log
 from ladder.errors import explain
-from ladder.log import read_log
 from ladder.run import Run
 from ladder.shards import write_shard
 
@@ -76,6 +76,19 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     if "--log-dir" not in flags:
         flags = [*flags, "--log-dir", tmp_path]
     assert words in fails(capsys, *flags)
+
+
+def test_copies_that_torchrun_starts_are_refused_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    said = fails(capsys, *SMALL, "--log-dir", tmp_path)
+    assert said.startswith(
+        "error torchrun would train copies of baseline.py: for several GPUs use ddp_run.py"
+    )
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(SystemExit, match="0"):
+        load(rung(0)).main([*SMALL, "--log-dir", str(tmp_path)])
+    assert capsys.readouterr().err == "" and not os.listdir(tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")

@@ -6,20 +6,22 @@ import os
 import shutil
 import signal
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from conftest import ROOT, SMALL, load
 from test_ddp import EXACT, finish, job, last_log, losses  # noqa: F401 (job is a fixture)
+from test_input import signal_after_step
 from test_model import TINY, reference_model
 
 from ladder import checkpoint, ranks
 from ladder.commands import export
 from ladder.commands import main as ladder
+from ladder.commands.log import read_log
 from ladder.corpus import END_OF_TEXT, gpt2_vocabulary
 from ladder.errors import BadInput
-from ladder.log import read_log
-from ladder.run import Run
+from ladder.shards import write_shard
 
 DDP = load(ROOT / "ddp_run.py")
 SHORT = ["--total-batch", 128]
@@ -28,6 +30,8 @@ SHORT = ["--total-batch", 128]
 def train(shard, folder, *flags):
     """ddp_run.py in this process; its log, or its exit status if that is not 0."""
     words = [*SMALL, "--data", shard, "--log-dir", folder / "runs", *EXACT, *SHORT, *flags]
+    if "--hours" in words:
+        del words[(at := words.index("--steps")) : at + 2]
     before = {*(folder / "runs").glob("*.log")}
     try:
         DDP.main([str(word) for word in words])
@@ -136,7 +140,7 @@ def test_hours_train_as_the_same_number_of_steps_does(shard, trained, tmp_path, 
     """The trial leaves no trace, and a resumed run keeps the number, warm-up included."""
     asked = []
     monkeypatch.setattr(ranks, "steps_within", lambda *args: asked.append(args) or 6)
-    flags = ["--hours", 0.5, "--steps", 50, "--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3]
+    flags = ["--hours", 0.5, "--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3]
     log = train(shard, tmp_path, *flags)
     trial, _ = sorted((tmp_path / "runs").glob("*.log"), key=os.path.getmtime)
     trial = read_log(trial)
@@ -166,7 +170,7 @@ def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
         "ladder.ranks.steps_within = within\n"
         "def at(step): pass"
     )
-    finish(job(tmp_path, "--hours", 1, code=code))
+    finish(job(tmp_path, "--hours", 1, code=code, exact=EXACT[:-2]))
     one, two = ((tmp_path / f"{rank}.steps").read_text() for rank in (0, 1))
     log = last_log(tmp_path)
     assert one == two and log.result["status"] == "ok"
@@ -175,19 +179,33 @@ def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("stop", ["too short", "SIGTERM"])
 def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkeypatch, capsys):
-    log = Run.log
-
-    def log_and_stop(self, step, **values):
-        log(self, step, **values)
-        if step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     if stop == "SIGTERM":
-        monkeypatch.setattr(Run, "log", log_and_stop)
+        signal_after_step(monkeypatch, signal.SIGTERM)
     status = train(shard, tmp_path, "--hours", 1e-6, "--ckpt-dir", tmp_path / "ckpt")
     err = capsys.readouterr().err
-    assert status == (0 if stop == "SIGTERM" else 2) and not (tmp_path / "ckpt").exists()
+    assert status == (0 if stop == "SIGTERM" else 2)
+    assert not list((tmp_path / "ckpt").glob("*.pt"))
     assert err.count("\n") == (status > 0) and (stop == "SIGTERM" or "--hours 1e-06 is too" in err)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("earlier run", "is of an earlier run"),
+        ("no folder", "cannot write checkpoints into"),
+        ("val", "token id 60000"),
+    ],
+)
+def test_what_the_run_would_refuse_is_refused_before_the_trial(
+    trouble, said, trained, tmp_path, capsys
+):
+    text = np.zeros(1000, np.uint16)
+    for name in ("train", "val"):
+        write_shard(tmp_path / f"a_{name}_0.bin", text + 60000 * (trouble == name))
+    folder = {"earlier run": trained, "no folder": __file__, "val": tmp_path / "ckpt"}[trouble]
+    assert train(tmp_path, tmp_path, "--hours", 1, "--ckpt-dir", folder) == 2
+    out, err = capsys.readouterr()
+    assert said in err and "step " not in out
 
 
 # ----------------------------------------------------------------------------- ladder export

@@ -8,8 +8,9 @@ import torch
 from conftest import ROOT, load, rung
 
 from ladder import machine
+from ladder.commands.log import read_log
 from ladder.errors import BadInput
-from ladder.log import pairs_line, read_log, step_line
+from ladder.log import pairs_line, step_line
 from ladder.run import Run, flops_per_token
 
 KEYS = {

@@ -13,6 +13,7 @@ from torch.autograd import DeviceType
 
 from ladder import probe
 from ladder.commands import main
+from ladder.commands.log import read_log
 from ladder.commands.profile import (
     PROFILED_STEPS,
     STAGES,
@@ -23,7 +24,6 @@ from ladder.commands.profile import (
     short,
     timed_stages,
 )
-from ladder.log import read_log
 
 STEPS = 3
 

@@ -15,11 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder import probe
 from ladder.cli import parse_args, pick_device
+from ladder.commands.log import Log
 from ladder.commands.profile import kernels
 from ladder.commands.results import Row, limit_name
 from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import BadInput, explain
-from ladder.log import Log
 from ladder.run import Run
 
 FOLDER = Path(__file__).parent / "recordings"

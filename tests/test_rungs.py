@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from ladder import machine, probe
 from ladder.cli import MODELS
+from ladder.commands.log import read_log
 from ladder.commands.scripts import ROOT, all_scripts, describe
-from ladder.log import read_log
 
 STEPS = 4
 TINY = dict(n_layer=4, n_head=4, n_embd=128)

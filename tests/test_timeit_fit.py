@@ -18,9 +18,9 @@ from test_climb import no_peak  # noqa: F401
 from test_climb_stops import LOG
 
 from ladder.commands import fit, main, timeit
+from ladder.commands.log import read_log
 from ladder.commands.process import Finished, if_slow, run_python
 from ladder.commands.results import read_climb, read_facts
-from ladder.log import read_log
 
 # Stands for a rung: writes a log without training, and FATE says what becomes of its B.
 FAKE = """

@@ -43,6 +43,7 @@ from ladder.cli import (
 )
 from ladder.commands import process
 from ladder.commands.kinds import kind_of
+from ladder.commands.log import read_log
 from ladder.commands.precompile import precompile
 from ladder.commands.results import (
     LEAST_ROUNDS,
@@ -59,7 +60,6 @@ from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, lock, write_whole
-from ladder.log import read_log
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5

@@ -34,13 +34,13 @@ from ladder.cli import (
     pick_device,
     positive,
 )
+from ladder.commands.log import read_log
 from ladder.commands.process import new_folder, run_python
 from ladder.commands.scripts import RUNGS, select
 from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import write_whole
-from ladder.log import read_log
 
 FITS, NO_MEMORY = "fits", "out of memory"
 MAX_BATCH = 1024

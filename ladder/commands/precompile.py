@@ -4,9 +4,9 @@ import re
 import time
 from pathlib import Path
 
+from ladder.commands.log import read_log
 from ladder.commands.process import start
 from ladder.errors import BadInput
-from ladder.log import read_log
 
 
 def precompile(scripts: list[Path], flags: list[str], cache: Path, facts: dict) -> str:

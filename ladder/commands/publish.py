@@ -22,12 +22,12 @@ from pathlib import Path
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
+from ladder.commands.log import Log
 from ladder.commands.results import CAPTION, NAME, Row, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
 from ladder.files import git, lock
-from ladder.log import Log
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
 # both and show the first; in RUNLOG.md a `table` in each entry.

@@ -11,8 +11,9 @@ import numpy as np
 
 from ladder.commands.kinds import KINDS, Kind, kind_of
 from ladder.commands.limits import limit_of
+from ladder.commands.log import Log, read_log
 from ladder.errors import BadInput
-from ladder.log import Log, read_log, warmup_steps
+from ladder.log import warmup_steps
 
 LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.ASCII)
 # What has to be equal in all logs of one table. The commit stands for the shared part.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.log import read_log
+from ladder.commands.log import read_log
 
 HERE = Path(__file__).resolve().parent
 T_95 = {3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, by the number of seeds

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.commands.results import Row, gain, read_climb, step_times
-from ladder.log import Log
+from ladder.commands.log import Log
 
 HERE = Path(__file__).resolve().parent
 random = np.random.default_rng(0)

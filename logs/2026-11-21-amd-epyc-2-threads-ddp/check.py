@@ -3,7 +3,7 @@
 import statistics
 from pathlib import Path
 
-from ladder.log import read_log
+from ladder.commands.log import read_log
 
 HERE = Path(__file__).resolve().parent
 

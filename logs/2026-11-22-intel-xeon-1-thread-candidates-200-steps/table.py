@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.log import read_log
+from ladder.commands.log import read_log
 
 logs = [read_log(path) for path in sorted(Path(__file__).parent.glob("*.log"))]
 assert {(log.run["model"], log.run["B"], log.run["T"]) for log in logs} == {("tiny", "2", "64")}

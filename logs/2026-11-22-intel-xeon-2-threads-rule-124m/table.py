@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.log import read_log
+from ladder.commands.log import read_log
 
 NAMES = ("same_a", "same_b", "same_c", "slower_by_10_percent")
 HERE = Path(__file__).parent
