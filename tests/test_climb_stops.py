@@ -176,7 +176,7 @@ def rounds(tmp_path, monkeypatch):
         if not (tmp_path / "climb.json").exists():
             write(tmp_path, {"a.py": "", "b.py": ""}, **{"repeats": 6, **facts})
         console = Console(file=io.StringIO(), width=200)
-        monkeypatch.setattr(climb, "Console", lambda **_: console)
+        monkeypatch.setattr(climb, "wide_console", lambda: console)
         status = climb.run_and_report(tmp_path)
         return status, console.file.getvalue()
 
