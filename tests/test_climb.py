@@ -13,11 +13,13 @@ from conftest import ROOT, SMALL, rung
 from rich.console import Console
 
 from ladder import files
+from ladder.cli import pick_device
 from ladder.commands import climb, main, process
 from ladder.commands.log import Log
 from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
 from ladder.commands.tables import cells, doubts, percent, screen, titles
 from ladder.errors import BadInput
+from ladder.machine import device_name
 
 FIRST_LOGS = ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first"
 
@@ -221,8 +223,9 @@ def test_what_falsifies_a_climb_is_named():
 @pytest.fixture
 def no_peak(monkeypatch):
     """The matmul whose rate a climb measures first is left out."""
-    said = '{"peak_flops": 1e12, "peak_dtype": "bfloat16", "device": "CPU", "clocks": "1"}'
-    real, none = process.run_python, process.Finished(said, "", 0, None)
+    said = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "clocks": "1"}
+    said["device"] = device_name(pick_device(None))  # --resume compares it
+    real, none = process.run_python, process.Finished(json.dumps(said), "", 0, None)
 
     def run(*words, **env):
         return none if words[0] == "-m" else real(*words, **env)
