@@ -244,6 +244,14 @@ def test_what_is_not_fit_is_not_published(project):
         files[-1].write_text(text)
         with pytest.raises(BadInput, match=r"climb\.json.* (ladder climb writes it|this ladder)"):
             publish.publish(folder, "No.")
+    files[-1].write_text(kept[-1])
+    for path in files[:-1]:
+        path.unlink()
+    change(folder, failures={"baseline.r1": "out of memory"})
+    bare = CLIMB.with_name("2026-11-21-amd-epyc-2-cores-first")
+    for path, message in ((folder, "all its runs failed"), (bare, "it has no climb.json")):
+        with pytest.raises(BadInput, match=message):
+            publish.publish(path, "No.")
     assert state(copy) == before and not (copy.parent / "pwned").exists()
 
 
