@@ -178,6 +178,11 @@ def test_diffs_are_of_the_scripts_as_measured(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("stolen*")) and tying["diff"]
     assert tying["source"].startswith("as it is in this checkout now: what ran, commit --output")
     assert mine["diff"] is None and mine["source"].startswith("the script is not here")
+    head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    picture = fabricate(tmp_path / "picture", {"report-chart": 20}, commit=head)
+    text = (picture / "climb.json").read_text()
+    (picture / "climb.json").write_text(text.replace("report-chart.py", "docs/report-chart.png"))
+    assert gathered(picture)["rungs"][0]["source"].startswith("the script is not here")
     # Of an ablation whose scripts are not kept they are made again.
     monkeypatch.setattr(gather, "source_at", lambda *words: f"asked = {words}\n")
     times = {"10_fused_adamw": 10, "without_05_torch_compile": 11}
@@ -228,85 +233,45 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
     assert feet[3]["Failed"] == "my_idea.r1: no!" and "/home/someone" not in json.dumps(feet)
 
 
-def test_long_logs_are_cut_and_a_page_stays_under_its_size(make, tmp_path, monkeypatch):
+def test_long_logs_are_cut(make, tmp_path):
     times = {"baseline": 20, "01_weight_tying": 18}
     long = fabricate(tmp_path / "long", times, repeats=1, steps=2000)
     (rung, _) = make(long)[1][0]["rungs"]
     ((_, text),) = rung["logs"]
     assert text == "Longer than 100,000 bytes, see long/baseline.r1.log"
     assert [point[0] for point in rung["curve"]][:2] == [1, 8] and rung["curve"][-1][0] == 2000
-    folder = fabricate(tmp_path / "big", times, repeats=9)
-    html = tmp_path / "page.html"
-    sizes = []
-    for rounds in (9, 1, 0):
-        assert make(folder)[0] == 0
-        text = html.read_text()
-        assert text.count(".r1.log</summary>") == 2 * (rounds > 0)
-        assert text.count(".r2.log</summary>") == 2 * (rounds > 1)
-        sizes.append(html.stat().st_size)
-        monkeypatch.setattr(report, "LARGEST", sizes[-1])
-    assert sizes == sorted(sizes, reverse=True)
-    assert fails(make(folder), "bytes: name fewer folders") and html.stat().st_size == sizes[-1]
 
 
 # ------------------------------------------------------------------------------ mistakes
 
 
-def test_a_folder_without_a_climb(make, tmp_path, monkeypatch):
-    def odd(name, file="baseline.r1.log", old="", new=None, **run):
-        """A climb with a file that is missing or changed."""
-        folder = fabricate(tmp_path / name, {"baseline": 2, "01_weight_tying": 1}, **run)
-        text = (folder / file).read_text()
-        (folder / file).unlink()
-        if new is not None:
-            (folder / file).write_text(re.sub(old, new, text, flags=re.DOTALL))
-        return folder
-
-    os.mkfifo(odd("fifo") / "baseline.r1.log")
-    (odd("folder") / "baseline.r1.log").mkdir()
-    odd("bare", "climb.json")
-    odd("list", "climb.json", ".+", "[1]")
-    odd("deep", "climb.json", ".+", "[" * 100_000)
-    odd("result", old="RESULT .+", new="RESULT " + "[" * 100_000)
-    odd("steps", old="step .*?(?=effective)", new="")
-    odd("warm", old='"warmup_steps": 3', new='"warmup_steps": 9')
-    odd("zero", old=r"dt +[\d.]+ ms", new="dt 0 ms")
-    odd("tiny", old=r"dt +[\d.]+ ms", new="dt 1e-310 ms")
-    odd("loss", old=r"loss [\d.]+", new="loss nan")  # a run that has one ends there
-    odd("large", old=r"loss [\d.]+", new="loss 1e308")
-    odd("step", old="step    4/", new="step " + "4" * 400 + "/")
-    odd("nan", old=r"dt +[\d.]+ ms", new="dt nan ms")
+def test_what_is_no_climb(make, tmp_path, monkeypatch):
+    """What a log may hold is tested with what is not fit to be published."""
+    for name, of in (("bare", "climb.json"), ("cut", "baseline.r1.log"), ("fifo", "baseline.py")):
+        path = fabricate(tmp_path / name, {"baseline": 2}) / of
+        path.write_text("") if name == "cut" else path.unlink(missing_ok=True)
+        os.mkfifo(path) if name == "fifo" else None
     fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
     fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    for folder in [EXAMPLES, tmp_path / "no_such", *tmp_path.iterdir()]:
-        assert fails(make(folder), f"{folder.name}"), folder
+    names = ("no_such", "no\nsuch", "bare", "cut", "fifo", "empty", "failed")
+    for folder in [EXAMPLES, *(tmp_path / name for name in names)]:
+        assert fails(make(folder), folder.name.replace("\n", r"\n")), folder
     monkeypatch.setattr(report, "ROOT", tmp_path)
     for name in ("README.md", "RUNLOG.md"):
         (tmp_path / name).write_text("nothing yet")
     assert fails(make(), "error no climb in logs/ or runs/: run")
 
 
-def test_scripts_that_cannot_be_read(make, tmp_path):
-    folder = fabricate(tmp_path / "odd", dict.fromkeys(("latin", "folder", "deep", "fifo"), 9))
+def test_scripts_that_cannot_be_read_and_a_device_of_control_characters(make, tmp_path):
+    times = dict.fromkeys(("latin", "deep", "null"), 9)
+    folder = fabricate(tmp_path / "odd", times, device="\x1b[2J")
     (folder / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
-    (folder / "folder.py").mkdir()
     (folder / "deep.py").write_text("(" * 10_000)
-    os.mkfifo(folder / "fifo.py")
-    rungs = make(folder)[1][0]["rungs"]
-    assert ["cannot read" in rung["source"] for rung in rungs] == [True, False, True, False]
-    assert ["is not here" in rung["source"] for rung in rungs] == [False, True, False, True]
-    assert [len(rung["curve"]) for rung in rungs] == [STEPS] * 4
-
-
-def test_links_are_not_followed_and_no_control_character_is_printed(make, tmp_path):
-    folder = fabricate(tmp_path / "odd", {"baseline": 2}, device="\x1b[2J")
-    secret = tmp_path / "secret.py"
-    secret.write_text('"""My secret."""\n')
-    (folder / "baseline.py").symlink_to(secret)
+    (folder / "null.py").write_text("x = 1\0")
     _, (climb,), printed = make(folder)
-    assert "secret" not in str(climb["rungs"][0]["doc"])
+    for rung in climb["rungs"]:
+        assert "cannot read" in rung["source"] and len(rung["curve"]) == STEPS
     assert "\x1b" not in printed and r"\x1b[2J" in printed
-    assert fails(make(tmp_path / "no\nsuch"), r"no\nsuch")
 
 
 def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypatch):
@@ -319,13 +284,9 @@ def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypat
     assert make(CLIMB)[0] == 0 and "old news" not in html.read_text() and not opened
     make(CLIMB, "--open")
     assert opened == [html.as_uri()]
-
-
-@pytest.mark.parametrize("out", ["no/such/folder/page.html", ".", f"{__file__}/page.html", "fifo"])
-def test_a_page_that_cannot_be_written(make, tmp_path, out):
     os.mkfifo(tmp_path / "fifo")
-    assert fails(make(CLIMB, out=out), "error cannot write ")
-    assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
+    for out, why in ((".", "regular"), ("fifo", "regular"), (f"{__file__}/x", "File exists")):
+        assert fails(make(CLIMB, out=out), why)
 
 
 def test_the_page_is_installed_with_the_package_and_needs_no_torch():

@@ -23,31 +23,17 @@ POINTS = 300  # of one loss curve
 LONGEST = 100_000  # bytes of a raw log
 TOP = 10  # kernels
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
-# What files that others made can raise.
-ODD = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError)
-ODD += (SyntaxError, TypeError, ValueError)
 
 
 def gather(folder: Path) -> dict:
     """All that the page shows of one climb. Raises BadInput if it is none."""
-    for path in [folder / "climb.json", *folder.glob("*.log")]:
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path} is no regular file: take it away")
-    try:
-        facts, rows = read_climb(folder)
-        if not (good := [row for row in rows if not row.failure]):
-            raise BadInput(f"{folder}: none of its runs has ended well yet")
-        if any(math.isinf(row.tok_per_s) for row in good):  # after 1e-310 ms
-            raise BadInput(f"{folder}: a log has steps without a time")
-        return shown(folder, facts, rows, good)
-    except ODD as error:
-        raise BadInput(f"{folder} is no climb of this ladder: {error!r:.200}") from error
-
-
-def shown(folder: Path, facts: dict, rows: list[Row], good: list[Row]) -> dict:
-    """A climb of which the runs of `good` ended well."""
-    log, kind, rounds = good[0].logs[min(good[0].logs)], kind_of(facts), int(facts["repeats"])
-    run, result, rungs = log.run, log.result, find_rungs(folder, facts, rows)
+    facts, rows = read_climb(folder)
+    good = [row for row in rows if not row.failure]
+    if not facts or not good:
+        why = "none of its runs has ended well yet" if facts else "it has no climb.json"
+        raise BadInput(f"{folder} cannot be shown: {why}")
+    run, result = good[0].log.run, good[0].log.result
+    kind, rounds, rungs = kind_of(facts), facts["repeats"], find_rungs(folder, facts, rows, run)
     settings = "{device}, {started}, {model}, B={B}, T={T}".format(**run, started=facts["started"])
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
     wanted = rounds * len(facts["scripts"])
@@ -64,13 +50,13 @@ def shown(folder: Path, facts: dict, rows: list[Row], good: list[Row]) -> dict:
         "rounds": rounds,
         "ceiling": limit_tok_per_s(facts, good) or 0,
         "ceiling_name": limit_name(good),
-        "rates": "measured here" if "copy_bytes_per_s" in facts else "of the data sheet",
+        "rates": "measured here" if facts.get("copy_bytes_per_s") else "of the data sheet",
         "columns": known(rows, headings(facts)),
         "rungs": rungs,
         "foot": {
             "Not finished": f"{done} of {wanted} runs are in" if done < wanted else "",
             "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
-            "System": f"{run['device']}, {facts['system']}, {facts['cores']} cores",
+            "System": f"{run['device']}, {facts['system']}, {facts.get('cores')} cores",
             "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts["clocks"].items()),
             "Versions": ", ".join(f"{name} {new}" for name, new in facts["versions"].items()),
             "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",
@@ -83,19 +69,17 @@ def shown(folder: Path, facts: dict, rows: list[Row], good: list[Row]) -> dict:
     }
 
 
-def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
+def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[dict]:
     """Each row with the docstring and diff of its script as measured, its profile and its logs."""
-    run = next(log.run for row in rows for log in row.logs.values())
     against, profiles, names, rungs = kind_of(facts).against, find_profiles(run), titles(), []
     columns = known(rows, headings(facts))
     with tempfile.TemporaryDirectory() as scratch:
         for i, row in enumerate(rows):
             path, source = as_measured(folder, facts, row.stem, run["commit"], Path(scratch))
-            doc = None
-            with suppress(*ODD):
+            try:
                 doc = path and docstring(path)
-            if path and doc is None:
-                path, source = None, f"{source}, but Python cannot read it"
+            except (MemoryError, RecursionError, SyntaxError, ValueError):
+                doc, path, source = None, None, f"{source}, but Python cannot read it"
             base = rungs[i - 1 if against == "above" else 0] if i and against else None
             both = base and base["path"] and path
             texts, gain = known(rows, cells(row, names)), row.gain
@@ -138,15 +122,19 @@ def measured(folder: Path, row: Row) -> dict:
     """What the logs of a row hold: raw, what really ran, and points of the first run's losses."""
     if not row.logs:
         return {"logs": [], "ran": "", "curve": []}
-    log = row.logs[min(row.logs)]
-    ends, last = list(accumulate(step["dt"] for step in log.steps)), len(log.steps) - 1
+    steps = row.log.steps
+    ends, last = list(accumulate(step["dt"] for step in steps)), len(steps) - 1
     kept = [*range(0, last, math.ceil(len(ends) / POINTS)), last]
-    points = [(int(log.steps[i]["step"]), ends[i], log.steps[i]["loss"]) for i in kept]
-    paths = [folder / f"{row.stem}.r{repeat}.log" for repeat in sorted(row.logs)]
+    logs = []
+    for repeat in sorted(row.logs):
+        path = folder / f"{row.stem}.r{repeat}.log"
+        text = f"Longer than {LONGEST:,} bytes, see {folder_name(folder)}/{path.name}"
+        short = path.stat().st_size <= LONGEST
+        logs.append((path.name, path.read_text(encoding="utf-8") if short else text))
     return {
-        "logs": [(path.name, read_raw(path)) for path in paths],
-        "ran": " · ".join(f"{name}: {value}" for name, value in log.effective.items()),
-        "curve": points,
+        "logs": logs,
+        "ran": " · ".join(f"{name}: {value}" for name, value in row.log.effective.items()),
+        "curve": [(steps[i]["step"], ends[i], steps[i]["loss"]) for i in kept],
     }
 
 
@@ -156,13 +144,14 @@ def as_measured(folder: Path, facts: dict, stem: str, commit: str, into: Path):
     It is beside the logs, or in the commit that they name (that of an ablation is made again from
     the scripts of that commit), or, said so, in this checkout.
     """
-    if (path := folder / f"{stem}.py").is_file() and not path.is_symlink():
+    if (path := folder / f"{stem}.py").exists():
         return path, "kept beside its logs"
     name = {Path(name).stem: name for name in facts["scripts"]}.get(stem, stem)
     text, source = None, "at"
     if stem.startswith("without_"):
         text, source = source_at(commit, stem), "made again from the scripts at"
-    elif re.fullmatch("[0-9a-f]{7,40}", commit):  # others may write anything
+    # Others may write anything.
+    elif re.fullmatch(r"[0-9a-f]{7,40}:[A-Za-z0-9_/]+\.py", f"{commit}:{name}"):
         with suppress(BadInput):  # there is no git
             text = git("show", f"{commit}:{name}").stdout
     if text:
@@ -175,13 +164,6 @@ def as_measured(folder: Path, facts: dict, stem: str, commit: str, into: Path):
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-def read_raw(path: Path) -> str:
-    """A log, or where it is if it is long."""
-    if path.stat().st_size > LONGEST:
-        return f"Longer than {LONGEST:,} bytes, see {folder_name(path.parent)}/{path.name}"
-    return path.read_text(encoding="utf-8")
-
-
 def find_profiles(run: dict) -> dict[str, dict]:
     """Results of `ladder profile` on the same device, torch, model, B and T, by stem of the script.
 
@@ -189,9 +171,10 @@ def find_profiles(run: dict) -> dict[str, dict]:
     """
     others, own = {}, {}
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
-    for path in sorted(paths, key=lambda path: path.parent.name):
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for path in sorted(filter(Path.is_file, paths), key=lambda path: path.parent.name):
+        # What is no profile.
+        with suppress(AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
+            facts = json.loads(path.read_text(encoding="utf-8"))
             header, parts = facts["run"], {k: float(ms) for k, ms in facts["median_ms"].items()}
             one = {
                 "from": f"{folder_name(path.parent)}, commit {header['commit']}",
@@ -205,8 +188,6 @@ def find_profiles(run: dict) -> dict[str, dict]:
             if all(header[key] == run[key] for key in ("device", "torch", "model", "B", "T")):
                 same = header["commit"] == run["commit"]
                 (own if same else others)[Path(header["script"]).stem] = one
-        except ODD:
-            pass  # not a profile
     return others | own
 
 
@@ -223,7 +204,7 @@ def again(folder: Path, facts: dict, run: dict) -> str:
         number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
     words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
-    words += ["--data", run["data"]] if facts["data"] else []
+    words += ["--data", run["data"]] if facts.get("data") else []
     commit = run["commit"].removesuffix("-dirty")
     checkout = "" if not re.fullmatch("[0-9a-f]{7,40}", commit) else f"git checkout {commit} && "
     changed = "  # with changes that were not committed" if run["commit"] != commit else ""

@@ -119,7 +119,7 @@ def limit_of(stem: str, run: dict, facts: dict) -> tuple[float, float, float, fl
     gpu, device = find_gpu(run["device"]), "cuda"
     if gpu and gpu.bandwidth:
         rates = gpu._asdict()
-    elif "copy_bytes_per_s" in facts and facts["peak_dtype"] == "bfloat16":
+    elif facts.get("copy_bytes_per_s") and facts.get("peak_dtype") == "bfloat16":
         device, fp32 = "cpu", facts["fp32_flops"] / 1e12  # it has no TF32 units
         rates = {"fp32": fp32, "tf32": fp32, "bf16": facts["peak_flops"] / 1e12}
         rates["bandwidth"] = facts["copy_bytes_per_s"] / 1e9

@@ -39,15 +39,14 @@ class Scale:
         return [(self(k * step), f"{k * step:,g}") for k in values]
 
 
-def page(climbs: list[dict], made: str, rounds: int | None) -> str:
-    """The whole page, with the raw logs of so many rounds (None: of all)."""
+def page(climbs: list[dict], made: str) -> str:
+    """The whole page."""
     style, script = (HERE.joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
     for climb in climbs:
         climb |= {"verdict": verdict(climb), "ladder": ladder(climb), "losses": losses(climb)}
     return TEMPLATES.get_template("report.html").render(
         climbs=climbs,
         made=made,
-        rounds=rounds,
         style=style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

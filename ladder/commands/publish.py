@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +23,7 @@ from pathlib import Path
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
-from ladder.commands.log import Log
-from ladder.commands.results import CAPTION, NAME, Row, read_climb, read_facts
+from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.errors import BadInput
@@ -74,112 +74,101 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     """Copy, prepend, redraw. Raises BadInput, and changes nothing, if the climb is not fit, or,
     without `force`, if README.md would lose by it."""
     check_finding(finding)
+    from ladder.commands.picture import draw  # matplotlib takes a second to import
+
     facts, rows = fit(folder)
     with closing(lock(ROOT / "logs")):
-        add(folder, facts, rows, finding, force)
+        old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+        target = new_target(folder, facts)
+        shown = target.relative_to(ROOT).as_posix()
+        readme = place(old["README.md"], shown, facts, rows, force)
+        title, first, entries = old["RUNLOG.md"].partition("\n## ")
+        target.mkdir(parents=True)
+        try:
+            # What an ablation made can be made again: ablate.source_at.
+            scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
+            for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json"]:
+                shutil.copy(path, target)
+            draw(facts, rows, target / "climb.png")
+            new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
+            new["README.md"] = render(readme)
+            for page, text in new.items():  # both are on the disk before one takes its place
+                (target / page).write_bytes(text.encode())
+            for page in new:
+                os.replace(target / page, ROOT / page)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        changed = " and ".join(page for page in PAGES if new[page] != old[page])
+        print(f"published in {shown}, {changed}: read, then commit")
+        if readme == old["README.md"] and belongs(facts, rows):
+            print("README.md's table stays that of another machine: --force replaces it")
 
 
 def check_finding(finding: str) -> None:
     """Raise BadInput if no sentence can be printed from it."""
-    if not finding.split():
+    if not any(map(str.isalnum, finding)):
         raise BadInput("the finding is empty: say in one sentence what the climb shows")
     if finding.encode(errors="ignore").decode() != finding:
         raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}")
 
 
-def add(folder: Path, facts: dict, rows: list[Row], finding: str, force: bool) -> None:
-    """What `publish` does with a climb that is fit, while no other process does it."""
-    from ladder.commands.picture import draw  # matplotlib takes a second to import
-
-    old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
-    target = new_target(folder, facts)
-    shown = target.relative_to(ROOT).as_posix()
-    readme = place(old["README.md"], shown, facts, rows, force)
-    title, first, entries = old["RUNLOG.md"].partition("\n## ")
-    target.mkdir(parents=True)
-    try:
-        # What an ablation made can be made again: ablate.source_at.
-        scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
-        for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json"]:
-            shutil.copy(path, target)
-        draw(facts, rows, target / "climb.png")
-        new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
-        new["README.md"] = render(readme)
-        for page, text in new.items():  # both are on the disk before one takes its place
-            (target / page).write_bytes(text.encode())
-        for page in new:
-            os.replace(target / page, ROOT / page)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-    changed = " and ".join(page for page in PAGES if new[page] != old[page])
-    print(f"published in {shown}, {changed}: read, then commit")
-    if readme == old["README.md"] and belongs(facts, rows):
-        print("README.md's table stays that of another machine: --force replaces it")
-
-
 def fit(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json and the rows of a climb; no link is followed.
-
-    Raises BadInput if it may not stand in the repository.
-    """
-    for path in folder.glob("*"):
-        if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
-            raise BadInput(f"{path} is not a regular file: remove it")
-    if inexact := [path.stem for path in folder.glob("*.py") if low_precision(path)]:
-        raise BadInput(f"{folder} has {inexact[0]}: low precision is in no table with exact ones")
-    if not (folder / "climb.json").exists():
-        raise BadInput(f"{folder} holds no logs of a climb: it has no climb.json")
+    """climb.json and the rows of a climb. Raises BadInput if it may not stand in the repository."""
     facts, rows = read_climb(folder)
-    if not any(row.logs for row in rows):
-        raise BadInput(f"{folder} holds no logs of a climb: all its runs failed")
-    run, commit = first_log(rows).run, facts["commit"]
-    given = dict(flag[2:].split("=", 1) for flag in facts["flags"])
-    sizes = {"batch-size": "B", "seq-len": "T", "steps": "steps", "seed": "seed"}
-    lie = next((k for k, key in sizes.items() if given.get(k, run[key]) != run[key]), "")
-    odd = next((key for key in CAPTION if not re.fullmatch(NAME, run[key], flags=re.ASCII)), "")
-    other = next((key for key in ("commit", "device") if run[key] != facts[key]), "")
-    for wrong, why in (
-        (facts.get("quick"), "is a quick climb: publish one without --quick"),
-        ("after" not in facts["clocks"], f"was stopped: finish it, ladder climb --resume {folder}"),
-        (odd, f"has logs with {odd} {run.get(odd)!r:.40}: such characters are not published"),
-        (lie, f"has --{lie}={given.get(lie)}, but its logs have {run.get(sizes.get(lie))}"),
-        (int(run["steps"]) < 3, f"has runs of {run['steps']} steps; 2 steps are no measurement"),
-        (run["model"] != "gpt2", f"climbed with {run['model']}: only gpt2 (124M) is published"),
-        (other, f"has logs of {run.get(other)}, and climb.json is of {facts.get(other)!r}"),
-        (not re.fullmatch("[0-9a-f]{12}", commit), f"was climbed at {commit}: commit, climb again"),
-        (
-            facts.get("data") or run["data"] != "tinyshakespeare",
-            "was climbed on other text than tinyshakespeare",
-        ),
-    ):
-        if wrong:
-            raise BadInput(f"{folder} {why}")
-    check_names(folder, facts, rows)
+    if why := next(faults(folder, facts, rows), ""):
+        raise BadInput(f"{folder} {why}")
     return facts, rows
 
 
-def check_names(folder: Path, facts: dict, rows: list[Row]) -> None:
-    """Raise BadInput unless each script has a log, of that script, or a failure in each round, and
-    none but a rung has the name of a rung."""
+def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
+    """Why a climb may not stand in the repository."""
+    logs = [(f"{r.stem}.r{k}", r.stem, log.run) for r in rows for k, log in r.logs.items()]
+    if not facts or not logs:
+        why = "all its runs failed" if facts else "it has no climb.json"
+        yield f"holds no logs of a climb: {why}"
     rungs = {path.stem: diff.shown(path) for path in [*all_scripts(), *peer_scripts()]}
-    if taken := [path for path in folder.glob("*.py") if path.stem in rungs]:
-        raise BadInput(f"{taken[0]} has the name of a rung and is none: climb under another name")
+    for path in folder.glob("*.py"):
+        if low_precision(path):
+            yield f"has {path.stem}: low precision is in no table with exact ones"
+        if path.stem in rungs:
+            yield f"has {path.name}, with the name of a rung: climb under another name"
+    if facts.get("quick"):
+        yield "is a quick climb: publish one without --quick"
+    if "after" not in facts["clocks"]:
+        yield f"was stopped: finish it, ladder climb --resume {folder}"
+    run, commit = first_log(rows).run, facts["commit"]
+    for key in CAPTION:
+        if not re.fullmatch(NAME, run[key], flags=re.ASCII):
+            yield f"has logs with {key} {run[key]!r:.40}: such characters are not published"
+    sizes = {"batch-size": "B", "seq-len": "T", "steps": "steps", "seed": "seed"}
+    for flag, _, value in (flag[2:].partition("=") for flag in facts["flags"]):
+        if flag in sizes and value != run[sizes[flag]]:
+            yield f"has --{flag}={value}, but its logs have {run[sizes[flag]]}"
+    if int(run["steps"]) < 3:
+        yield f"has runs of {run['steps']} steps; 2 steps are no measurement"
+    if run["model"] != "gpt2":
+        yield f"climbed with {run['model']}: only gpt2 (124M) is published"
+    for key in ("commit", "device"):
+        if run[key] != facts[key]:
+            yield f"has logs of {run[key]}, and climb.json is of {facts[key]!r:.80}"
+    if not re.fullmatch("[0-9a-f]{12}", commit):
+        yield f"was climbed at {commit}: commit, climb again"
+    if facts.get("data") or run["data"] != "tinyshakespeare":
+        yield "was climbed on other text than tinyshakespeare"
+    asked = set()
     for name in facts["scripts"]:
-        if rungs.get(Path(name).stem, name) != name or not re.fullmatch(NAME, name):
-            raise BadInput(f"{folder} has the script {name!r:.80}, which is not the rung")
-    found = {f"{row.stem}.r{k}" for row in rows for k in row.logs} | facts["failures"].keys()
-    stems = [Path(name).stem for name in facts["scripts"]]
-    asked = [f"{stem}.r{k}" for stem in stems for k in range(1, facts["repeats"] + 1)]
-    if (wrong := found.symmetric_difference(asked)) or len(set(asked)) < len(asked):
-        names = ", ".join(sorted(wrong)) or "a script is there twice"
-        raise BadInput(f"{folder}: its runs are not those that climb.json asks for: {names:.80}")
-    for row in rows:
-        for k, log in row.logs.items():
-            if Path(log.run["script"]).stem != row.stem:
-                raise BadInput(f"{folder / row.stem}.r{k}.log is of {log.run['script']!r:.80}")
-            if "total_batch" in log.run and row.stem != "ddp_run":
-                raise BadInput(f"{folder / row.stem}.r{k}.log has total_batch: only ddp_run.py has")
+        stem = Path(name).stem
+        asked |= {f"{stem}.r{k}" for k in range(1, facts["repeats"] + 1)}
+        if rungs.get(stem, name) != name or not re.fullmatch(NAME, name):
+            yield f"has the script {name!r:.80}, which is not the rung"
+    if runs := asked ^ ({name for name, *_ in logs} | facts["failures"].keys()):
+        yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
+    for name, stem, run in logs:
+        if Path(run["script"]).stem != stem:
+            yield f"has {name}.log, which is of another script"
+        if "total_batch" in run and stem != "ddp_run":
+            yield f"has {name}.log with total_batch, which only ddp_run.py has"
 
 
 def new_target(folder: Path, facts: dict) -> Path:
@@ -250,11 +239,6 @@ def belongs(facts: dict, rows: list[Row]) -> bool:
     return what_it_is(facts, rows) == KINDS["climb"].what and device_kind(rows) != "mps"
 
 
-def first_log(rows: list[Row]) -> Log:
-    """One log of a climb: its run line is that of all of them, but for the script."""
-    return next(log for row in rows for log in row.logs.values())
-
-
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
     warmup, measured = (first_log(rows).result[f"{k}_steps"] for k in ("warmup", "measured"))
@@ -263,7 +247,7 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what_it_is(facts, rows)}
 
-{caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
+{caption(facts, rows)}; {facts["system"]}, {facts.get("cores")} cores, clocks before: \
 {clocks.get("before")}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
 interleaved; {warmup} warm-up step{"s" * (warmup > 1)} left out of each run, {measured} measured.
 
@@ -366,9 +350,8 @@ def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above, at the B and T that its device has by default."""
     known, newest = [path.stem for path in all_scripts()], {}
-    climbs = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
-    by_time = sorted((read_facts(path)["started"], path) for path in climbs)
-    for facts, folder in ((read_facts(path), path) for _, path in by_time):
+    climbs = [(read_facts(p.parent), p.parent) for p in (ROOT / "logs").glob("*/climb.json")]
+    for facts, folder in sorted(climbs, key=lambda one: (one[0]["started"], one[1])):
         stems = [Path(name).stem for name in facts["scripts"]]
         if facts["kind"] == "climb" and known[10] in stems and stems[0] == known[0]:
             rows = read_climb(folder)[1]

@@ -10,7 +10,6 @@ are compared. What `ladder profile` left under logs/ or runs/ is shown with the 
 
 import webbrowser
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 
 from ladder.commands.gather import gather
@@ -18,12 +17,10 @@ from ladder.commands.page import page
 from ladder.commands.publish import BLOCK
 from ladder.commands.results import read_facts
 from ladder.errors import BadInput
-from ladder.files import ROOT, write_whole
+from ladder.files import ROOT, regular, write_whole
 from ladder.log import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
-LARGEST = 2_000_000  # bytes of a page
-NEWEST = 6  # climbs of runs/ that are shown unasked
 
 
 def add_arguments(parser):
@@ -41,7 +38,10 @@ def run(args) -> int:
     if not climbs:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
     name_and_pair(climbs)
-    write(args.out, small_enough(climbs))
+    text = page(climbs, f"{datetime.now():%Y-%m-%d %H:%M}")
+    if regular(args.out).exists() and MARKER not in args.out.read_text("utf-8", "replace")[:1000]:
+        raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
+    write_whole(args.out, text.encode("utf-8", "replace"))  # a name may not be UTF-8
     for climb in climbs:
         print(printable(f"{climb['folder']}: {climb['label']}"))
     print(f"written: {args.out}")
@@ -50,33 +50,23 @@ def run(args) -> int:
     return 0
 
 
-def write(path: Path, text: bytes) -> None:
-    """Raises BadInput if it cannot write there, or would replace another kind of file."""
-    try:
-        if not path.parent.is_dir():
-            raise BadInput(f"cannot write {path}: there is no such folder")
-        if path.exists() and not path.is_file():
-            raise BadInput(f"cannot write {path}: it is no regular file, name one")
-        if path.exists() and MARKER not in path.read_text("utf-8", errors="replace")[:1000]:
-            raise BadInput(f"{path} is not a page of ladder report: choose another --out")
-        write_whole(path, text)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from error
-
-
 def gather_default() -> list[dict]:
-    """The newest climb of each kind under runs/, then the published ones of each kind."""
+    """The newest climb under runs/ of each kind, machine, first rung and settings, then the
+    published ones of each."""
     kept = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
     own = [path for path in Path("runs").glob("*/climb.json") if path.is_file()]
-    own = sorted(
-        (path for path in own if path.read_bytes() not in kept),
-        key=lambda path: path.stat().st_mtime,
-    )
-    fresh = [path.parent for path in reversed(own) if any(path.parent.glob("*.r*.log"))]
-    climbs = []
-    for folder in chain(newest_of_each(fresh)[:NEWEST], newest_of_each(published())):
+    own = [path for path in own if path.read_bytes() not in kept and any(path.parent.glob("*.log"))]
+    own.sort(key=lambda path: -path.stat().st_mtime)
+    climbs, seen = [], set()
+    for folder in [*(path.parent for path in own), *published()]:
         try:
-            climbs.append(gather(folder))
+            facts = read_facts(folder)
+            flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
+            start = facts["scripts"][0] if facts["kind"] == "climb" else None
+            key = folder.is_absolute(), facts["kind"], facts["device"], start, *flags
+            if key not in seen:
+                seen.add(key)
+                climbs.append(gather(folder))
         except BadInput as error:
             print(printable(f"left out: {error}"))
     return climbs
@@ -89,21 +79,6 @@ def published() -> list[Path]:
     text = "\n".join([(ROOT / "README.md").read_text(encoding="utf-8"), *kept])
     found = dict.fromkeys(ROOT / match["folder"] for match in BLOCK.finditer(text))
     return [folder for folder in found if (folder / "climb.json").is_file()]
-
-
-def newest_of_each(folders: list[Path]) -> list[Path]:
-    """The first of each kind, machine, first rung and settings."""
-    found = {}
-    for folder in folders:
-        try:
-            facts = read_facts(folder)
-            flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
-            start = facts["scripts"][0] if facts["kind"] == "climb" else None
-            key = str((facts["kind"], facts["device"], start, *flags))
-        except (BadInput, LookupError, OSError, RecursionError, TypeError):
-            key = folder  # gather says what is wrong with it
-        found.setdefault(key, folder)
-    return list(found.values())
 
 
 def name_and_pair(climbs: list[dict]) -> None:
@@ -119,13 +94,3 @@ def name_and_pair(climbs: list[dict]) -> None:
         same = [one for one in ablations if one["settings"] == climb["settings"]]
         same.sort(key=lambda one: one["commit"] != climb["commit"])
         climb["ablation"] = same[0] if same and climb["kind"].against == "above" else None
-
-
-def small_enough(climbs: list[dict]) -> bytes:
-    """The whole page. Raises BadInput if it is too large even without raw logs."""
-    for rounds in (None, 1, 0):
-        text = page(climbs, f"{datetime.now():%Y-%m-%d %H:%M}", rounds)
-        text = text.encode("utf-8", "replace")
-        if len(text) < LARGEST:
-            return text
-    raise BadInput(f"a page of {len(climbs)} climbs is over {LARGEST:,} bytes: name fewer folders")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -21,27 +22,26 @@ COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps",
 COMPARABLE += ("data", "data_sha256")
 CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
 # The values of climb.json, each as JSON. Keys that are not here are for `ladder climb` alone.
-TEXT, WORD = r'"([^"\\]|\\.)*"', r"[\w.:+-]{1,40}"
-NAME, NUMBER = r"[\w .,()@/+-]{1,80}", r"[-+.\de]{1,30}|null"
+TEXT, WORD = r'"([^"\\]|\\(?!u0000).)*"', r"[\w.:+-]{1,40}"
+NAME, NUMBER = r"[\w .,()@/+-]{1,80}", r"\d[-+.\de]{,29}|null"
 FACTS = {
     "kind": f'"({"|".join(KINDS)})"',
     "started": r'"\d{4}-\d\d-\d\d \d\d:\d\d"',
     "commit": r'"\w[\w-]{,40}"',
     "repeats": r"[1-9]\d{0,3}",
-    "precision": NUMBER,
-    "at_most": NUMBER,
-    "minutes": NUMBER,
+    **dict.fromkeys(("precision", "at_most", "minutes"), NUMBER),
     "flags": rf'\[("--{WORD}={WORD}"(, )?)*\]',
     "versions": rf'\{{("{WORD}": "{WORD}"(, )?)*\}}',
     "system": r'"[\w .,()/+-]{1,80}"',
     "cores": r"\d{1,5}|null",
     "device": TEXT,
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
-    "peak_flops": NUMBER,
+    **dict.fromkeys(("peak_flops", "fp32_flops", "copy_bytes_per_s"), NUMBER),
     "peak_dtype": r'"\w{1,20}"|null',
     "peaks": r"\[([-+.\de]{1,30}(, )?)*\]|null",
     "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
-    "scripts": rf"\[({TEXT}(, )?)+\]",
+    # Names of files; `ladder report` asks git for each.
+    "scripts": r'\[("([^"\\]|\\(?!u0000).){1,200}"(, )?){1,500}\]',
 }
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
@@ -89,6 +89,11 @@ class Row:
     own_B: int | None = None  # where the rows differ in it
 
     @property
+    def log(self) -> Log:
+        """That of its first round."""
+        return self.logs[min(self.logs)]
+
+    @property
     def spread(self) -> tuple[float, float]:
         """The rates at p90 (a tenth of the steps is slower) and at p10, over that of the row."""
         return min(1, self.ms / self.p90_ms), max(1, self.ms / self.p10_ms)
@@ -101,9 +106,13 @@ class Row:
 
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is not one of ours."""
+    """climb.json, empty if there is none. Raises BadInput if it is not one of ours, or if a log or
+    script beside it is a link or no regular file."""
+    for path in folder.glob("*"):
+        if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
+            raise BadInput(f"{path} is not a regular file: remove it")
     path = folder / "climb.json"
-    if not path.is_file():
+    if not path.exists():
         return {}
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -114,41 +123,49 @@ def read_facts(folder: Path) -> dict:
         datetime.strptime(facts["started"], "%Y-%m-%d %H:%M")
     except (AttributeError, OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
+    if len({Path(name).stem for name in facts["scripts"]}) < len(facts["scripts"]):
+        raise BadInput(f"{path}: a script is there twice")
+    if facts.get("copy_bytes_per_s") and not (facts.get("fp32_flops") and facts.get("peak_flops")):
+        raise BadInput(f"{path}: a matmul's rate is missing")
     return facts
 
 
 def read_run(path: Path) -> Log:
-    """The log of one run that ended well. Raises BadInput if it is none, lacks what a table is made
-    from, or contradicts itself."""
+    """The log of one run that ended well. Raises BadInput if it is none, lacks what a table or the
+    page is made from, or contradicts itself."""
     log = read_log(path)
     try:
-        result, peak, times = log.result, log.mfu["peak_flops"], step_times(log)
-        shown = [log.run[key] for key in CAPTION]
-        losses = [result["first_loss"], result["final_loss"]]
-        numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
-        numbers += [1 if peak == "unknown" else float(peak), result["measured_steps"]]
-        numbers += [result["first_step_ms"], result["tok_per_s"], *times]
-        # These bounds also keep sums and differences of them finite.
-        good = all(x and 1e-30 < x + 0.0 < 1e30 for x in numbers) and all(shown)
-        found = [step["loss"] for step in log.steps]
-        good = good and all(abs(loss) < 1e9 for loss in losses + found)  # false for NaN
-        steps, counted = int(log.run["steps"]), (result["warmup_steps"], result["measured_steps"])
-        wrong = {
-            "it has no measured steps": not len(times),
-            "a number in it makes no sense": not good,
-            f"its run ended {result['status']!r:.40}": result["status"] != "ok",
-            f"its steps are not 1 to {steps}": len(found) != steps
-            or [step["step"] for step in log.steps] != [*range(1, len(found) + 1)],
-            "its warm-up is not as ladder/run.py has it": counted
-            != (warmup_steps(len(found)), len(times)),
-            "the losses of RESULT are not those of its steps": [f"{x:.6f}" for x in losses]
-            != [f"{x:.6f}" for x in (found[:1] + found[-1:])],
-        }
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"{path} cannot stand in a table: {error!r}") from error
-    if why := next((why for why, so in wrong.items() if so), ""):
+        why = next(contradictions(log), "")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        why = f"{error!r:.200}"
+    if why:
         raise BadInput(f"{path} cannot stand in a table: {why}")
     return log
+
+
+def contradictions(log: Log) -> Iterator[str]:
+    """What is wrong with a log; raises an error like KeyError where something is missing."""
+    run, result, peak, count = log.run, log.result, log.mfu["peak_flops"], len(log.steps)
+    # These bounds also keep all that is computed from the numbers finite; NaN is in none.
+    numbers = [*step_times(log), step_tokens(log), int(run["B"]), int(run["T"])]
+    numbers += [result["first_step_ms"], result["tok_per_s"]]
+    large = [int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
+    large += [1 if peak == "unknown" else float(peak)]
+    good = all(1e-6 < x < 1e9 for x in numbers) and all(1e-6 < x < 1e30 for x in large)
+    good = good and all(abs(step[k]) < 1e9 for step in log.steps for k in ("loss", "dt"))
+    if not good or not all(run[key] for key in CAPTION):
+        yield "a number in it makes no sense"
+    if result["status"] != "ok":
+        yield f"its run ended {result['status']!r:.40}"
+    found = [step["step"] for step in log.steps]
+    if str(count) != run["steps"] or found != [*range(1, count + 1)]:
+        yield f"its steps are not 1 to {run['steps']:.40}"
+    warmup = warmup_steps(count)
+    if (result["warmup_steps"], result["measured_steps"]) != (warmup, count - warmup):
+        yield "its warm-up is not as ladder/run.py has it"
+    for key, step in (("first_loss", log.steps[0]), ("final_loss", log.steps[-1])):
+        if f"{result[key]:.6f}" != f"{step['loss']:.6f}":
+            yield "the losses of RESULT are not those of its steps"
 
 
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
@@ -158,7 +175,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     """
     facts = read_facts(folder)
     logs: dict[str, dict[int, Log]] = {}
-    for path in sorted(path for path in folder.glob("*.log") if path.is_file()):
+    for path in sorted(folder.glob("*.log")):
         if not (match := LOG_NAME.fullmatch(path.name)):
             raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
         logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_run(path)
@@ -203,14 +220,14 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
     times = [step_times(log) for log in logs.values()]
     row.ms = float(np.exp(np.mean([np.log(np.median(run)) for run in times])))
     row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
-    row.tok_per_s = step_tokens(logs[min(logs)]) / row.ms * 1e3
+    row.tok_per_s = step_tokens(row.log) / row.ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
-    row.limit = limit_of(stem, logs[min(logs)].run, facts)
+    row.limit = limit_of(stem, row.log.run, facts)
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
-    row.own_B = int(logs[min(logs)].run["B"]) if kind_of(facts).own_batch else None
+    row.own_B = int(row.log.run["B"]) if kind_of(facts).own_batch else None
     return row
 
 
@@ -219,7 +236,7 @@ def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
 
     The peak is that of the GPU's data sheet, or else the rate of a matmul, the rounds' median.
     """
-    mfu = rows[-1].logs[min(rows[-1].logs)].mfu
+    mfu = rows[-1].log.mfu
     listed = mfu["peak_flops"]
     peak = facts.get("peak_flops") if listed == "unknown" else float(listed)
     return peak / int(mfu["flops_per_token"]) if peak else None
@@ -227,8 +244,13 @@ def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
 
 def limit_name(rows: list[Row]) -> str:
     """What limit_tok_per_s stands for, in words: a published peak or one measured here."""
-    listed = rows[-1].logs[min(rows[-1].logs)].mfu["peak_flops"] != "unknown"
+    listed = rows[-1].log.mfu["peak_flops"] != "unknown"
     return "all FLOPs at the data sheet's peak" if listed else "all FLOPs at a matmul's rate here"
+
+
+def first_log(rows: list[Row]) -> Log:
+    """One log of a climb: its run line is that of all of them, but for the script."""
+    return next(row.log for row in rows if row.logs)
 
 
 def step_times(log: Log) -> np.ndarray:

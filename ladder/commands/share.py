@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from ladder.commands.publish import fit, slug
-from ladder.commands.results import FACTS, LOG_NAME, NAME, read_facts
+from ladder.commands.results import FACTS, NAME, read_facts
 from ladder.errors import BadInput
 from ladder.files import regular, write_whole
 
@@ -59,8 +59,6 @@ def run(args) -> int:
 
 def pack(folder: Path) -> bytes:
     """The shared form of a climb. Raises BadInput where it cannot be shared."""
-    if facts := read_facts(folder):
-        clean_facts(facts)
     fit(folder)
     files = clean(folder)
     text = json.dumps(files, indent=0).encode()
@@ -78,57 +76,45 @@ def unpack(path: Path, into: Path) -> None:
     try:
         with gzip.open(path) as file:
             text = file.read(UNPACKED + 1)
-        files = json.loads(text) if len(text) <= UNPACKED else {}
-        if not all(map(MEMBER.fullmatch, files)) or "climb.json" not in files or len(files) > FILES:
-            raise ValueError("it holds other files, or too many or large ones")
+        files = json.loads(text) if len(text) <= UNPACKED else None
+        if not isinstance(files, dict) or "climb.json" not in files or len(files) > FILES:
+            raise ValueError("it is too large, or holds no climb")
         for name, content in files.items():
+            if not MEMBER.fullmatch(name) or not isinstance(content, str):
+                raise ValueError(f"it holds {name!r:.80}")
             (into / name).write_bytes(content.encode())
         if clean(into) != files:
             raise ValueError("it holds what ladder share leaves out")
-    except (
-        *(OSError, EOFError, zlib.error, ValueError, RecursionError),
-        *(AttributeError, TypeError, BadInput),
-    ) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError, BadInput) as error:
         raise BadInput(f"{path} is not a file of ladder share, or damaged: {error}") from None
 
 
 def clean(folder: Path) -> dict[str, str]:
-    """The text of climb.json and of each log by the file's name, without what is not shared.
+    """The text of climb.json and of each log by the file's name, without what is not shared: names,
+    notes, messages, and of climb.json unknown keys that hold text.
 
-    Raises BadInput if they hold what this ladder does not write.
+    Raises BadInput if a script may name somebody, or a log has lines that this ladder does not
+    write.
     """
-    facts = clean_facts(read_facts(folder))
-    scripts = {Path(name).stem: name for name in facts["scripts"]}
-    files = {"climb.json": json.dumps(facts, indent=1) + "\n"}
-    for path in sorted(folder.glob("*.r*.log")):
-        stem = LOG_NAME.fullmatch(path.name)["stem"]
-        if stem not in scripts:
-            raise BadInput(f"{path} is of no script in climb.json: move it out of the folder")
-        files[path.name] = clean_log(path, scripts[stem])
-    return files
-
-
-def clean_facts(facts: dict) -> dict:
-    """climb.json without unknown keys that hold text. Of a failure only its kind is kept.
-
-    Raises BadInput if the scripts or the device may name somebody.
-    """
+    facts = read_facts(folder)
     if own := [name for name in facts["scripts"] if not re.fullmatch(SCRIPT, name, flags=re.ASCII)]:
         raise BadInput(f"{own[0]!r:.80} is a script of your own: climb without it to share")
-    if not re.fullmatch(NAME, facts["device"], flags=re.ASCII):
-        raise BadInput(f"the device {facts['device']!r:.80} has characters that are not shared")
     kept = {
         key: value
         for key, value in facts.items()
         if key in FACTS or re.fullmatch(NUMBERS, json.dumps({key: value}), flags=re.ASCII)
     }
-    known = r"out of memory|killed by SIG[A-Z]+"
+    known = r"out of memory|killed by SIG[A-Z]+"  # of a failure only its kind is kept
     kept["failures"] = {
         name: (re.match(known, why) or ["it failed"])[0]
         for name, why in facts["failures"].items()
         if MEMBER.fullmatch(f"{name}.log")
     }
-    return kept
+    files = {"climb.json": json.dumps(kept, indent=1) + "\n"}
+    scripts = {Path(name).stem: name for name in facts["scripts"]}
+    for path in sorted(folder.glob("*.log")):
+        files[path.name] = clean_log(path, scripts.get(path.name.partition(".")[0], ""))
+    return files
 
 
 def clean_log(path: Path, script: str) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ladder.commands.kinds import kind_of
-from ladder.commands.results import LEAST_ROUNDS, Gain, Row
+from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
 
 COLUMNS = (
@@ -43,10 +43,9 @@ def cells(row: Row, names: dict[str, str]) -> list[str]:
     name = names.get(row.stem, row.stem) + (f", B={row.own_B}" if row.own_B else "")
     if row.failure:
         return [name, f"failed: {row.failure}", *[""] * (len(COLUMNS) - 2)]
-    log = row.logs[min(row.logs)]
-    first = log.result
+    first = row.log.result
     # It found all its graphs in the compile cache: no time to compile.
-    warm = " warm" if log.effective.get("compile_cache") == "warm" else ""
+    warm = " warm" if row.log.effective.get("compile_cache") == "warm" else ""
     memory = f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown"
     return [
         name,
@@ -190,15 +189,15 @@ def doubts(facts: dict) -> list[str]:
 
 def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
-    run = next(log.run for row in rows for log in row.logs.values())
+    run = first_log(rows).run
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     text = text.format(**run | ({"B": "its own"} if kind_of(facts).own_batch else {}))
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
-        text += f"; a large {facts['peak_dtype']} matmul runs at {rate:.2f} TFLOP/s"
+        text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.2f} TFLOP/s"
         if len(peaks := facts.get("peaks") or []) > 1:
             text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
-    if "copy_bytes_per_s" in facts:
+    if facts.get("copy_bytes_per_s"):
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if int(run["steps"]) < 3:
