@@ -1,5 +1,6 @@
 """Shared by the tests: a small real text as a shard, and scripts run as users run them."""
 
+import functools
 import importlib.util
 import os
 import signal
@@ -16,11 +17,17 @@ import numpy as np
 import pytest
 import torch
 
+from ladder.cli import MODELS
+from ladder.commands.diff import parts_of
 from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, all_scripts
+from ladder.commands.scripts import ROOT, chain, number_of
 from ladder.shards import write_shard
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
+# cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
+ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
+TINY = dict(MODELS["tiny"])
+SCRIPTS = {number_of(path): path for path in chain()}
 
 
 def pytest_collection_modifyitems(items):
@@ -40,8 +47,17 @@ def load(path: Path):
 
 
 def rung(number: int) -> Path:
-    """The path of rung `number`."""
-    return all_scripts()[number]
+    """The path of rung or candidate `number`."""
+    return SCRIPTS[number]
+
+
+def load_broken(number: int, right: str, wrong: str, folder: Path):
+    """Import a rung or candidate with a mistake in its code: `wrong` for `right`."""
+    docstring, code = parts_of(rung(number))
+    assert code.count(right) == 1
+    path = folder / "broken.py"
+    path.write_text(docstring + code.replace(right, wrong))
+    return load(path)
 
 
 @pytest.fixture(scope="session")
@@ -155,5 +171,28 @@ def run_main(shard, tmp_path):
         module.main([*SMALL, "--data", str(shard), "--log-dir", str(folder), *map(str, flags)])
         (path,) = set(folder.glob("*.log")) - before
         return read_log(path)
+
+    return run
+
+
+@pytest.fixture
+def run_small(run_main, monkeypatch):
+    """run_main with a model as small as the text allows: on a CPU, half precision is slow."""
+    small = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)
+    monkeypatch.setitem(MODELS, "tiny", small)
+    return run_main
+
+
+@pytest.fixture(scope="session")
+def cuda_log(shard, tmp_path_factory):
+    """cuda_log(n): the log of rung or candidate n on a GPU; each runs once, as users run it."""
+
+    @functools.cache
+    def run(number: int):
+        folder = tmp_path_factory.mktemp("cuda")
+        flags = [*ON_CUDA, "--steps", 6, "--data", shard, "--log-dir", folder]
+        done = run_script(rung(number), *flags)
+        assert done.returncode == 0, done.stderr
+        return read_log(next(folder.glob("*.log")))
 
     return run

@@ -1,12 +1,10 @@
 """Each candidate does what it says, as far as a CPU can tell; what only CUDA tells is marked so."""
 
-import functools
+import inspect
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, SMALL, load, run_script
+from conftest import ON_CUDA, ROOT, SCRIPTS, SMALL, TINY, load, load_broken, run_script
 from functorch.compile import aot_function, make_boxed_func
-from test_rungs import ROUNDING, TINY, random_batch, spied_run, tiny
+from test_rungs import check_numerics, random_batch, spied_run, tiny
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
@@ -30,7 +28,6 @@ from ladder.commands.publish import fit
 from ladder.commands.scripts import (
     all_scripts,
     candidate_scripts,
-    chain,
     describe,
     low_precision,
     number_of,
@@ -38,10 +35,10 @@ from ladder.commands.scripts import (
 )
 from ladder.errors import BadInput
 
-SCRIPTS = {number_of(path): path for path in chain()}
 NUMBERS = [number_of(path) for path in candidate_scripts()]
 EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
-B, T, C, V = 2, 48, TINY["n_embd"], 50304
+# V is small, for speed. With 320 the compiler would keep the weights' gradient, not the logits'.
+B, T, C, V = 2, 48, TINY["n_embd"], 2048
 
 
 def collector(found):
@@ -56,7 +53,7 @@ def collector(found):
 
 def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
-    found, model = [], tiny(module)
+    found, model = [], tiny(module, vocab_size=V)
     collect, cut = collector(found), min_cut_rematerialization_partition
     backend = aot_autograd(
         fw_compiler=collect,
@@ -66,7 +63,7 @@ def graphs(module):
     )
     torch._dynamo.reset()
     with torch.autocast("cpu", torch.bfloat16):
-        _, loss = torch.compile(model, backend=backend)(*random_batch(B, T))
+        _, loss = torch.compile(model, backend=backend)(*random_batch(B, T, V))
     loss.backward()
     torch._dynamo.reset()
     return found
@@ -91,10 +88,10 @@ def targets_of(nodes):
 
 
 def check_13(module, *_):
-    model = tiny(module)
-    logits, none = model(random_batch(B, T)[0])
+    model, (x, y) = tiny(module, vocab_size=V), random_batch(B, T, V)
+    logits, none = model(x)
     assert logits.shape == (B, T, V) and none is None
-    assert model(*random_batch(B, T))[0] is None
+    assert model(x, y)[0] is None
     _, backward = graphs(module)
     given = [n for n in backward.nodes if n.op == "placeholder" and "tangents" in n.name]
     assert [n.meta["val"].shape for n in given] == [()]  # the loss's, and none for logits
@@ -345,77 +342,21 @@ BREAKS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_candidate_does_what_it_says(number, run_main, monkeypatch):
-    CHECKS[number](load(SCRIPTS[number]), run_main, monkeypatch)
+def test_candidate_does_what_it_says(number, run_small, monkeypatch):
+    CHECKS[number](load(SCRIPTS[number]), run_small, monkeypatch)
 
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
-def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
-    docstring, run_field, code = SCRIPTS[number].read_text().rpartition("Run: python candidates/")
-    assert code.count(right) == 1
-    broken = tmp_path / "broken.py"
-    broken.write_text(docstring + run_field + code.replace(right, wrong))
+def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
+    module = load_broken(number, right, wrong, tmp_path)
     caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
     with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
-        CHECKS[number](load(broken), run_main, monkeypatch)
-
-
-@functools.cache
-def gradients(number, autocast):
-    """Those of all parameters on one batch, by name, with the weights that all scripts get here."""
-    module = load(SCRIPTS[number])
-    model = module.GPT(module.GPTConfig(**TINY, vocab_size=V))
-    model.lm_head.weight = model.transformer.wte.weight
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
-    with pytest.MonkeyPatch.context() as patch:
-        if not autocast:  # the same model without its rounding
-            patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
-        elif not low_precision(SCRIPTS[number]):
-            # As CUDA's autocast has it. A CPU's leaves LayerNorm in the type of its input, bfloat16
-            # from 14 on, and PyTorch's kernel there sums the gradients of its weights in that type:
-            # 9 % off.
-            in_fp32 = lambda x, *args, norm=F.layer_norm: norm(x.float(), *args)  # noqa: E731
-            patch.setattr(F, "layer_norm", in_fp32)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast and number > 0):
-            _, loss = model(*random_batch(T=200))
-        loss.backward()
-    return {name: p.grad for name, p in model.named_parameters()}
-
-
-def gradient_errors(number, autocast):
-    """|gradient - the FP32 baseline's| / |the baseline's| for every parameter, on one batch."""
-    exact, found = gradients(0, autocast), gradients(number, autocast)
-    return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in exact.items()}
+        CHECKS[number](module, run_small, monkeypatch)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_gradients_are_those_of_the_baseline(number):
-    errors, autocast = gradient_errors(number, True), gradient_errors(3, True)
-    if low_precision(SCRIPTS[number]):
-        assert 0.02 < max(errors.values()) < 0.15 and errors["transformer.wte.weight"] < 0.1
-        return
-    assert max(gradient_errors(number, False).values()) < 1e-4
-    # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
-    times = 1.5 if number < 14 else 2
-    for name, error in errors.items():
-        assert error < times * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_numerics_are_as_declared(number, run_main, monkeypatch):
-    declared, before = describe(SCRIPTS[number])["Numerics"], max(n for n in SCRIPTS if n < number)
-    logs = [eager_log(n, run_main, monkeypatch) for n in (before, number)]
-    before, after = ([step["loss"] for step in log.steps] for log in logs)
-    if declared.startswith("identical"):
-        assert after == before
-    elif declared.startswith("rounding"):
-        assert after == pytest.approx(before, abs=ROUNDING)
-    else:
-        assert declared.startswith("low precision")
-        assert after == pytest.approx(before, abs=0.05) and after != before
+def test_numerics_are_as_declared(number, run_small, monkeypatch):
+    check_numerics(number, *(eager_log(n, run_small, monkeypatch) for n in (number - 1, number)))
 
 
 @pytest.mark.slow
@@ -434,14 +375,11 @@ def test_the_last_candidate_compiles_and_trains(shard, tmp_path):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_docstring_and_page_have_each(number):
-    path = SCRIPTS[number]
+def test_the_page_has_each(number):
+    path, page = SCRIPTS[number], (ROOT / "docs" / "candidates.md").read_text(encoding="utf-8")
     fields = describe(path)
-    assert fields["Title"].startswith(f"{number:02d} ")
-    assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
-    page = (ROOT / "docs" / "candidates.md").read_text(encoding="utf-8")
-    (row,) = [text for text in page.splitlines() if text.startswith(f"| [{fields['Title']}](")]
-    assert f"(../{path.relative_to(ROOT).as_posix()})" in row
+    link = f"| [{fields['Title']}](../{path.relative_to(ROOT).as_posix()}) |"
+    (row,) = [line for line in page.splitlines() if line.startswith(link)]
     assert fields["Numerics"].startswith(row.rstrip(" |").rpartition("| ")[2])
     exact, _, low = page.partition("## Low precision")
     assert row in (low if low_precision(path) else exact)
@@ -478,6 +416,19 @@ def needs_triton():
         pytest.skip("needs triton, which pip has for Linux only")
 
 
+def mlp_error(mlp, values, dtype):
+    """Largest |found - exact| / |exact| of mlp(x, w_fc, b_fc, w_proj, b_proj) and its gradients."""
+    given = [v.to(torch.float32 if v.dim() == 1 else dtype) for v in values]
+    exact = [v.double().requires_grad_() for v in given]
+    found, *_ = mlp(*(v.requires_grad_() for v in given))
+    expected = F.linear(F.gelu(F.linear(*exact[:3]), approximate="tanh"), *exact[3:])
+    grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
+    found.backward(grad)
+    expected.backward(grad.double())
+    pairs = (found, expected), *zip((v.grad for v in given), (v.grad for v in exact), strict=True)
+    return torch.stack([(f - e).norm() / e.norm() for f, e in pairs]).max().item()  # or NaN
+
+
 # Runs in a process of its own, under Triton's interpreter: the same code, in NumPy.
 INTERPRET = """
 import json, sys, torch; from pathlib import Path; sys.path.append("tests")
@@ -495,7 +446,7 @@ def patch_lang_tensor(tensor, *scope):
     tensor.__index__ = lambda self: int(self.handle.data.item())
 interpreter._patch_lang_tensor = patch_lang_tensor
 
-def errors(path, M, C, dtype):
+def error(path, M, C, dtype):
     module = load(Path(path))
     library.wrap_triton = lambda kernel: kernel
     tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, num_warps=4, num_stages=2)
@@ -503,27 +454,17 @@ def errors(path, M, C, dtype):
     generator = torch.Generator().manual_seed(0)
     shapes = (M, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
     x, *weights = (torch.randn(shape, generator=generator) for shape in shapes)
-    weights = [w * (2 / w.shape[-1]) ** 0.5 for w in weights]
-    values = [x, *weights]
-    exact = [v.to(dtype).double().requires_grad_() for v in values]
-    given = [v.to(torch.float32 if v.dim() == 1 else dtype).requires_grad_() for v in values]
-    h = F.linear(*exact[:3])
-    expected = F.linear(F.gelu(h, approximate="tanh"), *exact[3:])
-    found, *_ = module.mlp(*given)
-    grad = torch.randn(M, C, generator=generator).to(dtype)
-    expected.backward(grad.double())
-    found.backward(grad)
-    pairs = [(found, expected), *((g.grad, e.grad) for g, e in zip(given, exact))]
-    return [((f - e).norm() / e.norm()).item() for f, e in pairs]
+    return mlp_error(module.mlp, [x, *(w * (2 / w.shape[-1]) ** 0.5 for w in weights)], dtype)
 
-bound = float(sys.argv[2])
-for path in sys.argv[3:]:
-    for size in ((70, 48), (33, 20), (300, 16)):  # until one shows a mistake
+# Triton 3.6 interprets products of bfloat16 as those of the integers that it keeps them in.
+runs = [(sys.argv[1], "float16", 2e-3), *((path, "float32", 1e-3) for path in sys.argv[1:])]
+for path, dtype, bound in runs:
+    # Parts of a tile on every edge; more than 8 rows of tiles. Until one shows a mistake.
+    for size in ((33, 20), (260, 16)):
         try:
-            found = errors(path, *size, getattr(torch, sys.argv[1]))
-            worst = torch.tensor(found).max().item()  # Python's max would pass over NaN
-        except Exception as error:
-            worst = f"{type(error).__name__}: {error}"
+            worst = error(path, *size, getattr(torch, dtype))
+        except Exception as why:
+            worst = f"{type(why).__name__}: {why}"
         if not isinstance(worst, float) or not worst < bound:
             break
     print(json.dumps(worst), flush=True)
@@ -554,26 +495,19 @@ KERNEL_BREAKS = [
 ]  # fmt: skip
 
 
-def interpreted(dtype, bound, *paths):
-    """The largest error of each kernel, or of the first size at which it is not below `bound`."""
-    words = [sys.executable, "-c", INTERPRET, dtype, str(bound), *map(str, paths)]
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_kernel_gives_what_pytorch_gives_and_mistakes_in_it_are_caught(tmp_path):
+    """The largest error of each kernel, or of the first size at which it is beyond a bound."""
     needs_triton()
-    source, paths = SCRIPTS[17].read_text(), []
+    source, paths = SCRIPTS[17].read_text(), [SCRIPTS[17]]
     for number, (right, wrong) in enumerate(KERNEL_BREAKS):
         assert source.count(right) == 1, right
         paths.append(tmp_path / f"{number}.py")
         paths[-1].write_text(source.replace(right, wrong))
-    # Triton 3.6 interprets products of bfloat16 as those of the integers that it keeps them in.
-    (half,) = interpreted("float16", 2e-3, SCRIPTS[17])
+    env = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    done = run_script("-c", inspect.getsource(mlp_error) + INTERPRET, *paths, env=env)
+    assert done.returncode == 0, done.stderr
+    half, worst, *broken = map(json.loads, done.stdout.splitlines())
     assert isinstance(half, float) and half < 2e-3, half
-    worst, *broken = interpreted("float32", 1e-3, SCRIPTS[17], *paths)
     assert isinstance(worst, float) and worst < 1e-5, worst
     for (_, wrong), worst in zip(KERNEL_BREAKS, broken, strict=True):
         assert not isinstance(worst, float) or not worst < 1e-3, wrong
@@ -650,24 +584,6 @@ def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypat
 
 # ------------------------------------------------------- on the first day with a GPU
 
-CUDA = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "64"]
-
-
-@pytest.fixture(scope="module")
-def cuda_log(shard, tmp_path_factory):
-    logs = {}
-
-    def run(number):
-        if number not in logs:
-            folder = tmp_path_factory.mktemp("cuda")
-            flags = [*CUDA, "--steps", 6, "--data", shard, "--log-dir", folder]
-            done = run_script(SCRIPTS[number], *flags)
-            assert done.returncode == 0, done.stderr
-            logs[number] = read_log(next(folder.glob("*.log")))
-        return logs[number]
-
-    return run
-
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("number", NUMBERS)
@@ -680,8 +596,12 @@ def test_trains_on_cuda(number, cuda_log):
     assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
     assert log.effective["attention"] in ("flash", "cudnn", "efficient")
     if number == 13:  # the gradient of zeros, and the logits, are gone
-        logits = 2 * 64 * V * 2
+        logits = 2 * 128 * 50304 * 2
         assert log.result["peak_bytes"] <= before.result["peak_bytes"] - logits / 2
+    if number == 19:  # a graph that read the same batch again would learn it
+        for key, within in (("loss", dict(abs=0.01)), ("norm", dict(rel=0.05))):
+            eager, replayed = ([step[key] for step in cuda_log(n).steps] for n in (18, 19))
+            assert replayed == pytest.approx(eager, **within)
 
 
 @pytest.mark.cuda
@@ -692,66 +612,18 @@ def test_kernel_on_cuda(M, compiled):
     generator = torch.Generator("cuda").manual_seed(0)
     shapes = (M, 768), (3072, 768), (3072,), (768, 3072), (768,)
     values = [torch.randn(s, device="cuda", generator=generator) / s[-1] ** 0.5 for s in shapes]
-    given = [v.to(torch.float32 if v.dim() == 1 else torch.bfloat16) for v in values]
-    exact = [v.double().requires_grad_() for v in given]
-    given = [v.requires_grad_() for v in given]
-    run = torch.compile(module.mlp) if compiled else module.mlp
-    found, *_ = run(*given)
-    expected = F.linear(F.gelu(F.linear(*exact[:3]), approximate="tanh"), *exact[3:])
-    grad = torch.randn(M, 768, device="cuda", generator=generator).bfloat16()
-    found.backward(grad)
-    expected.backward(grad.double())
-    for got, true in [
-        (found, expected),
-        *((g.grad, e.grad) for g, e in zip(given, exact, strict=True)),
-    ]:
-        assert (got - true).norm() / true.norm() < 1e-2
+    mlp = torch.compile(module.mlp) if compiled else module.mlp
+    assert mlp_error(mlp, values, torch.bfloat16) < 1e-2
 
 
 @pytest.mark.cuda
 def test_compiled_step_runs_both_kernels(shard, tmp_path):
-    words = ["profile", "17", *CUDA, "--steps=3", f"--data={shard}", f"--out={tmp_path / 'p'}"]
+    words = ["profile", "17", *ON_CUDA, "--steps=3", f"--data={shard}", f"--out={tmp_path / 'p'}"]
     assert main(words) == 0
     found = json.loads((tmp_path / "p" / "17_gelu_in_matmul.json").read_text())
     calls = Counter({kernel["name"]: kernel["calls"] for kernel in found["kernels"]})
     for name in ("linear_gelu_kernel", "matmul_dgelu_kernel"):
         assert sum(n for kernel, n in calls.items() if name in kernel) == TINY["n_layer"]
-
-
-class SeenAdamW(torch.optim.AdamW):
-    """AdamW that a test can get at."""
-
-    def __init__(self, params, **settings):
-        super().__init__(params, **settings)
-        SeenAdamW.made = self
-
-
-@pytest.mark.cuda
-def test_gradients_of_a_replay_are_those_of_a_step_launched_anew(run_main, monkeypatch):
-    """Of the fifth step, after three replays: weights and moments went the same way until there."""
-    found = []
-    for number in (18, 19):
-        module = load(SCRIPTS[number])
-        with monkeypatch.context() as patch:
-            if number == 18:
-                patch.setattr(torch, "compile", lambda model, **_: model)
-            patch.setattr(torch.optim, "AdamW", SeenAdamW)
-            log = run_main(module, *CUDA, "--steps", "5")
-        groups = SeenAdamW.made.param_groups
-        grads = [p.grad for group in groups for p in group["params"]]
-        found.append((grads, [step["loss"] for step in log.steps]))
-    assert found[1][1] == pytest.approx(found[0][1], abs=0.02)
-    for eager, replayed in zip(found[0][0], found[1][0], strict=True):
-        assert (replayed - eager).norm() / eager.norm() < 0.1
-
-
-@pytest.mark.cuda
-def test_a_replay_reads_the_batch_of_its_step(shard, cuda_log):
-    """A graph that read the same batch again would learn it: the losses of 18 tell them apart."""
-    losses = [[step["loss"] for step in cuda_log(n).steps] for n in (18, 19)]
-    norms = [[step["norm"] for step in cuda_log(n).steps] for n in (18, 19)]
-    assert losses[1] == pytest.approx(losses[0], abs=0.01)
-    assert norms[1] == pytest.approx(norms[0], rel=0.05)
 
 
 @pytest.mark.cuda
@@ -760,8 +632,8 @@ def test_fp8_matmuls_on_cuda():
         pytest.skip("this GPU has no FP8 units")
     module = load(SCRIPTS[20])
     generator = torch.Generator("cuda").manual_seed(0)
-    x, weight = (torch.randn(n, 768, device="cuda", generator=generator) for n in (1000, V))
-    targets = torch.randint(0, V, (1000,), device="cuda", generator=generator)
+    x, weight = (torch.randn(n, 768, device="cuda", generator=generator) for n in (1000, 50304))
+    targets = torch.randint(0, 50304, (1000,), device="cuda", generator=generator)
     given = [x.bfloat16().requires_grad_(), (weight * 0.05).bfloat16().requires_grad_()]
     loss = module.LinearCrossEntropy.apply(*given, targets)
     exact = F.cross_entropy((given[0] @ given[1].t()).float(), targets)

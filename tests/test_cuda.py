@@ -9,9 +9,9 @@ import sys
 
 import pytest
 import torch
-from conftest import ROOT, load, run_script, rung
+from conftest import ON_CUDA, ROOT, load, run_script, rung
 from test_recordings import expected, one_fused
-from test_rungs import TINY, random_batch
+from test_rungs import enlarged, random_batch
 
 from ladder import probe
 from ladder.commands.gemm import CLOCKS, clocks
@@ -20,8 +20,6 @@ from ladder.commands.scripts import all_scripts, peer_scripts
 from ladder.machine import half_precision
 
 pytestmark = pytest.mark.cuda
-# cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
-FLAGS = ["--model", "tiny", "--device", "cuda", "--batch-size", "2", "--seq-len", "128"]
 CUDA = torch.device("cuda")
 RUNGS = range(len(all_scripts()))
 LOSS = 2e-3  # nats: rounding moves a loss less, a mistake more
@@ -36,25 +34,9 @@ def has_tf32():
     return torch.cuda.get_device_capability() >= (8, 0)
 
 
-@pytest.fixture(scope="module")
-def log_on_cuda(shard, tmp_path_factory):
-    logs = {}
-
-    def run(number):
-        if number not in logs:
-            folder = tmp_path_factory.mktemp("cuda")
-            flags = [*FLAGS, "--steps", "5", "--data", shard, "--log-dir", folder]
-            done = run_script(rung(number), *flags)
-            assert done.returncode == 0, done.stderr
-            logs[number] = read_log(next(folder.glob("*.log")))
-        return logs[number]
-
-    return run
-
-
 @pytest.mark.parametrize("number", RUNGS)
-def test_effective_line_on_cuda(number, log_on_cuda):
-    log = log_on_cuda(number)
+def test_effective_line_on_cuda(number, cuda_log):
+    log = cuda_log(number)
     found = {**log.effective, "attention": one_fused(log.effective["attention"])}
     assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
     assert found.pop("matmul") == ("tf32" if number >= 2 and has_tf32() else "fp32")
@@ -64,21 +46,9 @@ def test_effective_line_on_cuda(number, log_on_cuda):
 
 
 @pytest.mark.parametrize("number", [2, 3, 5, 6, 10])
-def test_rounding_on_cuda(number, log_on_cuda):
-    before, after = (log_on_cuda(n).steps[0]["loss"] for n in (number - 1, number))
+def test_rounding_on_cuda(number, cuda_log):
+    before, after = (cuda_log(n).steps[0]["loss"] for n in (number - 1, number))
     assert after == pytest.approx(before, abs=LOSS)
-
-
-def enlarged(number, **sizes):
-    """A rung's model with weights so large that a mistake is no matter of rounding; any vocab."""
-    module = load(rung(number))
-    model = module.GPT(module.GPTConfig(**{**TINY, "vocab_size": 50304, **sizes}))
-    model.lm_head.weight = model.transformer.wte.weight
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
-    return model
 
 
 def as_in(number, model):
@@ -174,7 +144,7 @@ def run_ddp(shard, folder, ranks, *flags):
     if torch.cuda.device_count() < ranks:
         pytest.skip(f"needs {ranks} GPUs, here is {torch.cuda.device_count()}")
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    words += [f"--nproc_per_node={ranks}", ROOT / "ddp_run.py", *FLAGS, "--data", shard]
+    words += [f"--nproc_per_node={ranks}", ROOT / "ddp_run.py", *ON_CUDA, "--data", shard]
     words += ["--log-dir", folder / "runs", "--total-batch", 512, "--eval-every", 0, *flags]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = list(map(str, words))
@@ -203,7 +173,7 @@ def test_two_ranks_over_nccl_train_as_one(shard, tmp_path):
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
     words = ["--steps", 3, "--data", shard, "--out", tmp_path / "out"]
-    done = run_script("-m", "ladder", "profile", 9, 10, *FLAGS, *words)
+    done = run_script("-m", "ladder", "profile", 9, 10, *ON_CUDA, *words)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "10_fused_adamw.json").read_text())
     names = " ".join(kernel["name"] for kernel in found["kernels"])
@@ -216,7 +186,7 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
 
 def test_the_compiled_peer(shard, tmp_path):
     pytest.importorskip("transformers")
-    flags = [*FLAGS, "--steps", 5, "--data", shard, "--log-dir", tmp_path]
+    flags = [*ON_CUDA, "--steps", 5, "--data", shard, "--log-dir", tmp_path]
     done = run_script(peer_scripts()[0], *flags)
     assert done.returncode == 0, done.stderr
     log = read_log(next(tmp_path.glob("*.log")))

@@ -287,10 +287,9 @@ def test_float16_is_refused_where_a_step_might_not_be_skipped(name, card, capsys
 
 
 @pytest.fixture
-def float16(monkeypatch, tmp_path):
-    """A CPU that multiplies float16, which is slow: a small model, and one batch over and over."""
+def float16(run_small, monkeypatch, tmp_path):
+    """A CPU that multiplies float16, and one batch over and over."""
     monkeypatch.setattr(machine, "has_bf16", lambda _: False)
-    monkeypatch.setitem(cli.MODELS, "tiny", dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256))
     monkeypatch.setattr(torch, "compile", lambda model, **_: model)
     text = " ".join(topics["while"].split())[:129].encode()
     write_shard(tmp_path / "batch.bin", np.frombuffer(text, np.uint8).astype(np.uint16))
@@ -343,19 +342,20 @@ class NoScaler:
 
 
 @pytest.mark.parametrize("number", [3, 8, 12])
-def test_bfloat16_with_the_scaler_is_bit_for_bit_what_it_is_without(number, run_main, monkeypatch):
+def test_bfloat16_with_the_scaler_is_bit_for_bit_what_it_is_without(number, run_small, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda model, **_: model)
-    flags = ["--steps", 5, "--seq-len", 16]
     losses = []
     for scaler in (torch.amp.GradScaler, NoScaler):
         monkeypatch.setattr(torch.amp, "GradScaler", scaler)
-        log = run_main(load(rung(number)), *flags)
+        log = run_small(load(rung(number)), "--steps", 5)
         assert log.effective["autocast"] == "bfloat16" and "loss_scale" not in log.result
         losses.append([step["loss"] for step in log.steps])
     assert losses[0] == losses[1]
 
 
 def test_timeit_and_the_peer_take_the_half_precision_of_the_device(float16, monkeypatch, run_main):
+    log = run_main(load(peer_scripts()[0]), *float16, 3)
+    assert "float16" in log.effective["autocast"] and log.result["skipped_steps"] == 0
     entered, enter = [], torch.autocast.__enter__
     spy = lambda self: entered.append((self.fast_dtype, self._enabled)) or enter(self)  # noqa: E731
     monkeypatch.setattr(torch.autocast, "__enter__", spy)
@@ -363,7 +363,3 @@ def test_timeit_and_the_peer_take_the_half_precision_of_the_device(float16, monk
     monkeypatch.setitem(cli.MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64))
     timeit.measure({**cell, "vocab_size": 8, "pass": "forward+backward", "precision": "autocast"})
     assert entered == [(torch.float16, True)] * 2
-    pytest.importorskip("transformers")
-    monkeypatch.setitem(cli.MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64, vocab_size=256))
-    log = run_main(load(peer_scripts()[0]), *float16, 3)
-    assert "float16" in log.effective["autocast"] and log.result["skipped_steps"] == 0

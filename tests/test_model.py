@@ -3,11 +3,10 @@
 import pytest
 import torch
 import transformers
-from conftest import load, rung
+from conftest import TINY, load, rung
 
 from ladder.commands.scripts import all_scripts
 
-TINY = dict(n_layer=4, n_head=4, n_embd=128)
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 
 

@@ -4,6 +4,7 @@ import ast
 import functools
 import math
 import platform
+import runpy
 import sys
 from collections import Counter
 from itertools import pairwise
@@ -13,16 +14,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import SMALL, load, run_script, rung
+from conftest import SCRIPTS, SMALL, TINY, load, load_broken, run_script, rung
 from torch.nn import functional as F
 
 from ladder import machine, probe
-from ladder.cli import MODELS
 from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 
 STEPS = 4
-TINY = dict(n_layer=4, n_head=4, n_embd=128)
 ROUNDING = 2e-3  # nats: ten times what bfloat16 moves a loss here, a tenth of what a mistake does
 
 
@@ -36,9 +35,24 @@ def tiny(module, **changes):
     return model
 
 
-def random_batch(B=2, T=48):
+def enlarged(number, **sizes):
+    """A script's tied model with weights so large that a mistake is no matter of rounding.
+
+    All scripts get the same weights. The sizes are tiny's, but for those that are given.
+    """
+    module = load(rung(number))
+    model = module.GPT(module.GPTConfig(**{**TINY, "vocab_size": 50304, **sizes}))
+    model.lm_head.weight = model.transformer.wte.weight
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
+    return model
+
+
+def random_batch(B=2, T=48, V=50257):
     generator = torch.Generator().manual_seed(1)
-    idx = torch.randint(0, 50257, (B, T + 1), generator=generator)
+    idx = torch.randint(0, V, (B, T + 1), generator=generator)
     return idx[:, :-1], idx[:, 1:]
 
 
@@ -58,9 +72,8 @@ class SpyAdamW(torch.optim.AdamW):
 
 
 def in_float16(patch, init_scale=2.0**16):
-    """From now on a CPU has float16 alone, which is slow there: so the model gets smaller."""
+    """From now on a CPU has no bfloat16."""
     patch.setattr(machine, "has_bf16", lambda _: False)
-    patch.setitem(MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64, vocab_size=256))
     scaler = functools.partial(torch.amp.GradScaler, init_scale=init_scale)
     patch.setattr(torch.amp, "GradScaler", scaler)
 
@@ -76,14 +89,18 @@ def spied_run(module, run_main, monkeypatch, steps):
 
 @pytest.fixture(scope="module")
 def log_of(shard, tmp_path_factory):
-    """log_of(n): the log of rung n, run once as users run it, in a process of its own."""
+    """log_of(n): the log of rung n, run once as `python rung.py` runs it."""
 
     @functools.cache
     def run(number: int):
         folder = tmp_path_factory.mktemp("logs")
-        flags = [*SMALL, "--steps", STEPS, "--seed", "1337", "--data", shard]
-        done = run_script(rung(number), *flags, "--log-dir", folder)
-        assert done.returncode == 0, done.stderr
+        flags = [*SMALL, "--steps", STEPS, "--seed", 1337, "--data", shard, "--log-dir", folder]
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", list(map(str, (rung(number), *flags))))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        torch.set_float32_matmul_precision("highest")
         return read_log(next(folder.glob("*.log")))
 
     return run
@@ -93,9 +110,6 @@ def log_of(shard, tmp_path_factory):
 
 
 def check_01(module, *_):
-    with torch.device("meta"):
-        full = module.GPT(module.GPTConfig())
-    assert sum(p.numel() for p in full.parameters()) == 124_439_808
     model = tiny(module)
     assert model.lm_head.weight.data_ptr() == model.transformer.wte.weight.data_ptr()
     with torch.no_grad():
@@ -109,8 +123,7 @@ def check_02(module, run_main, _):
 
 
 def check_03(module, run_main, monkeypatch):
-    # Few tokens: on a CPU without float16 units, a mistake below takes minutes over 128.
-    log = run_main(module, "--steps", 2, "--seq-len", 8)
+    log = run_main(module, "--steps", 2)
     assert log.effective["autocast"] == "bfloat16" and "loss_scale" not in log.result
     # On this CPU a literal "cpu" would pass: the device type must be that of the device in use.
     nodes = ast.walk(ast.parse(Path(module.__file__).read_text()))
@@ -140,19 +153,6 @@ def check_05(module, run_main, monkeypatch):
     traced = functools.partial(torch.compile, backend="eager")
     monkeypatch.setattr(torch, "compile", traced)
     assert run_main(module, "--steps", 2).effective["compiled"] != "no"
-
-
-def test_first_step_says_whether_it_compiled(tmp_path, monkeypatch):
-    """The same function twice on an empty cache: the second finds what the first compiled."""
-    counters, found = torch._dynamo.utils.counters, []
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    for _ in range(2):
-        torch._dynamo.reset()
-        counters.clear()
-        torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
-        found.append(probe._compile_cache()["compile_cache"])
-    counters.clear()
-    assert found == ["cold", "warm"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def check_12(module, run_main, monkeypatch):
     assert log.effective["attention"] == "math"
 
 
-CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, 13)}
+CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, len(all_scripts()))}
 
 TIE = "self.lm_head.weight = self.transformer.wte.weight"
 # Mistakes as people make them: (rung, what stands there, what stands there instead).
@@ -318,23 +318,21 @@ BREAKS = [
 
 
 @pytest.mark.parametrize("number", CHECKS)
-def test_rung_does_what_it_says(number, run_main, monkeypatch):
-    CHECKS[number](load(rung(number)), run_main, monkeypatch)
+def test_rung_does_what_it_says(number, run_small, monkeypatch):
+    CHECKS[number](load(rung(number)), run_small, monkeypatch)
 
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
-def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
-    docstring, run_field, code = rung(number).read_text().rpartition("Run: python speedups/")
-    assert code.count(right) == 1
-    broken = tmp_path / "broken.py"
-    broken.write_text(docstring + run_field + code.replace(right, wrong))
+def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
+    module = load_broken(number, right, wrong, tmp_path)
     with pytest.raises((AssertionError, RuntimeError)):
-        CHECKS[number](load(broken), run_main, monkeypatch)
+        CHECKS[number](module, run_small, monkeypatch)
 
 
 COUNT_FAULTS = """
 import resource, sys, torch; from pathlib import Path; sys.path.append("tests")
-from conftest import load; from ladder.run import Run
+from conftest import load; from ladder.cli import MODELS; from ladder.run import Run
+MODELS["tiny"] = dict(n_layer=1, n_head=1, n_embd=16)  # the logits are what counts
 faults, log = [], Run.log
 def counting(self, *args, **kwargs):
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
@@ -367,23 +365,24 @@ def test_kept_memory_spares_page_faults(shard, tmp_path):
     assert np.median(after) < 500  # a step now and then still makes the heap larger
 
 
-def test_every_rung_has_a_check():
-    assert list(CHECKS) == list(range(1, len(all_scripts())))
-
-
-@pytest.mark.parametrize("number", range(1, len(all_scripts())))
-def test_numerics_are_as_declared(number, log_of):
+def check_numerics(number, log_before, log):
+    """The losses of a script are to those of the one before it as its docstring declares."""
     declared = describe(rung(number))["Numerics"]
-    before = [step["loss"] for step in log_of(number - 1).steps]
-    after = [step["loss"] for step in log_of(number).steps]
-    assert len(before) == len(after) == STEPS
+    before, after = ([step["loss"] for step in each.steps] for each in (log_before, log))
     if declared.startswith("identical"):
         assert after == before
     elif declared.startswith("rounding"):
         assert after == pytest.approx(before, abs=ROUNDING)
+    elif declared.startswith("low precision"):
+        assert after == pytest.approx(before, abs=0.05) and after != before
     else:
         assert declared.startswith("changes the function")
-        assert after != pytest.approx(before, abs=ROUNDING)
+        assert len(after) == len(before) and after != pytest.approx(before, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("number", CHECKS)
+def test_numerics_are_as_declared(number, log_of):
+    check_numerics(number, log_of(number - 1), log_of(number))
 
 
 @pytest.mark.parametrize("number", range(len(all_scripts())))
@@ -408,39 +407,48 @@ def test_effective_line_accumulates(number, log_of):
 
 @functools.cache
 def gradients(number, autocast: bool):
-    """Of every parameter, of the same tied weights and tokens, whatever the rung."""
-    module = load(rung(number))
-    model = module.GPT(module.GPTConfig(**TINY, vocab_size=50304))
-    model.lm_head.weight = model.transformer.wte.weight
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
-    x, y = random_batch(T=200)
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        _, loss = model(x, y)
-    loss.backward()
+    """Those of all parameters on one batch, by name."""
+    model = enlarged(number, vocab_size=320)
+    with pytest.MonkeyPatch.context() as patch:
+        if not autocast:  # the same model without its rounding
+            patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
+        elif not low_precision(rung(number)):
+            # As CUDA's autocast has it. A CPU's leaves LayerNorm in the type of its input, bfloat16
+            # from 14 on, and PyTorch's kernel there sums the gradients of its weights in that type:
+            # 9 % off.
+            in_fp32 = lambda x, *args, norm=F.layer_norm: norm(x.float(), *args)  # noqa: E731
+            patch.setattr(F, "layer_norm", in_fp32)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            _, loss = model(*random_batch(T=200, V=320))
+        loss.backward()
     return {name: p.grad for name, p in model.named_parameters()}
 
 
 def gradient_errors(number, autocast: bool) -> dict[str, float]:
     """|gradient - the FP32 baseline's| / |the baseline's|, for every parameter."""
-    found, reference = gradients(number, autocast), gradients(0, False)
-    assert found.keys() == reference.keys()
-    return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in reference.items()}
+    found, exact = gradients(number, autocast), gradients(0, False)
+    assert found.keys() == exact.keys()
+    return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in exact.items()}
 
 
-@pytest.mark.parametrize("number", range(11, len(all_scripts())))
+@pytest.mark.parametrize("number", [number for number in SCRIPTS if number > 10])
 def test_gradients_beyond_ten_are_those_of_the_baseline(number):
-    assert max(gradient_errors(number, autocast=False).values()) < 1e-4
-    autocast = gradient_errors(3, autocast=True)
-    for name, error in gradient_errors(number, autocast=True).items():
-        assert error < 1.5 * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
+    errors, autocast = gradient_errors(number, True), gradient_errors(3, True)
+    if low_precision(rung(number)):
+        assert 0.02 < max(errors.values()) < 0.15 and errors["transformer.wte.weight"] < 0.1
+        return
+    assert max(gradient_errors(number, False).values()) < 1e-4
+    # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
+    times = 1.5 if number < 14 else 2
+    for name, error in errors.items():
+        assert error < times * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
 
 
-@pytest.mark.parametrize("number", range(len(all_scripts())))
+@pytest.mark.parametrize("number", SCRIPTS)
 def test_docstring_has_its_fields(number):
     path = rung(number)
     fields = describe(path)
     assert fields["Title"].startswith(f"{number:02d} ")
     assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
+    other = "changes the function" if path in all_scripts() else "low precision"
+    assert number == 0 or fields["Numerics"].startswith(("identical", "rounding", other))
