@@ -431,12 +431,13 @@ def report(folder: Path, console: Console) -> int:
     if good:
         from ladder.commands.picture import draw  # matplotlib takes a second to import
 
-        result = next(iter(good[0].logs.values())).result
-        warmup = result["warmup_steps"]
+        result = good[0].log.result
+        warmup, measured = result["warmup_steps"], result["measured_steps"]
         console.print(caption(facts, rows), markup=False)
         console.print(
-            f"Each run: {warmup} warm-up step{'s' * (warmup > 1)} left out, "
-            f"{result['measured_steps']} measured. Bounds: 95 % intervals of the paired rounds."
+            f"Rounds of all scripts: {facts['repeats']}. Of each run {warmup} warm-up "
+            f"step{'s are' if warmup > 1 else ' is'} left out and {measured} measured. "
+            "In brackets: the gain's 95 % interval; within noise: it contains 0 %."
         )
         notes = [f"note  {line}" for line in doubts(facts)]
         for line in [*foot(rows), *precision_reached(facts, rows), *notes]:

@@ -22,7 +22,7 @@ KINDS = {
     "climb": Kind(
         what="the climb",
         label="",
-        gain="over the row above",
+        gain="tok/s over the row above",
         total="over the first",
         against="above",
         compared="Gain over the row above",
@@ -30,7 +30,7 @@ KINDS = {
     "fit": Kind(
         what="each rung at its own largest batch",
         label="at its largest batch",
-        gain="over the row above",
+        gain="tok/s over the row above",
         total="over the first",
         against="above",
         own_batch=True,
@@ -48,7 +48,7 @@ KINDS = {
     "peers": Kind(
         what="beside transformers",
         label="beside transformers",
-        gain="over transformers, compiled",
+        gain="tok/s over transformers, compiled",
         total="times its tok/s",
         against=None,  # they share no code
         named_from=None,

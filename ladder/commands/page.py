@@ -63,15 +63,15 @@ def verdict(climb: dict) -> tuple[str, str]:
         return f"On {climb['device']}", "Nothing to compare: a gain needs two rungs and two rounds."
     states, of = [rung["state"] for rung in rungs], "gain" if kind.gain_of_first else "total"
     sure = (
-        f"Of {len(states)} gains, proven: {states.count('up')}; proven losses: "
-        f"{states.count('down')}; not told from noise: {states.count('noise')} (95 % intervals "
-        f"over {climb['rounds']} rounds, of which about one in twenty is wrong by chance)."
+        f"Of {len(states)} differences, {states.count('up')} are gains, {states.count('down')} are "
+        f"losses and {states.count('noise')} cannot be told from noise (95 % intervals over "
+        f"{climb['rounds']} rounds: by chance about one in twenty is wrong)."
     )
     best = max(rungs, key=lambda rung: getattr(rung["row"], of).ratio)
     gain = getattr(best["row"], of)
     fast, slow = (first, best) if kind.gain_of_first else (best, first)
     if gain.low <= 1:
-        return f"Nothing is proven to be faster on {climb['device']}", sure
+        return f"Nothing is clearly faster on {climb['device']}", sure
     said = f"{times(gain.ratio)} times as fast as {slow['title']} on {climb['device']}"
     if kind.against != "above":
         said = f"{fast['title']} is {said}"
@@ -82,7 +82,7 @@ def verdict(climb: dict) -> tuple[str, str]:
         said += f"; {'most' if share > 0.5 else 'the largest part'} of it is {most['title']}"
     rates = f"{fast['row'].tok_per_s:,.0f} tokens per second, not {slow['row'].tok_per_s:,.0f}"
     between = f"{times(gain.low)} to {times(gain.high)} times as many"
-    return said, f"{fast['title']}: {rates}, {between}. {sure}"
+    return said, f"The script {fast['title']} trains {rates}: {between}. {sure}"
 
 
 def times(ratio: float) -> str:

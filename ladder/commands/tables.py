@@ -146,7 +146,9 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
         for number, line in enumerate(lines, 1):
             # Text: a file name may hold [what] reads like markup.
             texts = (Text(line[name]) for name in names[:shown])
-            table.add_row(*texts, end_section=number == first_beyond(facts, rows))
+            table.add_row(*texts)
+            if number == first_beyond(facts, rows):
+                table.add_row(Text(BEYOND.strip("*"), "italic"))
         return table
 
     return whole(console, draw, len(names), 4)
