@@ -162,14 +162,13 @@ def test_the_result_in_words(make, tmp_path):
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
 
 
-@pytest.mark.parametrize("faster", [1.8, 9])
-def test_the_spread_of_the_fastest_rung_stays_in_the_chart(faster):
+def test_the_spread_of_the_fastest_rung_stays_in_the_chart():
     climb = copy.deepcopy(gathered(CLIMB))
     row = max((rung["row"] for rung in climb["rungs"]), key=lambda row: row.tok_per_s)
-    row.p10_ms = row.ms / faster
+    row.p10_ms = row.ms / 9
     drawn = page.ladder(climb)
     assert max(fast for _, fast in drawn["spreads"].values()) == 1
-    assert drawn["rate"](row.tok_per_s) >= 0.5
+    assert drawn["rate"](row.tok_per_s) == 0.5  # and squeezes no bar
 
 
 @NEEDS_HISTORY
