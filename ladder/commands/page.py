@@ -93,8 +93,11 @@ def ladder(climb: dict) -> dict:
     """The scales of the bars and of the gains, and for each gain its marks on them."""
     most, ceiling = max(rung["row"].tok_per_s or 0 for rung in climb["rungs"]), climb["ceiling"]
     limits = [rung["limit"]["tok_per_s"] for rung in climb["rungs"] if rung["limit"]]
+    rows = [rung["row"] for rung in climb["rungs"] if rung["logs"]]
+    spreads = {r.stem: [min(r.tok_per_s * side, 2 * most) for side in r.spread] for r in rows}
     # A ceiling or a limit that is further off is told, not drawn.
-    rate = Scale([0, most, *(one for one in (*limits, ceiling) if one <= 2 * most)])
+    near = (one for one in (*limits, ceiling) if one <= 2 * most)
+    rate = Scale([0, most, *near, *(fast for _, fast in spreads.values())])
     marks, far = rate.ticks(5), ceiling > 2 * most
     if ceiling and not far:
         at = rate(ceiling)
@@ -115,6 +118,7 @@ def ladder(climb: dict) -> dict:
             ratios.append((x(one), text if one != 1 else "0"))
     return {
         "rate": rate,
+        "spreads": {stem: [rate(side) for side in both] for stem, both in spreads.items()},
         "far": far,
         "times": times(ceiling / most),
         "limits": bool(limits),
