@@ -301,7 +301,7 @@ def prepare(args, say) -> Job:
         text, held_out = splits or load_splits(args.data, say)  # tokenized by now
         there, here = agreed.pop("alike"), alike(text)
         differ = [key for key in here if here[key] != there[key]]
-        if differ not in ([], ["commit"]):  # by itself it may differ in files that do not run here
+        if differ not in ([], ["commit"]):  # a commit alone: by files that do not run here
             found = "; ".join(f"{key} {here[key]}, rank 0 {there[key]}" for key in differ)
             raise BadInput(f"this rank has {found}: give every machine the same")
         return Job(text, held_out, **agreed)

@@ -69,10 +69,8 @@ def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypa
         log = train(shard, tmp_path, "--steps", steps)
         monkeypatch.setattr(os, "getpid", lambda: 99)  # of another process in the same second
         folders = sorted(tmp_path.glob("checkpoints/*"), key=os.path.getmtime)
-        assert sorted(p.name for p in folders[-1].glob("*.pt")) == [
-            "best.pt",
-            f"step_00000{steps}.pt",
-        ]
+        kept = sorted(path.name for path in folders[-1].glob("*.pt"))
+        assert kept == ["best.pt", f"step_00000{steps}.pt"]
         assert any(f"saved {folders[-1].relative_to(tmp_path)}/step" in note for note in log.notes)
     assert len(folders) == 2
     os.rename(folders[0], "checkpoints/20260101-000000-2")
@@ -338,12 +336,6 @@ def test_what_is_drawn_follows_the_model():
 # ---------------------------------------------------------------------------------- refusals
 
 
-def damage(folder, key, value):
-    """config.json with another value, or a weights file without a tensor."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-
-
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
@@ -369,17 +361,17 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, traine
     elif trouble != "nothing":
         path.mkdir()
     if trouble not in ("nothing", "empty", "cut"):
-        (path / "config.json").write_text(json.dumps(export.config(dict(TINY, block_size=1024))))
+        config = export.config(dict(TINY, block_size=1024))
+        if "=" in trouble:
+            key, value = trouble.split("=")
+            config[key] = int(value) if value.isdigit() else value
+        text = "{" if trouble == "no config" else json.dumps(config)
+        (path / "config.json").write_text(text)
         weights = checkpoint.read(trained / "best.pt")["model"]
         if trouble == "fewer":
             del weights["transformer.ln_f.bias"]
         if trouble != "no weights":
             torch.save(os.system if trouble == "pickle" else weights, path / "pytorch_model.bin")
-    if "=" in trouble:
-        key, value = trouble.split("=")
-        damage(path, key, int(value) if value.isdigit() else value)
-    if trouble == "no config":
-        (path / "config.json").write_text("{")
     with pytest.raises(BadInput) as caught:
         model_of(path)
     assert said in str(caught.value) and "\n" not in str(caught.value)
