@@ -94,7 +94,7 @@ def test_publish_prepends_and_redraws(project, capsys):
     name = "logs/2026-12-24-amd-epyc-2-threads-climb"
     assert f"published in {name}, README.md and RUNLOG.md: read" in capsys.readouterr().out
     assert "**Finding:** All is well." in new and f"<!-- table {name} -->" in new
-    assert "| 00 baseline | 4882.4 | 4789.7 – 5597.8 | 210 |" in new and "| first loss |" in new
+    assert "| 00 baseline | 5031.2 | 4789.7 – 5597.8 | 204 |" in new and "| first loss |" in new
     readme, named = results(copy)
     assert named == [name] and f"({name}/climb.png)" in readme
     assert f"| [2026-12-24]({name}) |" in readme
@@ -136,7 +136,7 @@ def test_a_gpu_takes_the_place_of_a_cpu_and_readme_keeps_its_200_lines(project, 
     assert named == [gpu, *before] and len(readme.splitlines()) <= 200
     assert readme.count("| 12 causal blocks |") == 1 and f"\n{GPU}, torch 2.13.0+cpu, " in readme
     headline = readme.partition("<!-- headline -->\n")[2].splitlines()
-    words = "210 tokens per second; up to rung 10: 653, 3.2×; up to rung 12: 863, 4.2×"
+    words = "204 tokens per second; up to rung 10: 659, 3.2×; up to rung 12: 861, 4.2×"
     words += " (mean of 3 rounds)**"
     assert headline[:2] == [f"**{GPU}: {words}\\", f"**{CPU}: {words}"]
     assert headline[3] == f"![Tokens per second of each rung]({gpu}/climb.png)"
@@ -184,9 +184,9 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
         shutil.copytree(folder, copy / "logs" / name)
         change(folder, flags=[])
     (epyc, apple) = sorted(publish.machines_table().splitlines()[2:])
-    assert epyc.startswith(f"| {CPU}, B=4, T=256 | 2.13.0+cpu | 210 | 653 | 863 (12)")
+    assert epyc.startswith(f"| {CPU}, B=4, T=256 | 2.13.0+cpu | 204 | 659 | 861 (12)")
     assert epyc.endswith(f"| 4.23× | [2026-11-21](logs/{CLIMB.name}) |")
-    assert apple.startswith("| Apple M3 GPU, B=4, T=256 | 2.13.0+cpu | 210 | 653 | 653 (10) |")
+    assert apple.startswith("| Apple M3 GPU, B=4, T=256 | 2.13.0+cpu | 204 | 659 | 659 (10) |")
     assert apple.endswith("| 3.24× | [2026-12-25](logs/a-newer-one) |")
 
 

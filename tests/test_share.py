@@ -125,7 +125,8 @@ ARCHIVES = [
     (lambda files: packed(files)[:-200], "ended before"),
     (lambda files: packed(files)[:-8] + b"12345678", "CRC"),
     (lambda _: gzip.compress(b"\xff\xff"), "utf-8"),
-    (lambda _: gzip.compress(bytes(2**24)), "it is too large"),  # a bomb
+    # A bomb, without its end: it is not read that far.
+    (lambda _: gzip.compress(bytes(2**24))[:-8], "it is too large"),
     (lambda _: gzip.compress(b"[" * 100_000), "recursion|too large, or holds no climb"),
     (lambda _: packed(["climb.json"]), "holds no climb"),
     (lambda files: packed({**files, "baseline.r1.log": 3}), "it holds 'baseline.r1.log'"),
@@ -208,7 +209,7 @@ def test_what_is_shared_can_be_published(project, climbed, tmp_path):
     assert main(["publish", str(out), "A machine of somebody else."]) == 0
     name = "logs/2026-12-24-intel-r-xeon-r-cpu-2-20ghz-8-threads-climb"
     assert "A machine of somebody else." in (copy / "RUNLOG.md").read_text()
-    row = "| Intel(R) Xeon(R) CPU @ 2.20GHz (8 threads), B=4, T=256 | 2.13.0+cpu | 210 |"
+    row = "| Intel(R) Xeon(R) CPU @ 2.20GHz (8 threads), B=4, T=256 | 2.13.0+cpu | 204 |"
     assert row in (copy / "README.md").read_text()
     assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert {file: (copy / name / file).read_text() for file in files} == files
