@@ -3,6 +3,7 @@
 This module does not import torch.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -21,10 +22,13 @@ FOLDERS = ("candidates", "ladder", "peers", "speedups")
 RUNNING_CODE = ("baseline.py", "ddp_run.py", *(f":(glob){name}/*.py" for name in FOLDERS))
 
 
-def regular(path: Path) -> Path:
-    """Return `path`. Raises BadInput if it is there but not a regular file: a FIFO may block."""
+def regular(path: Path, largest: float = math.inf) -> Path:
+    """Return `path`. Raises BadInput if it is there but not a regular file: a FIFO may block; or if
+    it has more than `largest` bytes."""
     if path.exists() and not path.is_file():
         raise BadInput(f"{path} is not a regular file")
+    if path.exists() and path.stat().st_size > largest:
+        raise BadInput(f"{path} is too large: over {largest:,.0f} bytes")
     return path
 
 

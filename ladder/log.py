@@ -22,11 +22,16 @@ def pairs_line(kind: str, pairs: dict) -> str:
     return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
 
 
-def printable(text: str) -> str:
-    r"""`text` with newlines, bytes that are not UTF-8 and the like escaped, as \n and \udcff."""
+def printable(text: str, keep: str = "") -> str:
+    r"""`text` with newlines, bytes that are not UTF-8 and the like escaped, as \n and \udcff.
+
+    Characters of `keep` stay as they are.
+    """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _quoted(value: str) -> str:

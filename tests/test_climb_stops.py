@@ -147,10 +147,14 @@ def test_on_a_terminal_the_table_grows_row_by_row(tmp_path, monkeypatch):
 
 
 def stretched(log: str, factor: float) -> str:
-    """A log whose steps took `factor` times as long."""
-    head, *steps = log.split("| dt ")
+    """A log whose steps, but for the first, took `factor` times as long."""
+    head, first, *steps = log.split("| dt ")
     return "| dt ".join(
-        [head, *(f"{float(s.split()[0]) * factor:.6f} {s.split(maxsplit=1)[1]}" for s in steps)]
+        [
+            head,
+            first,
+            *(f"{float(s.split()[0]) * factor:.6f} {s.split(maxsplit=1)[1]}" for s in steps),
+        ]
     )
 
 
@@ -296,7 +300,7 @@ OWN = {
     "good": (copies(LOG), None),
     "no_key": (copies(without("first_step_ms")), "stand in a table: KeyError('first_step_ms"),
     "no_rate": (copies(NO_RATE), "x.log cannot stand in a table: a number in it makes no sense"),
-    "warm_up": (copies(NO_STEPS), "it has no measured steps"),
+    "warm_up": (copies(NO_STEPS), "its warm-up is not as ladder/run.py has it"),
     "list": (copies(LOG.partition("RESULT")[0] + "RESULT [1]"), "cannot stand in a table: "),
     "garbage": (copies("\0\1 garbage"), "x.log is not a log of this ladder: line 1"),
     "other_batch": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
@@ -443,3 +447,20 @@ def test_only_what_share_takes_is_to_be_shared(tmp_path):
         assert climb.report(folder, console) == 0
         last = console.file.getvalue().splitlines()[-1]
         assert (last == f"share it: ladder share {folder}") == (not changed), changed
+
+
+def test_what_a_failing_script_says_is_printable(tmp_path, capsys):
+    """Also where climb.json says it, which others may have written."""
+    write(tmp_path, {"a.py": "import sys\nsys.exit('error \x1b[2Jowned\x07')\n"}, repeats=1)
+    assert main(["climb", "--resume", str(tmp_path)]) == 1
+    facts = json.loads((tmp_path / "climb.json").read_text())
+    assert facts["failures"] == {"a.r1": r"\x1b[2Jowned\x07"}
+    climb.save(tmp_path, {**facts, "failures": {"a.r1": "\x1b[2J"}})
+    assert main(["climb", "--resume", str(tmp_path)]) == 1
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_an_empty_out_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="--out is empty"):
+        process.new_folder("", "climb", exist_ok=True)

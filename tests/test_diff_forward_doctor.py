@@ -323,3 +323,33 @@ def test_doctor_on_cuda(ladder):
     done = ladder("doctor", "--device", "cuda")
     assert rungs(done)[2][0] == "yes" and rows(done)["GPU 0"]
     assert (done.status == 1) == any(cells[0] == "no" for cells in rungs(done))
+
+
+# ------------------------------------------------------------------------------- strangers
+
+
+def test_diff_of_scripts_that_a_stranger_wrote(ladder, tmp_path):
+    """It ends, in one line if Python gives up, and no control character reaches the terminal."""
+    a, b = tmp_path / "a.py", tmp_path / "b.py"
+    a.write_text("'''\x1b]0;owned\x07'''\nx = \"\x1b[2J\"\n")
+    b.write_text("if 1:\n\tx = 2\n")
+    done = ladder("diff", a, b)
+    assert '-x = "\\x1b[2J"\n' in done.stdout and "+       x = 2\n" in done.stdout
+    for half in (2_400, 6_000):  # of equal lines; it took a time that grows with the square
+        for path, word in ((a, "here"), (b, "there")):
+            path.write_text("x = 1\n" * half + f"{word} = 2\n" + "x = 1\n" * half)
+        done = ladder("diff", a, b)
+        said = "-here = 2\n" if half < 2_500 else "too long to compare: over 5,000"
+        assert done.status == 0 and said in done.stdout
+    for deep in ("-" * 200_000 + "1", "1" + "+1" * 20_000):
+        a.write_text(f"x = {deep}\n")
+        refused(ladder("diff", a, b), "is not valid Python")
+    refused(ladder("diff", "9" * 5_000), "File name too long")
+
+
+def test_an_unfinished_rung_is_named_in_one_line(ladder, project):
+    path = project / "speedups" / "13_x.py"
+    for source, said in (("def f(", "not valid Python"), ("x = 1", "its docstring has")):
+        path.write_text(source)
+        with pytest.raises(scripts.BadInput, match=rf"13_x\.py.*{said}"):
+            describe(path)

@@ -260,3 +260,17 @@ def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
     assert printed.strip() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_driver_that_hangs_or_prints_other_bytes_names_no_gpu(tmp_path, monkeypatch):
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\nprintf 'NVIDIA \\377\\n'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert limits.here() is None
+
+    def hangs(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    assert limits.here() is None

@@ -43,7 +43,7 @@ def project(tmp_path, monkeypatch):
 @pytest.fixture
 def no_peak(monkeypatch):
     """new_folder() asks no process for a matmul's rate."""
-    answer = {"device": CPU, "peak_flops": 1.0, "peak_dtype": "bfloat16"}
+    answer = {"device": CPU, "peak_flops": 1e12, "peak_dtype": "bfloat16"}
     answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
     done = process.Finished(json.dumps(answer), "", 0, None)
     monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
@@ -366,7 +366,7 @@ def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch, c
     assert main(["publish", str(folder), "It is \udcff"]) == 2
     full, odd = capsys.readouterr().err.splitlines()
     assert full == "error somewhere: No space left on device"
-    assert odd == r"error the finding has a character that UTF-8 lacks: 'It is \udcff'"
+    assert odd == r"error the finding has a character that cannot be printed: 'It is \udcff'"
     assert state(copy) == before
     broken = (copy / "README.md").read_text() + "\n<!-- table logs/none -->\n<!-- end -->\n"
     (copy / "README.md").write_text(broken)
@@ -434,3 +434,107 @@ def test_climb_writes_what_publish_expects(tmp_path, no_peak):
     args = parser.parse_args(["--out", str(tmp_path / "new"), "--steps", "4"])
     facts = read_facts(climb.new_folder(args, "climb", all_scripts()[:2]))
     assert json.loads(share.clean(tmp_path / "new")["climb.json"]) == facts
+
+
+def test_the_headline_is_of_rungs_alone(project, no_picture):
+    """Not of a script of one's own that was climbed after them, nor in the order of the climb."""
+    copy, folder = project
+    for path in folder.glob("12_causal_blocks.r*.log"):
+        text = path.read_text().replace("speedups/12_causal_blocks", "mine")
+        (folder / f"mine.{path.name.partition('.')[2]}").write_text(text)
+    names = read_facts(folder)["scripts"]
+    change(folder, scripts=[*names[:-2], names[-1], names[-2], "mine.py"])
+    publish.publish(folder, "Mine is as fast.")
+    words = "204 tokens per second; up to rung 10: 659, 3.2×; up to rung 12: 861, 4.2×"
+    headline = (copy / "README.md").read_text().partition("<!-- headline -->\n")[2]
+    assert headline.startswith(f"**{CPU}: {words} (mean of 3 rounds)**")
+
+
+def test_readme_begins_with_a_baseline_that_ran(project, no_picture):
+    copy, folder = project
+    before = (copy / "README.md").read_text()
+    for path in folder.glob("baseline.r*.log"):
+        path.unlink()
+    change(folder, failures={f"baseline.r{k}": "out of memory" for k in (1, 2, 3)})
+    publish.publish(folder, "It does not fit.", force=True)
+    assert (copy / "README.md").read_text() == before
+
+
+def test_a_log_that_contradicts_itself_is_not_published(project):
+    """One log is enough; in climb.json rates are of such a size that the tables can hold them."""
+    copy, folder = project
+    before, log, facts = state(copy), folder / "12_causal_blocks.r2.log", folder / "climb.json"
+    kept, known = log.read_text(), facts.read_text()
+    for pattern, new, message in (
+        (r'"first_step_ms": [\d.]+', '"first_step_ms": 1.0', "first step took another time than"),
+        (" B=4 ", " B=4 B=8 ", "not a log of this ladder: line [12]: 'run"),
+        (" B=4 ", " B=04 ", "makes no sense"),
+        (r"\| dt ", "| dt 1.0 ms | dt ", "not a log of this ladder: line"),
+        ('"status": "ok"', '"status": "ok", "status": "ok"', "not a log of this ladder: line"),
+        (r'"peak_bytes": \d+', '"peak_bytes": true', "makes no sense"),
+        (r'"peak_bytes": \d+', '"peak_bytes": 1e29', "makes no sense"),
+        ("flops_per_token=\\d+", "flops_per_token=7", "flops_per_token that no GPT-2 124M has"),
+        ("peak_flops=unknown", "peak_flops=1e13", "peak of a GPU that is in no table"),
+        (" data=", " seed2=\x1b[2J data=", "control characters"),
+    ):
+        text = re.sub(pattern, new, kept)
+        assert text != kept
+        log.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            publish.publish(folder, "No.")
+    log.write_text(kept)
+    edit(folder, "data_sha256=86", "data_sha256=87")
+    with pytest.raises(BadInput, match="other text than tinyshakespeare"):
+        publish.publish(folder, "No.")
+    edit(folder, "data_sha256=87", "data_sha256=86")
+    for more in (
+        {"copy_bytes_per_s": 1e10},
+        {"copy_bytes_per_s": 1e10, "fp32_flops": None},
+        {"copy_bytes_per_s": -1e10, "fp32_flops": 1e11},
+        {"copy_bytes_per_s": 1e10, "fp32_flops": 1e-300},
+        {"peak_flops": -1e12},
+        {"peak_flops": 1e300},
+        {"peak_flops": True},
+        {"peaks": [-1, 2e12]},
+        {"peaks": [int("9" * 90), "x"]},  # must not take for ever either
+        {"minutes": None},
+        {"load": "x"},
+        {"precision": -1},
+    ):
+        facts.write_text(json.dumps({**json.loads(known), **more}))
+        with pytest.raises(BadInput, match=r"is not as ladder climb|a matmul's rate is missing"):
+            read_facts(folder)
+    assert state(copy) == before
+
+
+@pytest.mark.parametrize("trouble", [PermissionError(1, "not permitted", "x"), KeyboardInterrupt()])
+def test_both_pages_change_or_none(project, no_picture, monkeypatch, trouble):
+    copy, folder = project
+    runlog = copy / "RUNLOG.md"
+    runlog.write_bytes(runlog.read_bytes() + b"\xff, by hand\n")  # is not lost for that
+    before, replace, done = state(copy), os.replace, []
+
+    def only_one(source, target):
+        if done:
+            done.clear()
+            raise trouble
+        done.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(publish.os, "replace", only_one)
+    with pytest.raises(type(trouble)):
+        publish.publish(folder, "Half.")
+    assert state(copy) == before
+
+
+def test_a_finding_has_no_control_characters(project, capsys):
+    assert main(["publish", str(project[1]), "a\x1b[2J"]) == 2
+    assert "has a character that cannot be printed: 'a\\x1b[2J'" in capsys.readouterr().err
+
+
+def test_files_too_large_to_be_ours_are_not_read(project, capsys):
+    for name in ("baseline.r1.log", "climb.json"):
+        os.truncate(project[1] / name, 10**12)  # it takes no room
+        for command in (["publish", str(project[1]), "No."], ["report", str(project[1])]):
+            assert main(command) == 2
+            assert f"{name} is too large: over" in capsys.readouterr().err

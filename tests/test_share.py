@@ -29,7 +29,7 @@ def climbed(tmp_path):
     for name in why:
         (folder / f"{name}.log").unlink()
         (folder / f"{name}.failed").write_text("Traceback: /home/alice/ladder/x.py\n")
-    change(folder, started="2026-12-24 10:00", failures=why, host="alices-laptop", load=[0.1, 0.2])
+    change(folder, started="2026-12-24 10:00", failures=why, host="alices-laptop", loads=[0.1, 0.2])
     with (folder / "baseline.r1.log").open("a") as log:
         log.write("note  could not save it (/home/alice): the next run downloads it again\n")
     (folder / "mine.py").write_text("# by alice\n")
@@ -57,7 +57,7 @@ def test_what_is_shared_is_small_names_nobody_and_has_all_numbers(climbed, tmp_p
         assert word not in str(files)
     facts = json.loads(files["climb.json"])
     assert facts["failures"] == {"02_tf32.r3": "it failed", "12_causal_blocks.r3": "out of memory"}
-    assert "host" not in facts and facts["load"] == [0.1, 0.2]
+    assert "host" not in facts and facts["loads"] == [0.1, 0.2]
     assert files.keys() == {"climb.json"} | {path.name for path in climbed.glob("*.log")}
     for name in files.keys() - {"climb.json"}:
         lines = (climbed / name).read_text().splitlines()
@@ -147,7 +147,7 @@ ARCHIVES += [
 # What climb.json has or is instead, and what is said of it.
 FACTS = [
     ("[" * 100_000, "climb.json"),
-    ({"load": float("nan")}, LEFT_OUT),
+    ({"loads": float("nan")}, LEFT_OUT),
     ({"repeats": float("nan")}, "repeats=nan is not as"),
     ({"kind": "x/../../pwned"}, "kind=.* is not as"),
     ({"started": "/../pwned"}, "started=.* is not as"),
@@ -160,7 +160,7 @@ FACTS = [
     ({"host": "alice"}, LEFT_OUT),
     ({"failures": {"of alice.r1": "it failed"}}, LEFT_OUT),
     ({"copy_bytes_per_s": "x"}, "copy_bytes_per_s='x' is not as"),
-    ({"copy_bytes_per_s": 9}, "a matmul's rate is missing"),
+    ({"copy_bytes_per_s": 10**10}, "a matmul's rate is missing"),
 ]
 # A part of baseline's logs, what it becomes, and what is said of it.
 LOGS = [
@@ -213,3 +213,22 @@ def test_what_is_shared_can_be_published(project, climbed, tmp_path):
     assert row in (copy / "README.md").read_text()
     assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert {file: (copy / name / file).read_text() for file in files} == files
+
+
+@pytest.mark.parametrize("word", ["script=1", "device=1"])
+def test_a_run_line_is_read_in_one_way(word, project, climbed, tmp_path, capsys):
+    """In two, forty such words took years."""
+    out, files = shared(climbed, tmp_path / "x.json.gz")
+    files["baseline.r1.log"] = "run  " + f" {word}" * 40 + " %\n"
+    out.write_bytes(packed(files))
+    assert "its run line is not of this ladder" in refused(["publish", out, "No."], capsys)
+
+
+def test_a_script_that_its_commit_lacks_is_refused(project, climbed, tmp_path, capsys):
+    edit(climbed, "speedups/12_causal_blocks.py", "speedups/13_free_lunch.py")
+    for path in climbed.glob("12_*"):
+        path.rename(climbed / path.name.replace("12_causal_blocks", "13_free_lunch"))
+    change(climbed, failures={"13_free_lunch.r3": "out of memory", "02_tf32.r3": "it failed"})
+    out, _ = shared(climbed, tmp_path / "x.json.gz")
+    line = refused(["publish", out, "No."], capsys)
+    assert "has speedups/13_free_lunch.py, which is not in commit" in line

@@ -13,9 +13,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_source
+from ladder.commands.scripts import (
+    A_RUNG,
+    FIELDS,
+    ROOT,
+    UNREADABLE,
+    chain,
+    select,
+    split_source,
+)
 from ladder.errors import BadInput
+from ladder.log import printable
 
+# Lines of a script. The time to compare grows with the square of those that stand there often.
+LONG, LONGEST = 500, 5_000
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
@@ -38,12 +49,12 @@ def run(args) -> int:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
         else:
             before = chain()[number - 1]
-        docstring = Text(parts_of(after)[0].strip().strip('"'))
+        docstring = Text(printable(parts_of(after)[0].strip().strip('"'), keep="\n\t"))
         docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
         console.print(docstring, soft_wrap=True)
     for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
-        console.print(Text(line, STYLES.get(line[0], "")), soft_wrap=True)
+        console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
     return 0
 
 
@@ -73,7 +84,7 @@ def parts_of(path: Path) -> tuple[str, str]:
     """The docstring and the code of a script. Raises BadInput if Python cannot parse it."""
     try:
         return split_source(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
+    except UNREADABLE as error:
         line = getattr(error, "lineno", None) or 1
         raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
 
@@ -83,8 +94,12 @@ def diff_lines(before: Path, after: Path) -> list[str]:
     parts = [parts_of(path) for path in (before, after)]
     skip_a, skip_b = (len(head.splitlines()) for head, _ in parts)
     a, b = (code.splitlines() for _, code in parts)
-    found = []
-    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes():
+    found, lines = [f"--- {shown(before)}", f"+++ {shown(after)}"], max(len(a), len(b))
+    if a == b:
+        return []
+    if lines > LONGEST:
+        return [*found, f"@@ too long to compare: over {LONGEST:,} lines @@"]
+    for group in SequenceMatcher(None, a, b, autojunk=lines > LONG).get_grouped_opcodes():
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         found.append(f"@@ -{skip_a + i1 + 1},{i2 - i1} +{skip_b + j1 + 1},{j2 - j1} @@")
         for kind, i1, i2, j1, j2 in group:
@@ -92,7 +107,7 @@ def diff_lines(before: Path, after: Path) -> list[str]:
                 found += [f" {line}" for line in a[i1:i2]]
             else:
                 found += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
-    return [f"--- {shown(before)}", f"+++ {shown(after)}", *found] if found else []
+    return found
 
 
 def code_lines(path: Path) -> list[str]:

@@ -80,7 +80,7 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[di
             path, source = as_measured(folder, facts, row.stem, run["commit"], Path(scratch))
             try:
                 doc = path and docstring(path)
-            except (MemoryError, RecursionError, SyntaxError, ValueError):
+            except BadInput:
                 doc, path, source = None, None, f"{source}, but Python cannot read it"
             base = rungs[i - 1 if against == "above" else 0] if i and against else None
             both = base and base["path"] and path

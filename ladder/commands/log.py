@@ -30,9 +30,8 @@ def read_log(path: Path) -> Log:
     log = Log()
     not_ours = f"{path} is not a log of this ladder"
     try:
-        with regular(Path(path)).open(
-            encoding="utf-8", newline="\n"
-        ) as file:  # may have a million steps
+        # A million steps are 70 MB.
+        with regular(Path(path), 5e8).open(encoding="utf-8", newline="\n") as file:
             for number, line in enumerate(file, 1):
                 try:
                     _read_line(log, line.rstrip("\r\n"))
@@ -50,6 +49,16 @@ def read_log(path: Path) -> Log:
     return log
 
 
+def _once(pairs) -> dict:
+    """A dict of pairs. Raises ValueError where a key stands twice: which one counts?"""
+    found = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key} stands twice")
+        found[key] = value
+    return found
+
+
 def _read_line(log: Log, line: str) -> None:
     kind, _, rest = line.partition(" ")
     if kind in ("run", "effective", "mfu", "RESULT") and getattr(log, kind.lower()):
@@ -57,7 +66,7 @@ def _read_line(log: Log, line: str) -> None:
     if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):
-        getattr(log, kind).update(word.split("=", 1) for word in shlex.split(rest))
+        setattr(log, kind, _once(word.split("=", 1) for word in shlex.split(rest)))
     elif kind in ("note", "error"):
         getattr(log, kind + "s").append(rest.strip())
     elif kind == "step":
@@ -68,7 +77,7 @@ def _read_line(log: Log, line: str) -> None:
     elif kind == "sample":
         log.samples.append(json.loads(rest))
     elif kind == "RESULT":
-        log.result = json.loads(rest)
+        log.result = json.loads(rest, object_pairs_hook=_once)
     elif line.strip():
         raise ValueError(f"unknown kind of line: {kind}")
 
@@ -80,6 +89,8 @@ def _read_step(text: str) -> dict[str, float]:
         raise ValueError(f"no step number in {text!r}")
     values = {"step": int(number)}
     for key, value, *_ in map(str.split, fields):
+        if key in values:
+            raise ValueError(f"{key} stands twice")
         values[sys.intern(key)] = float(value)
     if "loss" not in values:
         raise ValueError(f"no loss in {text!r}")

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ladder.errors import BadInput
 from ladder.files import ROOT
+from ladder.log import printable
 
 LONGEST_REASON = 300  # characters
 # Linux kills a child when its parent is gone, even by kill -9: prctl(PR_SET_PDEATHSIG, SIGKILL).
@@ -94,10 +95,11 @@ def once() -> Callable:
 
 
 def first_line(*command: str) -> str:
-    """The first line that a program prints; empty if it fails or is not installed."""
+    """The first line that a program prints; empty if it fails, hangs or is not installed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        options = dict(capture_output=True, text=True, errors="replace", timeout=10)
+        done = subprocess.run(command, check=True, **options)
+    except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.partition("\n")[0]
 
@@ -109,7 +111,7 @@ def failure(returncode: int, stderr: str) -> str:
         return f"killed by {names.get(-returncode, f'signal {-returncode}')}"
     lines = stderr.strip().splitlines() or ["it said nothing"]
     said = [line for line in lines if line.startswith("error ")] or lines
-    return said[-1].removeprefix("error ")[:LONGEST_REASON]
+    return printable(said[-1].removeprefix("error "))[:LONGEST_REASON]
 
 
 def new_folder(name: str | Path | None, kind: str, exist_ok: bool = False) -> Path:
@@ -117,6 +119,8 @@ def new_folder(name: str | Path | None, kind: str, exist_ok: bool = False) -> Pa
 
     Raises BadInput if it cannot be made, or, unless that is `exist_ok`, is there already.
     """
+    if name == "":
+        raise BadInput("--out is empty: name a folder, or leave it out")
     folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)

@@ -26,8 +26,10 @@ from ladder.commands.limits import PARTS, work
 from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import caption, markdown, percent, pipes
+from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
-from ladder.files import git, lock
+from ladder.files import git, lock, write_whole
+from ladder.machine import find_gpu
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
 # both and show the first; in RUNLOG.md a `table` in each entry.
@@ -61,9 +63,13 @@ def run(args) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         try:
             unpack(args.climb, Path(scratch))
-            commit = read_facts(Path(scratch))["commit"]
-            if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
+            facts = read_facts(Path(scratch))
+            tree = git("ls-tree", "-r", "--name-only", commit := facts["commit"])
+            if tree.returncode:
                 raise BadInput(f"{scratch} was climbed at {commit}, which this checkout lacks")
+            for name in facts["scripts"]:
+                if name.replace("without_", "speedups/") not in tree.stdout.split("\n"):
+                    raise BadInput(f"{scratch} has {name}, which is not in commit {commit}")
             publish(Path(scratch), args.finding, args.force)
         except BadInput as error:
             raise BadInput(str(error).replace(scratch, str(args.climb))) from error
@@ -78,7 +84,8 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
 
     facts, rows = fit(folder)
     with closing(lock(ROOT / "logs")):
-        old = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+        kept = {page: (ROOT / page).read_bytes() for page in PAGES}
+        old = {page: (ROOT / page).read_text("utf-8", "surrogateescape") for page in PAGES}
         target = new_target(folder, facts)
         shown = target.relative_to(ROOT).as_posix()
         readme = place(old["README.md"], shown, facts, rows, force)
@@ -93,10 +100,13 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
             new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
             new["README.md"] = render(readme)
             for page, text in new.items():  # both are on the disk before one takes its place
-                (target / page).write_bytes(text.encode())
+                (target / page).write_bytes(text.encode(errors="surrogateescape"))
             for page in new:
                 os.replace(target / page, ROOT / page)
         except BaseException:
+            for page, text in kept.items():
+                if (ROOT / page).read_bytes() != text:
+                    write_whole(ROOT / page, text)
             shutil.rmtree(target, ignore_errors=True)
             raise
         changed = " and ".join(page for page in PAGES if new[page] != old[page])
@@ -109,8 +119,8 @@ def check_finding(finding: str) -> None:
     """Raise BadInput if no sentence can be printed from it."""
     if not any(map(str.isalnum, finding)):
         raise BadInput("the finding is empty: say in one sentence what the climb shows")
-    if finding.encode(errors="ignore").decode() != finding:
-        raise BadInput(f"the finding has a character that UTF-8 lacks: {finding!a}")
+    if not " ".join(finding.split()).isprintable():
+        raise BadInput(f"the finding has a character that cannot be printed: {finding!a}")
 
 
 def fit(folder: Path) -> tuple[dict, list[Row]]:
@@ -123,7 +133,7 @@ def fit(folder: Path) -> tuple[dict, list[Row]]:
 
 def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
     """Why a climb may not stand in the repository."""
-    logs = [(f"{r.stem}.r{k}", r.stem, log.run) for r in rows for k, log in r.logs.items()]
+    logs = [(f"{r.stem}.r{k}", r.stem, log) for r in rows for k, log in r.logs.items()]
     if not facts or not logs:
         why = "all its runs failed" if facts else "it has no climb.json"
         yield f"holds no logs of a climb: {why}"
@@ -154,7 +164,8 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
             yield f"has logs of {run[key]}, and climb.json is of {facts[key]!r:.80}"
     if not re.fullmatch("[0-9a-f]{12}", commit):
         yield f"was climbed at {commit}: commit, climb again"
-    if facts.get("data") or run["data"] != "tinyshakespeare":
+    text = run["data"], run.get("data_sha256")
+    if facts.get("data") or text != ("tinyshakespeare", TINYSHAKESPEARE_SHA256[:12]):
         yield "was climbed on other text than tinyshakespeare"
     asked = set()
     for name in facts["scripts"]:
@@ -164,11 +175,16 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
             yield f"has the script {name!r:.80}, which is not the rung"
     if runs := asked ^ ({name for name, *_ in logs} | facts["failures"].keys()):
         yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
-    for name, stem, run in logs:
-        if Path(run["script"]).stem != stem:
+    formula = 6 * 124e6 + 12 * 12 * 768 * int(run["T"])  # FLOPs per token of the 124M model
+    for name, stem, log in logs:
+        if Path(log.run["script"]).stem != stem:
             yield f"has {name}.log, which is of another script"
-        if "total_batch" in run and stem != "ddp_run":
+        if "total_batch" in log.run and stem != "ddp_run":
             yield f"has {name}.log with total_batch, which only ddp_run.py has"
+        if log.mfu["peak_flops"] != "unknown" and not find_gpu(run["device"]):
+            yield f"has {name}.log with the peak of a GPU that is in no table"
+        if not 0.5 < int(log.mfu["flops_per_token"]) / formula < 2:
+            yield f"has {name}.log with a flops_per_token that no GPT-2 124M has"
 
 
 def new_target(folder: Path, facts: dict) -> Path:
@@ -236,7 +252,8 @@ def what_it_is(facts: dict, rows: list[Row]) -> str:
 
 def belongs(facts: dict, rows: list[Row]) -> bool:
     """Whether README.md's results are of such climbs: from the baseline on, on a CPU or GPU."""
-    return what_it_is(facts, rows) == KINDS["climb"].what and device_kind(rows) != "mps"
+    begun = what_it_is(facts, rows) == KINDS["climb"].what and rows[0].logs
+    return bool(begun) and device_kind(rows) != "mps"
 
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
@@ -286,16 +303,16 @@ def climbs_in(readme: str) -> list[tuple[str, list[Row]]]:
 
 
 def headline(climbs: list[tuple[str, list[Row]]]) -> str:
-    """What rung 10 and the last one reach in each of these climbs, and a picture of the first."""
-    lines = []
+    """What rung 10 and the top one reach in each of these climbs; a picture of the first."""
+    known, lines = [path.stem for path in all_scripts()], []
     for _, rows in climbs:
-        good = [row for row in rows if not row.failure]
-        words = f"{first_log(rows).run['device']}: {good[0].tok_per_s:,.0f} tokens per second"
-        for row in [*(row for row in good[1:-1] if row.stem == all_scripts()[10].stem), good[-1]]:
-            number = row.stem.partition("_")[0]
-            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {times(row, good[0]):.1f}×"
-        if good[-1].total:  # not the quotient of the two rates
-            words += f" (mean of {good[-1].total.rounds} rounds)"
+        rungs = {known.index(row.stem): row for row in rows if row.logs and row.stem in known}
+        words = f"{first_log(rows).run['device']}: {rungs[0].tok_per_s:,.0f} tokens per second"
+        for number in sorted({10, max(rungs)} & rungs.keys() - {0}):
+            row = rungs[number]
+            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {times(row, rungs[0]):.1f}×"
+        if total := rungs[max(rungs)].total:  # not the quotient of the two rates
+            words += f" (mean of {total.rounds} rounds)"
         lines.append(f"**{words}**")
     if "gpu" not in [device_kind(rows) for _, rows in climbs]:
         lines.append("A GPU has not been measured yet.")

@@ -14,31 +14,36 @@ from ladder.commands.kinds import KINDS, Kind, kind_of
 from ladder.commands.limits import limit_of
 from ladder.commands.log import Log, read_log
 from ladder.errors import BadInput
-from ladder.log import warmup_steps
+from ladder.files import regular
+from ladder.log import printable, warmup_steps
 
 LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.ASCII)
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
-# The values of climb.json, each as JSON. Keys that are not here are for `ladder climb` alone.
+# The values of climb.json, each as JSON, empty where a key may be missing. Keys that are not here
+# are for `ladder climb` alone.
 TEXT, WORD = r'"([^"\\]|\\(?!u0000).)*"', r"[\w.:+-]{1,40}"
-NAME, NUMBER = r"[\w .,()@/+-]{1,80}", r"\d[-+.\de]{,29}|null"
+NAME, AMOUNT = r"[\w .,()@/+-]{1,80}", r"\d{1,16}(\.\d{1,20})?(e[-+]\d{1,3})?"
+RATE = r"[1-9]\d{6,17}(\.\d{1,9})?"  # FLOP/s or bytes per second
 FACTS = {
     "kind": f'"({"|".join(KINDS)})"',
     "started": r'"\d{4}-\d\d-\d\d \d\d:\d\d"',
     "commit": r'"\w[\w-]{,40}"',
     "repeats": r"[1-9]\d{0,3}",
-    **dict.fromkeys(("precision", "at_most", "minutes"), NUMBER),
+    **dict.fromkeys(("precision", "at_most", "memory_gib"), f"({AMOUNT}|null)?"),
+    **dict.fromkeys(("minutes", "load"), f"({AMOUNT})?"),
+    **dict.fromkeys(("quick", "precompile"), "(true|false)?"),
     "flags": rf'\[("--{WORD}={WORD}"(, )?)*\]',
     "versions": rf'\{{("{WORD}": "{WORD}"(, )?)*\}}',
     "system": r'"[\w .,()/+-]{1,80}"',
     "cores": r"\d{1,5}|null",
     "device": TEXT,
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
-    **dict.fromkeys(("peak_flops", "fp32_flops", "copy_bytes_per_s"), NUMBER),
-    "peak_dtype": r'"\w{1,20}"|null',
-    "peaks": r"\[([-+.\de]{1,30}(, )?)*\]|null",
+    **dict.fromkeys(("peak_flops", "fp32_flops", "copy_bytes_per_s"), f"({RATE})?"),
+    "peak_dtype": r'("\w{1,20}")?',
+    "peaks": rf"(\[({RATE}(, {RATE})*)?\])?",
     "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
     # Names of files; `ladder report` asks git for each.
     "scripts": r'\[("([^"\\]|\\(?!u0000).){1,200}"(, )?){1,500}\]',
@@ -47,6 +52,7 @@ FACTS = {
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
 NOT_YET = "not run yet"  # where another row has why it failed
+LARGEST_FACTS = 1e7  # bytes of a climb.json
 LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
@@ -115,13 +121,14 @@ def read_facts(folder: Path) -> dict:
     if not path.exists():
         return {}
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(regular(path, LARGEST_FACTS).read_text(encoding="utf-8"))
         for key, form in FACTS.items():
-            if not re.fullmatch(form, json.dumps(facts.get(key)), flags=re.ASCII):
+            text = json.dumps(facts[key]) if key in facts else ""
+            if not re.fullmatch(form, text, flags=re.ASCII):
                 why = f"{key}={facts.get(key)!r:.80} is not as ladder climb writes it"
                 raise BadInput(f"{path}: {why}")
         datetime.strptime(facts["started"], "%Y-%m-%d %H:%M")
-    except (AttributeError, OSError, ValueError, RecursionError) as error:
+    except (AttributeError, OSError, TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
     if len({Path(name).stem for name in facts["scripts"]}) < len(facts["scripts"]):
         raise BadInput(f"{path}: a script is there twice")
@@ -148,13 +155,18 @@ def contradictions(log: Log) -> Iterator[str]:
     run, result, peak, count = log.run, log.result, log.mfu["peak_flops"], len(log.steps)
     # These bounds also keep all that is computed from the numbers finite; NaN is in none.
     numbers = [*step_times(log), step_tokens(log), int(run["B"]), int(run["T"])]
-    numbers += [result["first_step_ms"], result["tok_per_s"]]
+    numbers += [result["first_step_ms"], result["tok_per_s"] or 0]
     large = [int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
     large += [1 if peak == "unknown" else float(peak)]
     good = all(1e-6 < x < 1e9 for x in numbers) and all(1e-6 < x < 1e30 for x in large)
     good = good and all(abs(step[k]) < 1e9 for step in log.steps for k in ("loss", "dt"))
+    exact = [run[key] for key in ("B", "T", "seed") if key in run]
+    good = good and all(text == str(int(text)) for text in exact)
+    good = good and (result["peak_bytes"] or 0) < 1e15 and result["peak_bytes"] is not True
     if not good or not all(run[key] for key in CAPTION):
         yield "a number in it makes no sense"
+    if not "".join(run.values()).isprintable():
+        yield "its run line has control characters"
     if result["status"] != "ok":
         yield f"its run ended {result['status']!r:.40}"
     found = [step["step"] for step in log.steps]
@@ -163,6 +175,8 @@ def contradictions(log: Log) -> Iterator[str]:
     warmup = warmup_steps(count)
     if (result["warmup_steps"], result["measured_steps"]) != (warmup, count - warmup):
         yield "its warm-up is not as ladder/run.py has it"
+    if abs(result["first_step_ms"] - log.steps[0]["dt"] * 1e3) > 0.01:
+        yield "its first step took another time than RESULT says"
     for key, step in (("first_loss", log.steps[0]), ("final_loss", log.steps[-1])):
         if f"{result[key]:.6f}" != f"{step['loss']:.6f}":
             yield "the losses of RESULT are not those of its steps"
@@ -179,7 +193,8 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
         if not (match := LOG_NAME.fullmatch(path.name)):
             raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
         logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_run(path)
-    failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
+    failures = facts.get("failures", {}).items()
+    failures = {name.rpartition(".")[0]: printable(why, keep="\n") for name, why in failures}
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
     all_logs = [log for repeats in logs.values() for log in repeats.values()]

@@ -9,6 +9,8 @@ from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all)"
+# What Python raises of a file that it cannot parse.
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 
@@ -52,7 +54,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     known = {number_of(path): path for path in (chain() if candidates else rungs)}
     found = []
     for word in words:
-        if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
+        if match := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word):
             first, last = int(match[1]), int(match[2] or match[1])
             if first > last or not {first, last} <= known.keys():
                 more = f" ({waiting[0].stem} and up are candidates)" if waiting else ""
@@ -80,8 +82,11 @@ def named(word: str, paths: list[Path]) -> Path:
 
 
 def docstring(path: Path) -> str:
-    """A script's docstring, empty if it has none."""
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    """A script's docstring, empty if it has none. Raises BadInput if Python cannot parse it."""
+    try:
+        return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    except UNREADABLE as error:
+        raise BadInput(f"{path} is not valid Python: {error}: fix that first") from None
 
 
 def low_precision(path: Path) -> bool:
@@ -97,14 +102,14 @@ def title(path: Path) -> str:
 def describe(path: Path) -> dict[str, str]:
     """`Title` and the fixed fields of a script's docstring, each on one line.
 
-    Raises ValueError if one is missing.
+    Raises BadInput if one is missing.
     """
     title, _, body = docstring(path).partition("\n")
     parts = re.split(rf"^({'|'.join(FIELDS)}):", body, flags=re.MULTILINE)
     texts = (" ".join(text.split()) for text in parts[2::2])
     found = dict(zip(parts[1::2], texts, strict=True))
     if tuple(found) != FIELDS or not all(found.values()):
-        raise ValueError(f"{path}: its docstring has {list(found)}, expected {list(FIELDS)}")
+        raise BadInput(f"{path}: its docstring has {list(found)}, expected {list(FIELDS)}")
     return {"Title": title, **found}
 
 

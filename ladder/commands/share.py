@@ -24,10 +24,12 @@ PACKED, UNPACKED, FILES = 1_000_000, 10_000_000, 1_000  # at most: bytes, bytes,
 MEMBER = re.compile(r"climb\.json|[a-z0-9_]{1,60}\.r[1-9][0-9]{0,2}\.log")
 SCRIPT = r"(baseline|(speedups/|candidates/|without_)\d\d_\w+|peers/\w+)\.py"
 NUMBERS = r'([-+.\deE\[\]{}, ]|true|false|null|"\w{1,40}": )*'  # as JSON, some by name
-# The lines of a log that are kept, by their first word.
+WORDS = "(script|commit|torch|python|model|data_sha256)="  # these values need not be numbers
+# The lines of a log that are kept, by their first word. No word matches in two ways: of n such
+# words re would try 2ⁿ combinations.
 LINES = {
-    "run": r"run  ( ((script|commit|torch|python|model|data_sha256)=[\w/.+-]{1,80}"
-    rf'|device="?{NAME}"?|data=tinyshakespeare|\w{{1,30}}=[\d.]{{1,30}}))+',
+    "run": rf"run  ( ({WORDS}[\w/.+-]{{1,80}}|(?!{WORDS}|device=)\w{{1,30}}=[\d.]{{1,30}}"
+    rf'|device="?{NAME}"?|data=tinyshakespeare))+',
     "step": r"step +\d+/\d+ \| loss \d+\.\d+ \| dt +\d+\.\d+ ms \| tok/s +\d+"
     r"( \| \w{1,20} +(\d\.\d+e[+-]\d\d|inf|nan))*",  # a skipped step's norm
     "effective": r"effective( \w{1,20}=[\w()+.:-]{1,60})+|effective unknown",
