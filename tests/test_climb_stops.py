@@ -479,7 +479,7 @@ def test_what_no_run_of_a_climb_left_stops_it_before_the_first(tmp_path, capsys)
 def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.py").write_text(copies(LOG))
     found = {"clocks": "1", "peak_flops": 1, "device": device_name(pick_device(None))}
-    monkeypatch.setattr(climb, "large_matmul", lambda *_: found)
+    monkeypatch.setattr(climb, "large_matmul", lambda *_: {**found})
     parser = argparse.ArgumentParser()
     climb.add_run_arguments(parser)
     args = parser.parse_args(["--out", str(tmp_path / "out")])

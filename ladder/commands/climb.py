@@ -96,7 +96,7 @@ def add_run_arguments(parser):
     add("--precompile", **true, help="fill the compile caches first, side by side")
     quick = f"--precompile, few steps, --at-most {QUICK_MINUTES}: a first look, not to be published"
     add("--quick", **true, help=quick)
-    add("--out", help="folder for logs and results (default: runs/…)")
+    add("--out", help="new folder for logs and results (default: runs/…)")
     add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
 
