@@ -119,7 +119,9 @@ def test_climb_leaves_logs_facts_and_picture(climbed):
     assert not (folder / "cache").exists()
     assert facts["peaks"][1] > 0 and facts["peak_flops"] == np.median(facts["peaks"])
     assert facts["load"] >= 0 and "round 2: a large matmul runs at" in out
-    assert "00 baseline" in out and "01 weight tying" in out and "2 warm-up steps are left out" in out
+    assert (
+        "00 baseline" in out and "01 weight tying" in out and "2 warm-up steps are left out" in out
+    )
 
 
 def test_each_run_is_one_plain_line_where_there_is_no_terminal(climbed):

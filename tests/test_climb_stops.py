@@ -1,5 +1,6 @@
 """`ladder climb` when it is stopped, goes on, or runs scripts that others wrote; its rounds."""
 
+import argparse
 import io
 import itertools
 import json
@@ -23,7 +24,7 @@ from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 
 from ladder import files
 from ladder.cli import pick_device, signals_to
-from ladder.commands import climb, gemm, main, precompile, process
+from ladder.commands import climb, gemm, limits, main, precompile, process
 from ladder.commands.log import read_log
 from ladder.commands.results import interval, read_climb, read_facts
 from ladder.errors import BadInput
@@ -463,4 +464,58 @@ def test_what_a_failing_script_says_is_printable(tmp_path, capsys):
 def test_an_empty_out_is_no_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="--out is empty"):
-        process.new_folder("", "climb", exist_ok=True)
+        process.new_folder("", "climb")
+
+
+def test_a_climb_takes_no_folder_that_is_there(tmp_path, monkeypatch, capsys):
+    (tmp_path / "baseline.r1.log").write_text(LOG)
+    another = tmp_path / "another"  # climb makes it while this one times a matmul
+    monkeypatch.setattr(climb, "large_matmul", lambda _: another.mkdir())
+    for out, why in ((tmp_path, "is there already: choose another"), (another, "File exists")):
+        assert main(["climb", "0", "--out", str(out)]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_bad_log_stops_a_climb_and_is_no_failure_of_another_run(tmp_path, capsys):
+    log, begun = tmp_path / "a.r1.log", tmp_path / "begun"
+    breaks = f"open({str(log)!r}, 'w')\nopen({str(begun)!r}, 'a').write('once')\n"
+    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(LOG) + breaks})
+    for _ in range(2):
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+        assert "it has no run line: remove that log; 1 runs are kept" in capsys.readouterr().err
+        assert read_facts(tmp_path)["failures"] == {} and begun.read_text() == "once"
+
+
+def test_what_no_run_of_a_climb_left_stops_it_before_the_first(tmp_path, capsys):
+    names = ["zzz.rX", "zzz.r1", "a.r01", "a.r9", "other"]
+    for name, failures in [*((name, {}) for name in names), ("a.r9999", {"a.r9999": "it broke"})]:
+        write(tmp_path, {"a.py": "1 / 0"}, failures=failures)
+        (tmp_path / f"{name}.log").write_text(LOG)
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+        assert f" has {name}, which is no run of this climb: remove it" in capsys.readouterr().err
+        (tmp_path / f"{name}.log").unlink()
+    assert not list(tmp_path.glob("*.failed"))
+
+
+def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.py").write_text(copies(LOG))
+    found = {"clocks": "1", "peak_flops": 1e12, "device": device_name(pick_device(None))}
+    monkeypatch.setattr(climb, "large_matmul", lambda *_: {**found})
+    parser = argparse.ArgumentParser()
+    climb.add_run_arguments(parser)
+    args = parser.parse_args(["--out", str(tmp_path / "out")])
+    folder = climb.new_folder(args, "climb", [tmp_path / "a.py"])
+    (folder / "a.py").write_text("1 / 0")
+    assert main(["climb", "--resume", str(folder)]) == 2
+    assert "a.py changed: change it back; 0 runs are kept" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("does", ["exec sleep 60", r"printf 'NVIDIA \377\n'"])
+def test_an_nvidia_smi_that_hangs_or_prints_other_bytes(does, card, tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(process, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("torch.randn", lambda *_, **__: None)
+    monkeypatch.setattr(gemm, "keep_busy", lambda *_: None)
+    assert limits.here() is None and gemm.clocks(card("T4")) == "unknown"

@@ -12,6 +12,7 @@ down slows all rungs alike; a gain is the mean of the log ratios between neighbo
 round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -95,7 +96,7 @@ def add_run_arguments(parser):
     add("--precompile", **true, help="fill the compile caches first, side by side")
     quick = f"--precompile, few steps, --at-most {QUICK_MINUTES}: a first look, not to be published"
     add("--quick", **true, help=quick)
-    add("--out", help="folder for logs and results (default: runs/…)")
+    add("--out", help="new folder for logs and results (default: runs/…)")
     add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
 
@@ -149,9 +150,9 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
             raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
-    if args.out and Path(args.out, "climb.json").exists():
+    if args.out and Path(args.out).is_dir():  # before half a minute is spent
         other = f"choose another --out, or --resume {args.out}"
-        raise BadInput(f"{args.out} has a climb already: {other}")
+        raise BadInput(f"{args.out} is there already: {other}")
     check_seq_len(args.seq_len)
     if args.quick:
         on_cuda = pick_device(args.device).type == "cuda"
@@ -162,7 +163,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     load = round(machine.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))
-    folder = process.new_folder(args.out, kind, exist_ok=True)
+    folder = process.new_folder(args.out, kind)
     for path in foreign:
         shutil.copy(path, folder / path.name)
     facts = {
@@ -185,12 +186,19 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         "memory_gib": getattr(args, "memory", None),
         "peaks": [found["peak_flops"]],  # of the rounds; peak_flops is their median
         "failures": {},
+        "sha256": own_scripts(folder),
         "scripts": [p.relative_to(ROOT).as_posix() if p in own else p.name for p in scripts],
         **found,
     }
     save(folder, facts)
     print(*(f"note  {line}\n" for line in doubts(facts)), sep="", end="")
     return folder
+
+
+def own_scripts(folder: Path) -> dict[str, str]:
+    """SHA-256 of each script in the folder by its name: those git does not know."""
+    found = [path for path in folder.glob("*.py") if path.is_file()]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
 def large_matmul(flags: list[str], *more: str) -> dict:
@@ -271,6 +279,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     old, again = facts["failures"].items(), ("killed by", "this climb: its logs differ")
     facts["failures"] = {name: why for name, why in old if not why.startswith(again)}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
+    check_runs(folder, facts)
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
     if facts["kind"] == "fit":
@@ -378,6 +387,7 @@ def run_next(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
         news = f"{run_once(folder, facts, path, name, flags):.0f} tok/s"
     except BadInput as error:
         check_code(folder, facts)  # which explains it
+        check_runs(folder, facts)
         facts["failures"][name] = str(error)
         news = f"failed: {error}"
     facts["minutes"] = facts.get("minutes", 0) + (time.monotonic() - started) / 60
@@ -390,6 +400,25 @@ def check_code(folder: Path, facts: dict) -> None:
     if (now := commit()) != facts["commit"]:
         changed = f"the code changed from commit {facts['commit']} to {now}"
         raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
+    now = own_scripts(folder)
+    for name, was in (facts.get("sha256") or {}).items():
+        if now.get(name) != was:
+            raise BadInput(f"stopped: {folder / name} changed: change it back; {kept(folder)}")
+
+
+def check_runs(folder: Path, facts: dict) -> None:
+    """Raise BadInput if a log or failure in the folder is not one of this climb, or a log cannot
+    stand in its table: later runs would fail for it."""
+    rounds = range(1, facts["repeats"] + 2)  # kill -9 may leave a log that climb.json lacks
+    known = {f"{Path(name).stem}.r{k}" for name in facts["scripts"] for k in rounds}
+    logs = {path.stem for path in folder.glob("*.log")}
+    if odd := (logs | facts["failures"].keys()) - known:
+        raise BadInput(f"{folder} has {min(odd)}, which is no run of this climb: remove it")
+    if logs:
+        try:
+            read_climb(folder)
+        except BadInput as error:
+            raise BadInput(f"{error}: remove that log; {kept(folder)}") from error
 
 
 def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str]) -> float:

@@ -7,15 +7,16 @@ import argparse
 import json
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
 from ladder.cli import GPUS, add_flags, pick_device
 from ladder.commands import program
+from ladder.commands.process import first_line
 from ladder.machine import device_name, half_precision
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
@@ -105,15 +106,12 @@ def clocks(device: torch.device) -> str:
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
     query = [f"--query-gpu={CLOCKS}", "--format=csv,noheader", which]
-    try:
-        asked = subprocess.Popen(["nvidia-smi", *query], stdout=subprocess.PIPE, text=True)
-    except OSError:
-        return "unknown"
-    with asked:
-        while asked.poll() is None:
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(first_line, "nvidia-smi", *query)
+        while not asked.done():
             keep_busy(a, a, 0)
-        values = asked.stdout.read().strip().split(", ")
-    if asked.returncode:
+    values = asked.result().split(", ")
+    if len(values) != len(CLOCKS.split(",")):
         return "unknown"
     return ", ".join(map(" ".join, zip(CLOCKS.split(","), values, strict=True)))
 

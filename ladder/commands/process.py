@@ -21,6 +21,7 @@ from ladder.files import ROOT
 from ladder.log import printable
 
 LONGEST_REASON = 300  # characters
+ANSWER_SECONDS = 10  # nvidia-smi hangs where a driver does
 # Linux kills a child when its parent is gone, even by kill -9: prctl(PR_SET_PDEATHSIG, SIGKILL).
 DIE_WITH_PARENT = None
 if sys.platform == "linux":
@@ -96,9 +97,9 @@ def once() -> Callable:
 
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
+    how = dict(capture_output=True, text=True, errors="replace", timeout=ANSWER_SECONDS)
     try:
-        options = dict(capture_output=True, text=True, errors="replace", timeout=10)
-        done = subprocess.run(command, check=True, **options)
+        done = subprocess.run(command, check=True, **how)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.partition("\n")[0]
@@ -114,16 +115,16 @@ def failure(returncode: int, stderr: str) -> str:
     return printable(said[-1].removeprefix("error "))[:LONGEST_REASON]
 
 
-def new_folder(name: str | Path | None, kind: str, exist_ok: bool = False) -> Path:
+def new_folder(name: str | Path | None, kind: str) -> Path:
     """Make a folder for results: `name`, or runs/KIND-DATE-TIME where none is given.
 
-    Raises BadInput if it cannot be made, or, unless that is `exist_ok`, is there already.
+    Raises BadInput if it cannot be made or is there already.
     """
     if name == "":
         raise BadInput("--out is empty: name a folder, or leave it out")
     folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
+        folder.mkdir(parents=True)
     except OSError as error:
         raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from error
     return folder
