@@ -29,6 +29,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def show(line: str) -> None:
+    """Print one line as logs have it: a file name in it cannot control the terminal."""
+    print(printable(line))
+
+
 def _quoted(value: str) -> str:
     value = printable(value)
     plain = re.fullmatch(r"[^\s\"'\\]+", value)
