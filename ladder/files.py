@@ -80,7 +80,7 @@ def git(*words: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. Raises BadInput if it cannot."""
     command, utf8 = ["git", "-C", str(ROOT), *words], dict(encoding="utf-8", errors="replace")
     # Inside a hook they name another repository, or its index; others change what a path means.
-    env = {k: v for k, v in os.environ.items() if not re.match("GIT_(?!CONFIG)", k)}
+    env = {k: v for k, v in os.environ.items() if not re.match("GIT_(?!CONFIG|TEST)", k)}
     try:
         done = subprocess.run(command, capture_output=True, env=env, **utf8)
     except FileNotFoundError:
