@@ -17,6 +17,7 @@ from ladder.commands import program
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import DATA_DIR, lock
+from ladder.log import show
 from ladder.shards import MOST_TOKENS, write_shard
 
 
@@ -41,7 +42,7 @@ def main(argv=None):
 
 def prepare(text, out, shard_tokens, val_fraction):
     """Tokenize `text` and write its shards into `out`. Raises BadInput; overwrites nothing."""
-    corpus = load_corpus(text, say=print)
+    corpus = load_corpus(text, say=show)
     if corpus.tokenizer != "gpt2":
         raise BadInput("shards hold GPT-2 tokens: set TIKTOKEN_CACHE_DIR or connect once")
     out = Path(out or DATA_DIR / corpus.name)
@@ -60,7 +61,7 @@ def prepare(text, out, shard_tokens, val_fraction):
                 name = f"{corpus.name}_{split}_{number:06d}.bin"
                 tokens = corpus.read(start, min(shard_tokens, last - start))
                 write_shard(Path(unfinished, name), tokens)
-                print(f"{out / name}: {len(tokens)} tokens")
+                show(f"{out / name}: {len(tokens)} tokens")
         for path in sorted(Path(unfinished).iterdir(), reverse=True):  # val first
             path.rename(out / path.name)
 

@@ -93,7 +93,11 @@ def load(path: Path, identity: dict) -> dict:
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
-    except (AttributeError, KeyError, TypeError) as error:
+        counts = saved["flags"] | {key: saved[key] for key in ("step", "position")}
+        for key in ("step", "position", "--steps", "--warmup"):
+            if type(counts[key]) is not int or counts[key] < 0:
+                raise ValueError(f"{key} is {counts[key]!r}")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
     return saved
 
@@ -104,14 +108,38 @@ def other_version(path: Path, error: Exception) -> BadInput:
     return BadInput(f"{path} is of another version of ddp_run.py ({why})")
 
 
+def form(value, name: str = "") -> dict:
+    """The names of all values in nested dicts, and the type of each; of a tensor its layout too.
+
+    Fused kernels rely on the layout and do not check it: they would write past a tensor's end.
+    """
+    if isinstance(value, dict):
+        parts = (form(part, f"{name}[{key!r}]") for key, part in value.items())
+        return {key: kind for part in parts for key, kind in part.items()}
+    if isinstance(value, torch.Tensor):
+        return {name: (value.layout, value.dtype, value.shape, value.stride())}
+    return {name: type(value)}
+
+
 def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, int]:
     """Load a checkpoint into all three; return its step and position. Raises BadInput."""
-    saved = load(path, identity)
+    saved, scale = load(path, identity), scaler.state_dict()
+    groups = optimizer.state_dict()["param_groups"]
+    params = enumerate(p for group in optimizer.param_groups for p in group["params"])
+    state = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for i, p in params}
+    ours = {"model": model.state_dict(), "optimizer": {"state": state}, "scaler": scale}
     try:
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        if saved["scaler"]:  # else it was no float16 run
-            scaler.load_state_dict(saved["scaler"])
+        # A scaler's state is empty in a run that is not in float16.
+        found = {key: saved[key] for key in ours} | {"scaler": (scale and saved["scaler"]) or scale}
+        # The schedule sets lr, and an older PyTorch may lack a setting.
+        pairs = zip(groups, found["optimizer"].pop("param_groups"), strict=True)
+        if any({**own, **group, "lr": own["lr"]} != own for own, group in pairs):
+            raise ValueError("AdamW had other settings")
+        if differ := form(found).items() ^ form(ours).items():
+            raise ValueError(f"{min(name for name, _ in differ)} is not as this run saves it")
+        model.load_state_dict(found["model"])
+        optimizer.load_state_dict({**found["optimizer"], "param_groups": groups})
+        scaler.load_state_dict(found["scaler"])
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -174,8 +202,10 @@ def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
     path = Path(folder) / BEST
     try:
         if path.exists() and (saved := read(path))["identity"] == identity:
-            return saved["val_loss"]
-    except (BadInput, KeyError, TypeError) as error:
+            if math.isfinite(loss := float(saved["val_loss"])):
+                return loss
+            raise ValueError(f"its val_loss is {loss}")
+    except (BadInput, KeyError, TypeError, ValueError) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
     return math.inf
 
@@ -191,6 +221,11 @@ class Stored:
     shape: dict[str, int]  # the fields of GPTConfig
     tokenizer: str  # "gpt2" or "bytes"
     weights: dict[str, torch.Tensor]
+
+    def __post_init__(self):
+        for key, value in self.shape.items():
+            if type(value) is not int or value < 1:
+                raise BadInput(f"{self.name} has {key} {value!r}: expected a positive integer")
 
 
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
@@ -238,7 +273,7 @@ def stored(name: str) -> Stored:
 def _of_transformers(folder: Path) -> Stored:
     """The model in a folder that transformers' save_pretrained wrote, or one like OpenAI's."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(regular(folder / "config.json").read_text(encoding="utf-8"))
         for key, ours in FIXED.items():
             if (value := config.get(key, ours)) != ours:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
@@ -260,7 +295,7 @@ def _of_transformers(folder: Path) -> Stored:
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    if not (path := folder / "model.safetensors").exists():
+    if not (path := regular(folder / "model.safetensors")).exists():
         path = regular(folder / "pytorch_model.bin")
         return torch.load(path, map_location="cpu", weights_only=True)
     try:
@@ -291,16 +326,23 @@ def fill(model, found: Stored) -> None:
         if there != here and not (key == "vocab_size" and GPT2_VOCAB_SIZE <= there < here):
             flags = "--model sets the size, and --seq-len above 1024 block_size"
             raise BadInput(f"{found.name} has {key} {there}, this run {here}: {flags}")
-    weights = dict(found.weights)
-    rows = weights["transformer.wte.weight"]  # (vocab_size, C)
-    missing = model.config.vocab_size - len(rows)
-    rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
-    weights |= {"transformer.wte.weight": rows, "lm_head.weight": rows}
     try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:  # a line of its own for each tensor
+        if name := not_finite(found.weights):
+            raise BadInput(f"{found.name} has values in {name} that are not finite numbers")
+        rows = found.weights["transformer.wte.weight"]  # (vocab_size, C)
+        missing = model.config.vocab_size - found.shape["vocab_size"]
+        rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
+        both = {"transformer.wte.weight": rows, "lm_head.weight": rows}
+        model.load_state_dict({**found.weights, **both})
+    except (AttributeError, RuntimeError) as error:  # a line of its own for each tensor
         why = " ".join(str(error).split())[:120]
         raise BadInput(f"{found.name} lacks tensors of GPT-2, or has others: {why}") from None
+
+
+def not_finite(weights: dict[str, torch.Tensor]) -> str | None:
+    """The name of the first tensor with NaN, infinity or integers in it, if there is one."""
+    bad = (n for n, w in weights.items() if not (w.is_floating_point() and w.isfinite().all()))
+    return next(bad, None)
 
 
 @torch.no_grad()
@@ -315,6 +357,8 @@ def sample(model, ids: list[int], count: int, known_tokens: int, seed: int = 0) 
     for _ in range(count):
         seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
         logits = model(seen)[0][0, -1].float().cpu()  # (vocab_size,)
+        if not logits.isfinite().all():
+            raise BadInput("the model computes NaN or infinity: it has no text to write")
         logits[known_tokens:] = -math.inf
         ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
         yield ids[-1]

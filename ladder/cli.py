@@ -1,7 +1,6 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
-import math
 import signal
 import threading
 from collections.abc import Callable
@@ -42,9 +41,9 @@ def path(text: str) -> str:
 
 
 def above_zero(text: str) -> float:
-    """An argparse type: a positive number."""
-    if not 0 < (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    """An argparse type: a positive number. Up to 1e12 none overflows in what it is used for."""
+    if not 0 < (value := float(text)) < 1e12:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text} (the limit: 1e12)")
     return value
 
 

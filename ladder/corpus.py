@@ -96,6 +96,9 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
         return _corpus_at(Path(path), say)
     except OSError as error:
         raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
+    except MemoryError:
+        to_do = "cut it, and make shards of each part with data/prepare.py"
+        raise BadInput(f"{path} does not fit into memory: {to_do}") from None
 
 
 def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
@@ -110,9 +113,9 @@ def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, C
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder: of `train` and `val`, their names have `val` last."""
-    split = re.compile("(?:^|[-_.])(train|val)(?=[-_.]|$)")
-    return [s for s in sorted(folder.glob("*.bin")) if split.findall(s.stem)[-1:] == ["val"]]
+    """The held-out shards of a folder: of train and val (or alike), their names have val last."""
+    split = re.compile("(?:^|[-_.])(?:train|(val|valid|validation))(?=[-_.]|$)", re.IGNORECASE)
+    return [s for s in sorted(folder.glob("*.bin")) if any(split.findall(s.stem)[-1:])]
 
 
 def _corpus_at(path: Path, say) -> Corpus:
@@ -246,7 +249,13 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
         say(f"note  {why}: one token per byte; do not compare these losses with others")
         tokens = encode_documents(documents, lambda text: list(text.encode()))
         return Corpus(f"{name}-bytes", sha256, [tokens], tokenizer="bytes")
-    tokens = encode_documents(documents, encode)
+    try:
+        tokens = encode_documents(documents, encode)
+    except BaseException as error:  # tiktoken's is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        why = f"{name} has hundreds of thousands of blanks in a row"
+        raise BadInput(f"tiktoken cannot split it: {why}: take them out") from None
     try:
         write_shard(cache, tokens)
     except (OSError, BadInput) as error:

@@ -5,6 +5,7 @@ This module does not import torch.
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,8 +65,9 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}.tmp")  # names: at most 255 bytes
+    temporary.unlink(missing_ok=True)  # in /tmp it may be somebody's link to another file
     try:
-        with temporary.open("w+b") as file:
+        with temporary.open("x+b") as file:
             for part in parts:
                 part(file) if callable(part) else file.write(part)
             file.flush()
@@ -79,14 +81,16 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
 
 
 def git(*words: str) -> subprocess.CompletedProcess:
-    """Run git in the checkout; the caller checks returncode. Raises BadInput if git is missing."""
-    command = ["git", "-C", str(ROOT), *words]
-    # Inside a hook they name another repository.
-    env = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE")}
+    """Run git in the checkout; the caller checks returncode. Raises BadInput if it cannot."""
+    command, utf8 = ["git", "-C", str(ROOT), *words], dict(encoding="utf-8", errors="replace")
+    # Inside a hook they name another repository, or its index; others change what a path means.
+    env = {k: v for k, v in os.environ.items() if not re.match("GIT_(?!CONFIG|TEST)", k)}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env)
-    except OSError:
+        done = subprocess.run(command, capture_output=True, env=env, **utf8)
+    except FileNotFoundError:
         raise BadInput("git is not installed: install it first") from None
+    except OSError as error:
+        raise BadInput(f"git does not start: {error.strerror}") from None
     done.stderr = " ".join(done.stderr.split())  # why it failed, in one line
     return done
 

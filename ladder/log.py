@@ -34,6 +34,11 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def show(line: str) -> None:
+    """Print one line as logs have it: a file name in it cannot control the terminal."""
+    print(printable(line))
+
+
 def _quoted(value: str) -> str:
     value = printable(value)
     plain = re.fullmatch(r"[^\s\"'\\]+", value)

@@ -24,6 +24,7 @@ from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
 from ladder.files import commit
 from ladder.machine import device_name, half_precision, has_bf16
+from ladder.run import NotFinite
 
 
 def _told(name: str, default: int) -> int:
@@ -62,6 +63,8 @@ class Job:
     def save(self, say, **state) -> None:
         """Rank 0 saves a checkpoint of `state`."""
         if self.folder:
+            if name := checkpoint.not_finite(state["model"]):
+                raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
             path = self._write(None, flags=self.flags, **state)
             say(f"note  saved {path}")
             if state["step"] == self.flags["--steps"]:

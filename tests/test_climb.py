@@ -297,6 +297,9 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
     files.git("init", "-q")
     files.git("config", "status.showUntrackedFiles", "no")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))  # as inside a hook of another repository
+    for name in ("GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("GIT_LITERAL_PATHSPECS", "1")
     (tmp_path / "speedups").mkdir()
     (tmp_path / "baseline.py").write_text("x = 1\n")
     commit_all()

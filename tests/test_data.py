@@ -6,6 +6,7 @@ import http.server
 import os
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -397,3 +398,44 @@ def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):
     write_shard(tmp_path / "a_val_000000.bin", np.arange(50, dtype=np.uint16))
     text, held_out = load_splits(str(tmp_path), say=print)
     assert (len(text), len(held_out)) == (100, 50)
+
+
+@pytest.mark.parametrize("name", ["validation", "VAL", "Val_0", "a_valid_000"])
+def test_held_out_shards_by_other_names(name, tmp_path):
+    for stem, count in (("train_0", 100), (name, 50)):
+        write_shard(tmp_path / f"{stem}.bin", np.zeros(count, np.uint16))
+    assert [*map(len, load_splits(str(tmp_path), print))] == [100, 50]
+
+
+def test_texts_that_memory_or_tiktoken_cannot_hold(tmp_path, monkeypatch):
+    class PanicException(BaseException):  # as pyo3's, which has this name alone
+        pass
+
+    monkeypatch.setattr(data, "DATA_DIR", tmp_path / "data")
+    (tmp_path / "big.txt").write_text("to be")
+    for trouble, kind, said in (
+        (PanicException("StackOverflow"), BadInput, "tiktoken cannot split it: big has hundreds"),
+        (MemoryError(), BadInput, "big.txt does not fit into memory: cut it"),
+        (KeyboardInterrupt("Ctrl-C"), KeyboardInterrupt, "Ctrl-C"),
+    ):
+        encode = Mock(side_effect=trouble)
+        monkeypatch.setattr(data, "gpt2_encoder", lambda timeout_s, encode=encode: encode)
+        with pytest.raises(kind, match=said):
+            load_corpus(str(tmp_path / "big.txt"), print)
+
+
+def test_names_of_texts_do_not_control_the_terminal(tmp_path, bytes_for_tokens, capsys):
+    (tmp_path / "a\x1b[2J").mkdir()
+    (tmp_path / "a\x1b[2J" / "b\x07.txt").write_text("to be")
+    (tmp_path / "a\x1b[2J" / "link").symlink_to(tmp_path)
+    assert prepare(tmp_path / "a\x1b[2J", "--out", tmp_path / "out") == 0
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable() and out.count("\\x1b[2J") == 3, out
+
+
+def test_no_link_is_written_through(tmp_path):
+    (tmp_path / "precious").write_bytes(b"1")
+    (tmp_path / f"page.{os.getpid()}.tmp").symlink_to(tmp_path / "precious")
+    write_whole(tmp_path / "page", b"2")
+    assert (tmp_path / "page").read_bytes() == b"2" and not (tmp_path / "page").is_symlink()
+    assert (tmp_path / "precious").read_bytes() == b"1"

@@ -446,8 +446,18 @@ def choose(folder, said=print, resume=True, **identity):
 
 
 def save(folder, step, **more):
-    state = dict(step=step, position=0, identity={"seed": 1}, flags={"--steps": 9}, model={})
+    state = dict(step=step, position=0, identity={"seed": 1}, model={})
+    state["flags"] = {"--steps": 9, "--warmup": 1}
     return checkpoint.save(folder, **{**state, "optimizer": {}, **more})
+
+
+def stepped():
+    """A model and its optimizer after a step."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    return model, optimizer
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
@@ -477,8 +487,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     ],
 )
 def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
-    model = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = stepped()
     scaler = torch.amp.GradScaler("cpu")
     state = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
     path = save(tmp_path, 3, **state)  # without a scaler, as there was none once
@@ -634,3 +643,55 @@ def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch, tm
     text, held_out = "topics", "topics's last 10 %"
     first, second = [text, "start", "stop", held_out, "start"], [text, "stop", held_out]
     assert calls == [held_out, *first, *second, text, held_out]
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "said"),
+    [
+        ("moments", "exp_avg", torch.zeros(3), "['exp_avg'] is not as this run saves it"),
+        ("moments", "exp_avg_sq", torch.zeros(1).expand(2, 2), "['exp_avg_sq'] is not as"),
+        ("moments", "step", torch.zeros((), dtype=torch.int64), "['step'] is not as"),
+        ("moments", "more", 1, "['more'] is not as"),
+        ("settings", "betas", "y", "AdamW had other settings"),
+        ("settings", "weight_decay", 0.5, "AdamW had other settings"),
+        ("settings", "params", [0], "AdamW had other settings"),
+        ("scaler", "scale", "x", "['scale'] is not as"),
+        ("model", "weight", torch.zeros(2, 2, dtype=torch.int64), "['weight'] is not as"),
+        ("state", "step", "3", "step is '3'"),
+        ("state", "step", -3, "step is -3"),
+        ("state", "position", 1.5, "position is 1.5"),
+        ("state", "flags", [1], "unsupported operand"),
+        ("state", "flags", {"--steps": "x", "--warmup": 1}, "--steps is 'x'"),
+    ],
+)
+def test_a_checkpoint_is_compared_with_what_this_run_saves(tmp_path, part, key, value, said):
+    """Fused kernels would read and write past the end of a smaller tensor."""
+    (model, optimizer), scaler = stepped(), torch.amp.GradScaler("cpu")
+    state = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
+    state |= dict(scaler=scaler.state_dict(), step=3, flags={"--steps": 9, "--warmup": 1})
+    path = save(tmp_path, **state)
+    assert checkpoint.restore(path, {"seed": 1}, model, optimizer, scaler) == (3, 0)
+    saved = state["optimizer"]
+    parts = {"moments": saved["state"][0], "settings": saved["param_groups"][0]}
+    (state | parts | {"state": state})[part][key] = value
+    path = checkpoint.save(tmp_path, "step_000003.pt", **{"position": 0, "identity": {}, **state})
+    with pytest.raises(BadInput, match=r"is of another version of ddp_run.py") as caught:
+        checkpoint.restore(path, {}, model, optimizer, scaler)
+    assert said in str(caught.value)
+
+
+def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
+    """Other types have an empty state of the scaler."""
+    model, optimizer = stepped()
+    parts = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
+    scalers = [torch.amp.GradScaler("cpu", init_scale=8.0, enabled=on) for on in (True, False)]
+    for before, now in (scalers, scalers[::-1]):
+        path = save(tmp_path, 3, **parts, scaler=before.state_dict())
+        assert checkpoint.restore(path, {"seed": 1}, model, optimizer, now) == (3, 0)
+        assert now.get_scale() == (8 if now.is_enabled() else 1)
+
+
+def test_hours_that_overflow(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        ranks.parse("", ["--hours", "1e306"])
+    assert "--hours: expected a number above 0, got 1e306" in capsys.readouterr().err

@@ -21,7 +21,8 @@ from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 from ladder import commands, ranks, run
 from ladder.cli import MODELS, add_flags, parse_args
 from ladder.commands.log import read_log
-from ladder.errors import explain
+from ladder.errors import BadInput, explain
+from ladder.files import git
 from ladder.run import Run
 from ladder.shards import write_shard
 
@@ -379,3 +380,25 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
     assert any("not a measurement" in note for note in log.notes) == (steps < 3)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (FileNotFoundError(errno.ENOENT, "No usable temporary directory"), "No usable temp"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_an_error_without_a_file_is_not_blamed_on_the_output(trouble, said, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise trouble
+
+    monkeypatch.setattr("ladder.commands.diff.run", fail)
+    assert commands.main(["diff", "5"]) == 2
+    assert capsys.readouterr().err.startswith(f"error {said}")
+    monkeypatch.setattr(subprocess, "run", fail)
+    if isinstance(trouble, OSError):
+        missing = "git is not installed" if trouble.errno == errno.ENOENT else "git does not start"
+        with pytest.raises(BadInput, match=missing):
+            git("status")

@@ -414,3 +414,91 @@ def test_the_times_in_train_md_follow_from_ladder_limits(capsys):
             expected = [step, rate, 3 * 3600 * rate / 1e9, 18794 * step / 3600]
             said = [number(cell.split(" – ")[side]) for cell in cells[1:]]
             assert said == pytest.approx(expected, rel=0.02, abs=0.051), (cells, expected)
+
+
+# ------------------------------------------------------- weights that are no model, or not finite
+
+
+@pytest.mark.parametrize("loss", ["x", None, math.nan, -math.inf])
+def test_a_best_loss_that_is_none_is_not_compared_with(loss, tmp_path):
+    said = []
+    checkpoint.save(tmp_path, "best.pt", identity={}, val_loss=loss)
+    assert checkpoint.best_loss(tmp_path, {}, said.append) == math.inf
+    assert "cannot be used" in said[0]
+
+
+def test_weights_that_became_nan_are_not_saved(shard, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(DDP, "get_lr", lambda *_: math.nan)
+    flags = ["--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 1, "--eval-every", 0]
+    assert train(shard, tmp_path, *flags) == 1
+    assert "is not finite after step 1: it is not saved" in capsys.readouterr().err
+    assert not list((tmp_path / "ckpt").glob("step_*"))
+
+
+def changed(trained, folder, name, weight):
+    """A checkpoint with another tensor of this name, or without it."""
+    saved = checkpoint.read(trained / "best.pt")
+    saved["model"][name] = weight
+    if weight is None:
+        del saved["model"][name]
+    return checkpoint.save(folder, "changed.pt", **saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "said"),
+    [
+        ("transformer.ln_f.bias", None, "lacks tensors of GPT-2"),
+        ("evil", torch.zeros(1), "or has others"),
+        ("transformer.wte.weight", torch.zeros(100, 128), "has vocab_size 100"),
+        ("transformer.wte.weight", torch.zeros(50304, 128, dtype=torch.int64), "not finite"),
+        ("transformer.wpe.weight", torch.zeros(0, 128), "has block_size 0"),
+        ("transformer.ln_f.bias", torch.full((128,), math.nan), "not finite"),
+        ("transformer.ln_f.bias", "x", "lacks tensors of GPT-2, or has others"),
+    ],
+)
+def test_only_a_whole_model_is_exported_or_sampled(name, weight, said, trained, tmp_path, capsys):
+    path = changed(trained, tmp_path, name, weight)
+    for words in (["sample", path], ["export", path, tmp_path / "out"]):
+        assert ladder([str(word) for word in words]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and said in err and err.count("\n") == 1, err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_prompt_of_any_bytes(trained, tmp_path, capsys):
+    saved = checkpoint.read(trained / "best.pt")
+    saved["identity"]["data"] = "bytes 0123"
+    path = checkpoint.save(tmp_path, "bytes.pt", **saved)
+    assert ladder(["sample", str(path), "--prompt", "a\udcff", "--tokens", "1"]) == 0
+    assert capsys.readouterr().out.startswith("a\ufffd")
+
+
+def test_a_model_that_computes_nan_writes_nothing():
+    model = DDP.GPT(DDP.GPTConfig(**TINY))
+    torch.nn.init.constant_(model.transformer.ln_f.bias, math.nan)
+    with pytest.raises(BadInput, match="NaN or infinity"):
+        next(checkpoint.sample(model, [0], 1, 256))
+
+
+@pytest.mark.parametrize("rows", [100, 60000, None])
+def test_a_vocabulary_that_is_not_that_of_its_config(rows, trained, tmp_path):
+    config = export.config(dict(TINY, block_size=1024))
+    weights = checkpoint.read(trained / "best.pt")["model"]
+    weights["transformer.wte.weight"] = torch.zeros(*((rows, 128) if rows else (50257, 128, 1)))
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    for V, said in (
+        (50257, "lacks tensors of GPT-2, or has others"),
+        ("50257", "has vocab_size '50257': expected a positive integer"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": V}))
+        with pytest.raises(BadInput, match=said):
+            model_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_fifo_is_no_model(name, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(export.config(dict(TINY, block_size=1024))))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BadInput, match="is not a regular file"):
+        checkpoint.stored(str(tmp_path))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ladder.cli import signals_to
 from ladder.commands.process import if_slow
-from ladder.errors import BadInput
+from ladder.errors import BadInput, explain
 from ladder.files import IS_CHECKOUT, drop
 from ladder.log import printable
 
@@ -72,13 +72,17 @@ def program(function: Callable, *args) -> int:
             return status or 0
     except KeyboardInterrupt:
         return 130
-    except BadInput as error:
-        line = str(error)
+    except (BadInput, MemoryError) as error:
+        line = explain(error)
     except OSError as error:
-        if not error.filename:
+        where = error.filename and f"{error.filename}: "
+        try:
+            print(end="", flush=True)
+        except OSError:
             drop(sys.stdout)
+            where = where or "standard output: "
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
-        line = f"{error.filename or 'standard output'}: {error.strerror}"
+        line = f"{where or ''}{error.strerror or error}"
     print(f"error {printable(line)}", file=sys.stderr)
     return 2

@@ -61,6 +61,7 @@ from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, commit, lock, write_whole
+from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
@@ -159,7 +160,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         args.steps = args.steps or (12 if on_cuda else 5)
         args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
-        load_corpus(args.data, print)
+        load_corpus(args.data, show)
     load = round(machine.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))

@@ -17,6 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from ladder.commands.process import if_slow, new_folder
+from ladder.commands.sample import load
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, VOCABULARY_TIMEOUT_S, within
 from ladder.files import write_whole
 
@@ -47,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
         from ladder import checkpoint
 
-    found = checkpoint.stored(args.model)
+    found, model = load(args.model)
     folder = new_folder(args.out, "export")
-    weights = {name: checkpoint.transposed(name, w) for name, w in found.weights.items()}
+    weights = {name: checkpoint.transposed(name, w) for name, w in model.state_dict().items()}
     weights["transformer.wte.weight"] = weights["transformer.wte.weight"][:GPT2_VOCAB_SIZE]
     del weights["lm_head.weight"]  # tied
     files = {}

@@ -41,6 +41,7 @@ from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import write_whole
+from ladder.log import show
 
 FITS, NO_MEMORY = "fits", "out of memory"
 MAX_BATCH = 1024
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 def most(flags: list[str], max_batch: int = MAX_BATCH) -> int:
     """The largest B to try with these flags of a script: what the corpus holds, if that is less."""
     args = parse_args(__doc__, flags)
-    corpus_end = Batches(load_corpus(args.data, print), 1, args.seq_len).rows_per_epoch
+    corpus_end = Batches(load_corpus(args.data, show), 1, args.seq_len).rows_per_epoch
     print("trying batches, each a run of its own: minutes where it compiles", flush=True)
     return min(max_batch, corpus_end)
 

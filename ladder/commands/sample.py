@@ -7,6 +7,7 @@ The text appears as it is drawn, one token after the other, from all that the mo
 """
 
 import argparse
+import os
 import runpy
 
 import numpy as np
@@ -34,13 +35,11 @@ def run(args: argparse.Namespace) -> int:
         from ladder import checkpoint  # it imports torch, which --help need not
 
     device = pick_device(args.device)
-    found = checkpoint.stored(args.model)
-    encode = gpt2_encoder(VOCABULARY_TIMEOUT_S) if found.tokenizer == "gpt2" else str.encode
+    found, model = load(args.model)
+    encode = gpt2_encoder(VOCABULARY_TIMEOUT_S) if found.tokenizer == "gpt2" else os.fsencode
     if not encode:
         raise BadInput("no GPT-2 vocabulary: no network, and none in TIKTOKEN_CACHE_DIR")
-    script = runpy.run_path(str(ROOT / "ddp_run.py"))
-    model = script["GPT"](script["GPTConfig"](**found.shape)).to(device)
-    checkpoint.fill(model, found)
+    model.to(device)
     text = Corpus("", "", [np.zeros(1, np.uint16)], found.tokenizer)  # it decodes
     ids, shown = [*encode(args.prompt)], ""
     seen = [END_OF_TEXT, *ids]
@@ -52,6 +51,17 @@ def run(args: argparse.Namespace) -> int:
             shown = now
     print(harmless(text.decode(ids))[len(shown) :])
     return 0
+
+
+def load(name: str):
+    """The weights at `name` as `checkpoint.stored` has them, and the GPT that they fit into."""
+    from ladder import checkpoint
+
+    found, script = checkpoint.stored(name), runpy.run_path(str(ROOT / "ddp_run.py"))
+    shape = {key: value for key, value in found.shape.items() if key != "vocab_size"}  # 50304
+    model = script["GPT"](script["GPTConfig"](**shape))
+    checkpoint.fill(model, found)
+    return found, model
 
 
 def harmless(text: str) -> str:
