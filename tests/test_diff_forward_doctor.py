@@ -260,8 +260,9 @@ def rungs(done):
 def test_doctor_on_this_cpu():
     done = run_python("-m", "ladder", "doctor", "--device", "cpu", COLUMNS="200")
     assert done.status == 0, done.stderr
-    # A CUDA build of torch warns of a machine without a driver.
-    assert not [line for line in done.stderr.splitlines() if "No CUDA runtime" not in line]
+    # A CUDA build of torch warns of a machine without a driver, and doctor of slow imports.
+    known = ("No CUDA runtime", "note  importing")
+    assert not [line for line in done.stderr.splitlines() if not any(k in line for k in known)]
     assert rows(done)["Python, torch"] == [f"{sys.version.split()[0]}, {torch.__version__}"]
     runs, helps, why = zip(*rungs(done), strict=True)
     assert set(runs) == {"yes"}

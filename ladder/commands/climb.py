@@ -402,7 +402,7 @@ def check_code(folder: Path, facts: dict) -> None:
         changed = f"the code changed from commit {facts['commit']} to {now}"
         raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
     now = own_scripts(folder)
-    for name, was in (facts.get("sha256") or {}).items():
+    for name, was in facts.get("sha256", {}).items():
         if now.get(name) != was:
             raise BadInput(f"stopped: {folder / name} changed: change it back; {kept(folder)}")
 

@@ -47,7 +47,7 @@ FACTS = {
     "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
     # Names of files; `ladder report` asks git for each.
     "scripts": r'\[("([^"\\]|\\(?!u0000).){1,200}"(, )?){1,500}\]',
-    "sha256": rf'\{{({TEXT}: "[0-9a-f]{{64}}"(, )?)*\}}|null',  # of scripts of one's own
+    "sha256": rf'(\{{({TEXT}: "[0-9a-f]{{64}}"(, )?)*\}})?',  # of scripts of one's own
 }
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
