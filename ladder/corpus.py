@@ -8,11 +8,12 @@ import hashlib
 import http.client
 import os
 import re
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
-from multiprocessing import TimeoutError as PoolTimeout
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,10 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
 
 
 def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
-    """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
+    """The corpus to train on, and held-out text: its val shards, else its last 10 %.
+
+    Raises BadInput.
+    """
     corpus = load_corpus(path, say)
     if path and Path(path).is_dir() and (held_out := val_shards(Path(path))):
         return corpus, _shard_corpus(Path(path), held_out)
@@ -174,10 +178,18 @@ def download(url: str, sha256: str) -> bytes:
 
 def within(seconds: float, function: Callable, *args, **kwargs):
     """Call function(*args, **kwargs). Raises TimeoutError if it takes longer than `seconds`."""
+    future = Future()
+
+    def call():
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()  # an executor's would be joined at exit
     try:
-        with ThreadPool(1) as pool:  # its end does not wait for the thread, as an executor's would
-            return pool.apply_async(function, args, kwargs).get(seconds)
-    except PoolTimeout:
+        return future.result(seconds)
+    except FutureTimeout:
         raise TimeoutError(f"no answer in {seconds:.0f} seconds") from None
 
 

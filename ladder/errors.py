@@ -31,7 +31,7 @@ _CAUSES = {
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
         "another rank has exited: if it failed, its own line says why"
     ),
-    "no kernel image is available": (
+    "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
         "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
     ),

@@ -18,9 +18,10 @@ from ladder.errors import BadInput
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
 DATA_DIR = (ROOT if IS_CHECKOUT else Path.cwd()) / "data"
-# The scripts and what they import (nothing in ladder/commands/), as git path patterns.
+# The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
 FOLDERS = ("candidates", "ladder", "peers", "speedups")
-RUNNING_CODE = ("baseline.py", "ddp_run.py", *(f":(glob){name}/*.py" for name in FOLDERS))
+RUNNING_CODE = ("baseline.py", "ddp_run.py", "ladder/gpus.csv")
+RUNNING_CODE += tuple(f":(glob){name}/*.py" for name in FOLDERS)
 
 
 def regular(path: Path, largest: float = math.inf) -> Path:

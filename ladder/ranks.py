@@ -22,7 +22,6 @@ from ladder.batches import Batches
 from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
-from ladder.files import commit
 from ladder.machine import device_name, half_precision, has_bf16
 from ladder.run import NotFinite
 
@@ -119,7 +118,7 @@ def settle(train: Callable, args):
     start = time.monotonic()
     args.plan = f"{hours}: a trial of {TRIAL} steps comes first; it keeps nothing"
     args.steps, args.warmup, args.ckpt_every = TRIAL, 1, 0
-    args.eval_every *= -1  # it is never due, but the text for it is checked before the trial
+    args.check_val, args.eval_every = args.eval_every > 0, 0
     result = train(args)
     if result["status"] != "ok":  # SIGTERM
         raise SystemExit(0)
@@ -220,8 +219,10 @@ def on_all_ranks(function: Callable, *args):
     except BadInput as error:
         trouble = error
     failed = reduced(trouble is not None, op=dist.ReduceOp.MAX)
-    if trouble or failed:
-        raise trouble or SystemExit(2)
+    if trouble:
+        raise trouble
+    if failed:
+        raise SystemExit(2)
     return result
 
 
@@ -254,7 +255,8 @@ def add_arguments(parser) -> None:
     add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
     limit = "as many steps as fit, instead of --steps (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
-    parser.set_defaults(plan=None)
+    # The trial of --hours validates nothing, but checks the text for the run that does.
+    parser.set_defaults(plan=None, check_val=False)
 
 
 def parse(doc: str, argv: list[str] | None):
@@ -289,7 +291,10 @@ def parse(doc: str, argv: list[str] | None):
 
 
 def prepare(args, say) -> Job:
-    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank."""
+    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
+
+    Raises BadInput.
+    """
     if args.plan:
         say(f"note  {args.plan}")
     splits = []
@@ -304,7 +309,7 @@ def prepare(args, say) -> Job:
         text, held_out = splits or load_splits(args.data, say)  # tokenized by now
         there, here = agreed.pop("alike"), alike(text)
         differ = [key for key in here if here[key] != there[key]]
-        if differ not in ([], ["commit"]):  # a commit alone: by files that do not run here
+        if differ:
             found = "; ".join(f"{key} {here[key]}, rank 0 {there[key]}" for key in differ)
             raise BadInput(f"this rank has {found}: give every machine the same")
         return Job(text, held_out, **agreed)
@@ -317,8 +322,7 @@ def alike(text: Corpus) -> dict[str, str]:
     program, package = Path(sys.argv[0]), Path(__file__).parent
     files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
     code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    versions = {"commit": commit(), "code": code, "torch": torch.__version__}
-    return {**versions, "data": text.identity}
+    return {"code": code, "torch": torch.__version__, "data": text.identity}
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
@@ -333,7 +337,7 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         )
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
-    if args.eval_every:
+    if args.eval_every or args.check_val:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks

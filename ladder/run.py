@@ -145,7 +145,9 @@ class Run:
         except RuntimeError:  # too full for PyTorch to start on it
             return ""
         # ddp_run.py keeps gradients between micro-steps, and DDP's buckets hold them once more.
-        more = (4 + 4 * (self.ranks > 1)) * (stem == "ddp_run")
+        more = 0
+        if stem == "ddp_run":
+            more = 8 if self.ranks > 1 else 4
         B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1, more)
         found = f"B={B} fits" if B else "not even B=1 fits"
         return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
@@ -204,6 +206,9 @@ class Run:
         self.first_step = first_step
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
+        self.model = model
+        if self.rank:
+            return
         epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
         pairs = {
             "script": self.script,
@@ -226,7 +231,6 @@ class Run:
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
-        self.model = model
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             self.say(f"note  compiling: {COMPILING}")
@@ -325,9 +329,9 @@ class Run:
             "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
             "mfu": round(mfu, 4) if mfu else None,
             "peak_bytes": self.peak_bytes,
-            "first_step_ms": _ms(next(iter(self.step_times), None)),
-            "first_loss": next(filter(math.isfinite, self.losses[:1]), None),
-            "final_loss": next(filter(math.isfinite, self.losses[-1:]), None),
+            "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
+            "first_loss": _finite(self.losses[0] if self.losses else None),
+            "final_loss": _finite(self.losses[-1] if self.losses else None),
         }
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
@@ -366,3 +370,7 @@ def flops_per_token(model, T: int) -> int:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(float(seconds) * 1e3, 3)
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None

@@ -317,7 +317,8 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
         commit_all()
         (tmp_path / name).write_text("2\n")
         assert files.commit() == clean, name
-    for name in ("baseline.py", "ladder/run.py", "candidates/14_mine.py", "speedups/13_mine.py"):
+    read = ("baseline.py", "ladder/run.py", "ladder/gpus.csv", "candidates/14_mine.py")
+    for name in (*read, "speedups/13_mine.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 3\n")
         assert files.commit() == f"{clean}-dirty", name

@@ -278,7 +278,7 @@ def test_scripts_that_cannot_be_read_and_a_device_of_control_characters(make, tm
     times = dict.fromkeys(("latin", "deep", "huge", "null"), 9)
     folder = fabricate(tmp_path / "odd", times, device="\x1b[2J")
     (folder / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
-    (folder / "deep.py").write_text("-" * 5_000 + "1")  # RecursionError
+    (folder / "deep.py").write_text("1" + "+1" * 20_000)  # RecursionError
     (folder / "huge.py").write_text("-" * 100_000 + "1")  # MemoryError
     (folder / "null.py").write_text("x = 1\0")
     _, (climb,), printed = make(folder)

@@ -38,7 +38,6 @@ from ladder.cli import (
     check_seq_len,
     given_flags,
     integer,
-    parse_args,
     pick_device,
     signals_to,
 )
@@ -232,7 +231,7 @@ def find_stopped(name: str) -> Path:
     if not (folder / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
-    device = machine.device_name(parse_args(__doc__, facts["flags"]).device)
+    device = machine.device_name(device_of(facts))
     for key, now in (("commit", commit()), ("versions", versions()), ("device", device)):
         if facts[key] != now:
             cpu, _, threads = str(facts[key]).rpartition(" (")
@@ -240,6 +239,13 @@ def find_stopped(name: str) -> Path:
             to_do = f"set OMP_NUM_THREADS={threads.split()[0]}" if same_cpu else "start anew"
             raise BadInput(f"{folder} began with {key} {facts[key]}, now it is {now}: {to_do}")
     return folder
+
+
+def device_of(facts: dict):
+    """The torch.device that a climb's flags name. Raises BadInput if it is not there."""
+    names = [f.removeprefix("--device=") for f in facts["flags"] if f.startswith("--device=")]
+    with process.if_slow():
+        return pick_device(names[0] if names else None)
 
 
 def run_and_report(folder: Path) -> int:
@@ -332,7 +338,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     facts["repeats"] = k
     from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
-    facts["clocks"]["after"] = clocks(parse_args(__doc__, facts["flags"]).device)
+    facts["clocks"]["after"] = clocks(device_of(facts))
     save(folder, facts)
     shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
 

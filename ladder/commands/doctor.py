@@ -140,7 +140,7 @@ def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
 
 
 def code_for_it(device: torch.device) -> tuple[str, str]:
-    """Raises torch.AcceleratorError if this PyTorch was built without this GPU's architecture."""
+    """Run a kernel. Raises what PyTorch does where it was built without this GPU's architecture."""
     torch.ones(8, device=device).sum().item()
     return "–", "the reference"
 

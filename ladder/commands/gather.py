@@ -22,6 +22,9 @@ from ladder.files import ROOT, git
 POINTS = 300  # of one loss curve
 LONGEST = 100_000  # bytes of a raw log
 TOP = 10  # kernels
+# What a file that is no profile raises when it is read as one.
+NO_PROFILE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError)
+NO_PROFILE += (ValueError,)
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
 
@@ -36,7 +39,7 @@ def gather(folder: Path) -> dict:
     kind, rounds, rungs = kind_of(facts), facts["repeats"], find_rungs(folder, facts, rows, run)
     settings = "{device}, {started}, {model}, B={B}, T={T}"
     own = {"B": "its own"} if kind.own_batch else {}
-    settings = settings.format(**{**run, **own}, started=facts["started"])
+    settings = settings.format(**{**run, **own, "started": facts["started"]})
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
     wanted = rounds * len(facts["scripts"])
     return {
@@ -174,8 +177,7 @@ def find_profiles(run: dict) -> dict[str, dict]:
     others, own = {}, {}
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
     for path in sorted(filter(Path.is_file, paths), key=lambda path: path.parent.name):
-        # What is no profile.
-        with suppress(AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
+        with suppress(*NO_PROFILE):
             facts = json.loads(path.read_text(encoding="utf-8"))
             header, parts = facts["run"], {k: float(ms) for k, ms in facts["median_ms"].items()}
             one = {

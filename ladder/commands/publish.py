@@ -264,7 +264,7 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     return f"""
 ## {facts["started"][:10]}: {facts["device"]}: {what_it_is(facts, rows)}
 
-{caption(facts, rows)}; {facts["system"]}, {facts.get("cores")} cores, clocks before: \
+{caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
 {clocks.get("before")}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
 interleaved; {warmup} warm-up step{"s" * (warmup > 1)} left out of each run, {measured} measured.
 

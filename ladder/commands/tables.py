@@ -13,6 +13,7 @@ from rich.text import Text
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
+from ladder.machine import busy
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of its limit", "memory",
@@ -173,8 +174,6 @@ def wide_console(**options) -> Console:
 
 def doubts(facts: dict) -> list[str]:
     """What may have falsified the times: other programs, a peak that moved, throttling."""
-    from ladder.machine import busy  # it imports torch, which --help need not
-
     found = [busy(facts.get("load", 0), 0.75)]
     peaks = [peak / 1e12 for peak in facts.get("peaks") or []]
     if peaks and max(peaks) > 1.1 * min(peaks):
