@@ -307,11 +307,12 @@ def headline(climbs: list[tuple[str, list[Row]]]) -> str:
     known, lines = [path.stem for path in all_scripts()], []
     for _, rows in climbs:
         rungs = {known.index(row.stem): row for row in rows if row.logs and row.stem in known}
-        words = f"{first_log(rows).run['device']}: {rungs[0].tok_per_s:,.0f} tokens per second"
+        words = first_log(rows).run["device"] + ", a CPU" * (device_kind(rows) == "cpu")
+        words += f": {rungs[0].tok_per_s:,.0f} tokens per second"
         for number in sorted({10, max(rungs)} & rungs.keys() - {0}):
             row = rungs[number]
             words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {times(row, rungs[0]):.1f}×"
-        if total := rungs[max(rungs)].total:  # not the quotient of the two rates
+        if total := rungs[max(rungs)].total:
             words += f" (mean of {total.rounds} rounds)"
         lines.append(f"**{words}**")
     if "gpu" not in [device_kind(rows) for _, rows in climbs]:
@@ -331,7 +332,7 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
     other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
     link = f"({other['url']})"
     head = ["rung", "the one change", "lines changed"]
-    head.append("[GB a step](docs/limits.md), *counted* for a GPU: B=16, T=1024")
+    head.append("[memory traffic](docs/limits.md), GB a step, *counted* for a GPU: B=16, T=1024")
     steps = work(16)
     for rows in climbs:
         head.append("gain *measured here*: {device}, B={B}, T={T}".format(**first_log(rows).run))
