@@ -138,7 +138,7 @@ def test_a_gpu_takes_the_place_of_a_cpu_and_readme_keeps_its_200_lines(project, 
     headline = readme.partition("<!-- headline -->\n")[2].splitlines()
     words = "204 tokens per second; up to rung 10: 659, 3.2×; up to rung 12: 861, 4.2×"
     words += " (mean of 3 rounds)**"
-    assert headline[:2] == [f"**{GPU}: {words}\\", f"**{CPU}: {words}"]
+    assert headline[:2] == [f"**{GPU}: {words}\\", f"**{CPU}, a CPU: {words}"]
     assert headline[3] == f"![Tokens per second of each rung]({gpu}/climb.png)"
     head = " | ".join(cells_of(readme, "rung | the one change")[0])
     assert 0 < head.index(f"measured here*: {CPU}, B=4") < head.index(f"measured here*: {GPU}, B=4")
@@ -447,7 +447,7 @@ def test_the_headline_is_of_rungs_alone(project, no_picture):
     publish.publish(folder, "Mine is as fast.")
     words = "204 tokens per second; up to rung 10: 659, 3.2×; up to rung 12: 861, 4.2×"
     headline = (copy / "README.md").read_text().partition("<!-- headline -->\n")[2]
-    assert headline.startswith(f"**{CPU}: {words} (mean of 3 rounds)**")
+    assert headline.startswith(f"**{CPU}, a CPU: {words} (mean of 3 rounds)**")
 
 
 def test_readme_begins_with_a_baseline_that_ran(project, no_picture):
