@@ -154,7 +154,7 @@ def test_the_result_in_words(make, tmp_path):
     head, sure = said("a", times)
     assert head == "3.3 times as fast as 00 baseline on Test GPU; most of it is 02 TF32"
     assert sure.startswith("The script 02 TF32 trains 85,073 tokens per second, not 25,523: 3.3 to")
-    assert "Of 3 differences, 2 are gains, 0 are losses and 1 cannot be told from" in sure
+    assert "Of 3 differences, gains: 2, losses: 0, not told from noise: 1 (95 %" in sure
     assert said("b", {"baseline": 20, "01_weight_tying": 20})[0].startswith("Nothing is clearly")
     assert "needs two rungs and two rounds" in said("c", times, repeats=1)[1]
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}

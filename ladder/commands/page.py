@@ -63,9 +63,9 @@ def verdict(climb: dict) -> tuple[str, str]:
         return f"On {climb['device']}", "Nothing to compare: a gain needs two rungs and two rounds."
     states, of = [rung["state"] for rung in rungs], "gain" if kind.gain_of_first else "total"
     sure = (
-        f"Of {len(states)} differences, {states.count('up')} are gains, {states.count('down')} are "
-        f"losses and {states.count('noise')} cannot be told from noise (95 % intervals over "
-        f"{climb['rounds']} rounds: by chance about one in twenty is wrong)."
+        f"Of {len(states)} differences, gains: {states.count('up')}, losses: "
+        f"{states.count('down')}, not told from noise: {states.count('noise')} (95 % intervals "
+        f"over {climb['rounds']} rounds; about one in twenty is wrong by chance)."
     )
     best = max(rungs, key=lambda rung: getattr(rung["row"], of).ratio)
     gain = getattr(best["row"], of)
