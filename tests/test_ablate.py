@@ -9,9 +9,11 @@ from ladder.commands.diff import changed_lines, code_lines, parts_of
 from ladder.commands.results import read_climb
 from ladder.commands.scripts import all_scripts
 
+TOP = all_scripts()[-1]
+
 
 def taken_back(number):
-    scripts = (rung(number - 1), rung(number), rung(-1))
+    scripts = (rung(number - 1), rung(number), TOP)
     return ablate.without(*((path.stem, path.read_text()) for path in scripts))
 
 
@@ -39,17 +41,17 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, kept, tmp_
     for n in range(1, len(all_scripts())):
         assert (f"# speedup {n:02d}: " in source) == (n != number), n
     if number not in (3, 8, 9):  # of whose lines later rungs changed some
-        rungs = [code_lines(rung(n)) for n in (number, number - 1, -1)]
-        own, all_of_it = changed_lines(*rungs[:2]), changed_lines(rungs[2], code_lines(path))
+        one, before, top = map(code_lines, (rung(number), rung(number - 1), TOP))
+        own, all_of_it = changed_lines(one, before), changed_lines(top, code_lines(path))
         assert sorted(all_of_it) == sorted(own)
     load(path)
 
 
 def test_half_precision_goes_with_the_line_of_08_that_unscales():
-    top, without = ({*text.splitlines()[1:]} for text in (rung(-1).read_text(), taken_back(3)))
+    top, without = ({*text.splitlines()[1:]} for text in (TOP.read_text(), taken_back(3)))
     came = {line.strip() for line in without - top}
     assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
-    gone = [line for line in top - without if line in parts_of(rung(-1))[1].splitlines()]
+    gone = [line for line in top - without if line in parts_of(TOP)[1].splitlines()]
     words = ("half_precision", "speedup 03", "scaler", "_, loss = model(x, y)")
     assert len(gone) == 10 and all(any(word in line for word in words) for line in gone)
 
@@ -98,7 +100,7 @@ def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
     assert main([*map(str, words), "--out", str(tmp_path / "run")]) == 0
     assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
     _, (top, without) = read_climb(tmp_path / "run")
-    assert top.stem == rung(-1).stem and without.stem == "without_05_torch_compile"
+    assert top.stem == TOP.stem and without.stem == "without_05_torch_compile"
     compiled = [row.logs[1].effective["compiled"] for row in (top, without)]
     assert compiled == ["yes", "no"]
     assert (tmp_path / "run" / "without_05_torch_compile.py").exists()

@@ -4,11 +4,12 @@ import argparse
 import statistics
 
 import pytest
-from conftest import ROOT, SMALL, run_script, rung
+from conftest import ROOT, SMALL, run_script
 
 from ladder.commands import peers
 from ladder.commands.process import Finished
 from ladder.commands.results import read_climb, read_facts
+from ladder.commands.scripts import all_scripts
 from ladder.errors import BadInput
 
 
@@ -23,7 +24,7 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     _, rows = read_climb(folder)
     logs = {row.stem: row.logs[1] for row in rows}
     order = ["transformers_compiled", "transformers_fp32", "baseline", "10_fused_adamw"]
-    assert list(logs) == [*order, rung(-1).stem]
+    assert list(logs) == [*order, all_scripts()[-1].stem]
     medians = [log.result["median_ms"] for log in logs.values()]
     words, _, ratio = done.stdout.strip().rpartition("\n")[2].rpartition(" ")
     assert words == "RATIO top/transformers"
