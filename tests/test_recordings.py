@@ -17,7 +17,7 @@ from ladder import probe
 from ladder.cli import parse_args, pick_device
 from ladder.commands.log import Log
 from ladder.commands.profile import kernels
-from ladder.commands.results import Row, limit_name
+from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import BadInput, explain
 from ladder.run import Run
@@ -151,3 +151,12 @@ def test_a_gpu_that_does_not_start_is_in_the_log(known, no_cuda, tmp_path, monke
 def test_the_limit_is_named_by_its_source(peak, source):
     row = Row("baseline", {1: Log(mfu={"peak_flops": peak})})
     assert limit_name([row]) == f"all FLOPs at {source}"
+
+
+def test_a_cpu_that_multiplies_fp32_faster_has_that_for_its_peak():
+    """One without bfloat16 units: by its bfloat16 rate the baseline had an MFU of 138 %."""
+    row = Row("baseline", {1: Log(mfu={"peak_flops": "unknown", "flops_per_token": "1000"})})
+    assert limit_tok_per_s({"peak_flops": 4e10, "fp32_flops": 1.4e11}, [row]) == 1.4e8
+    assert limit_tok_per_s({"peak_flops": 4e11, "fp32_flops": 1.4e11}, [row]) == 4e8
+    assert limit_tok_per_s({"peak_flops": 4e10}, [row]) == 4e7  # older climbs
+    assert limit_tok_per_s({"peak_flops": None}, [row]) is None

@@ -250,11 +250,13 @@ def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
     """Tokens per second if every FLOP of the formula ran at the peak; None if that is unknown.
 
-    The peak is that of the GPU's data sheet, or else the rate of a matmul, the rounds' median.
+    The peak is that of the GPU's data sheet, or else the rate of a matmul: in half precision, the
+    rounds' median, or in FP32 on a CPU that multiplies that faster.
     """
     mfu = rows[-1].log.mfu
     listed = mfu["peak_flops"]
-    peak = facts.get("peak_flops") if listed == "unknown" else float(listed)
+    measured = max(facts.get(key) or 0 for key in ("peak_flops", "fp32_flops"))
+    peak = measured if listed == "unknown" else float(listed)
     return peak / int(mfu["flops_per_token"]) if peak else None
 
 
