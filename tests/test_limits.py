@@ -220,8 +220,8 @@ def test_the_limit_of_a_step_in_a_climb(stem, facts, run, parts):
         ([*A100, "--bandwidth", "-1"], "--bandwidth: expected a number above 0, got -1"),
         ([*A100, "--fp32", "inf"], "--fp32: expected a number above 0, got inf"),
         (["--fp32", "20"], "these rates are missing: --tf32, --bf16, --bandwidth"),
-        ([*A100, "--picture", ""], "--picture: expected a path, got an empty one"),
-        ([*A100, "--picture", ".."], ".. is not a regular file"),
+        ([*A100, "--picture", ""], "--picture : it is drawn as a PNG: end the name with .png"),
+        ([*A100, "--picture", "work.svg"], "--picture work.svg: it is drawn as a PNG"),
     ],
 )
 def test_bad_input(flags, said, capsys, tmp_path, monkeypatch):
