@@ -6,12 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ladder import files
-from ladder.commands import diff, doctor, main, scripts
+from ladder.commands import diff, doctor, forward, main, scripts
 from ladder.commands.diff import parts_of
 from ladder.commands.forward import merge_code
 from ladder.commands.process import Finished, run_python
@@ -168,6 +169,18 @@ def test_forward_carries_an_edit_through_all_later_rungs(project, ladder):
     assert all("import time\nimport types\n" in source for source in texts()[3:])
 
 
+def test_forward_writes_every_script_before_it_prints(project, ladder, monkeypatch):
+    """Else with `| head -1` the later ones stay old."""
+
+    def closed(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(forward, "print", closed, raising=False)
+    edit(all_scripts()[3], BATCHES, BATCHES * 2)
+    assert ladder("forward", 3).status == 130
+    assert [source.count(BATCHES) for source in texts()] == [1] * 3 + [2] * (len(STEMS) - 3)
+
+
 def test_forward_marks_and_names_a_conflict(project, ladder):
     before = texts()
     edit(all_scripts()[5], "lr=LEARNING_RATE", "lr=LEARNING_RATE, foreach=True")
@@ -270,8 +283,26 @@ def test_doctor_on_this_cpu():
     assert [helps[n] for n in (4, 7, 8, 9)] == ["no", "unknown", "no", "no"]
     glibc = platform.libc_ver()[0] == "glibc"
     assert helps[11:13] == ("yes" if glibc else "no", "unknown")
-    if "amx_bf16" not in rows(done)["CPU units"][0]:  # what AMX makes of TF32 differs
+    if "AMX" not in rows(done)["CPU, bfloat16"][0]:  # what AMX makes of TF32 differs
         assert (helps[2], why[2][:13]) == ("no", "no TF32 units")
+
+
+@pytest.mark.parametrize(
+    ("machine", "avx512", "arm", "said"),
+    [
+        ("x86_64", True, False, "AVX512_BF16"),
+        ("AMD64", False, True, "no units, so it is emulated: here expect rungs from 03 on to be"),
+        ("aarch64", True, True, "BF16"),
+        ("aarch64", True, False, "no units"),
+    ],
+)
+def test_doctor_says_whether_the_cpu_multiplies_bfloat16(machine, avx512, arm, said, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    onednn = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: arm)
+    monkeypatch.setattr(torch.ops, "mkldnn", onednn)
+    assert dict(doctor.facts())["CPU, bfloat16"].startswith(said)
 
 
 def test_doctor_has_an_entry_for_every_rung():
