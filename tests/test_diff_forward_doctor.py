@@ -367,12 +367,9 @@ def test_diff_of_scripts_that_a_stranger_wrote(ladder, tmp_path):
     b.write_text("if 1:\n\tx = 2\n")
     done = ladder("diff", a, b)
     assert '-x = "\\x1b[2J"\n' in done.stdout and "+       x = 2\n" in done.stdout
-    for half in (2_400, 6_000):  # of equal lines; it took a time that grows with the square
-        for path, word in ((a, "here"), (b, "there")):
-            path.write_text("x = 1\n" * half + f"{word} = 2\n" + "x = 1\n" * half)
-        done = ladder("diff", a, b)
-        said = "-here = 2\n" if half < 2_500 else "too long to compare: over 5,000"
-        assert done.status == 0 and said in done.stdout
+    for path, word in ((a, "here"), (b, "there")):  # it took a time that grows with the square
+        path.write_text("x = 1\n" * 2_400 + f"{word} = 2\n" + "x = 1\n" * 2_400)
+    assert "-here = 2\n" in ladder("diff", a, b).stdout
     for deep in ("-" * 200_000 + "1", "1" + "+1" * 20_000):
         a.write_text(f"x = {deep}\n")
         refused(ladder("diff", a, b), "is not valid Python")
