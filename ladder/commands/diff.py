@@ -14,15 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import (
-    A_RUNG,
-    FIELDS,
-    ROOT,
-    UNREADABLE,
-    chain,
-    select,
-    split_source,
-)
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, UNREADABLE, chain, select, split_source
 from ladder.errors import BadInput
 from ladder.log import printable
 
@@ -42,12 +34,10 @@ def run(args) -> int:
         before, after = map(one_script, args.rungs)
     else:
         after = one_script(args.rungs[0])
-        if after == ROOT / "ddp_run.py":
-            before = chain()[10]
-        elif (number := rung_number(args.rungs[0])) == 0:
+        number = 11 if after == ROOT / "ddp_run.py" else rung_number(args.rungs[0])
+        if number == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        else:
-            before = chain()[number - 1]
+        before = chain()[number - 1]
         docstring = Text(printable(parts_of(after)[0].strip().strip('"'), keep="\n\t"))
         docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
         console.print(docstring, soft_wrap=True)

@@ -102,8 +102,8 @@ def cpu_bf16() -> str:
     """Which units of this CPU multiply bfloat16, as torch finds them."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         # Not oneDNN's own answer: it counts emulation with AVX-512.
-        cpu = torch.cpu
-        units = {"AMX": cpu._is_amx_tile_supported(), "AVX512_BF16": cpu._is_avx512_bf16_supported()}
+        units = {"AMX": torch.cpu._is_amx_tile_supported()}
+        units["AVX512_BF16"] = torch.cpu._is_avx512_bf16_supported()
     elif torch.backends.mkldnn.is_available():
         units = {"BF16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
     else:

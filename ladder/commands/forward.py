@@ -43,20 +43,19 @@ def run(args) -> int:
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
     # Merge all, then write all, then print: bad input or a closed pipe must not stop it half-way.
-    merged = []
+    sources, lines, troubled = {}, [], 0
     for path in later:
         docstring, ours = parts_of(path)
         code, conflicts = carry(base, ours, theirs)
-        merged.append((path, docstring + code, conflicts, code != ours))
-    for path, source, _, changed in merged:
-        if changed:
-            path.write_text(source, encoding="utf-8")
-    troubled = 0
-    for path, source, conflicts, changed in merged:
-        troubles = trouble(path, source, conflicts)
-        news = "changed" if changed else "has it already"
-        print(*(troubles or [f"{shown(path)} {news}"]), sep="\n")
+        if code != ours:
+            sources[path] = docstring + code
+        troubles = trouble(path, docstring + code, conflicts)
+        news = "changed" if path in sources else "has it already"
+        lines += troubles or [f"{shown(path)} {news}"]
         troubled += bool(troubles)
+    for path, source in sources.items():
+        path.write_text(source, encoding="utf-8")
+    print(*lines, sep="\n")
     if troubled:
         print(
             f"{troubled} of {len(later)} scripts need a hand: there keep what that script needs of "
