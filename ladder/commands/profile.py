@@ -192,12 +192,10 @@ def middle(steps: list[dict]) -> dict:
 
 def recorded(events) -> list:
     """What `kernels` reads of a GPU's events: name, device, annotation or not, calls, µs in all."""
-    calls, us = defaultdict(int), defaultdict(float)
-    for event in events:
-        key = event.name, event.device_type.name, bool(event.is_user_annotation)
-        calls[key] += 1
-        us[key] += event.self_device_time_total
-    return [[*key, calls[key], us[key]] for key in calls]
+    return [
+        [e.key, e.device_type.name, bool(e.is_user_annotation), e.count, e.self_device_time_total]
+        for e in events.key_averages()
+    ]
 
 
 def add_arguments(parser) -> None:
