@@ -185,29 +185,6 @@ def test_the_limit_of_a_step_in_a_climb(stem, facts, run, parts):
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--gpu", "A100"], "fits A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: name one of"),
-        (["--gpu", "Voodoo"], "is not in the table"),
-        ([*A100, "--batch-size", "0"], "expected at least 1"),
-        ([*A100, "--batch-size", "9" * 400], "--batch-size: expected at least 1, got 999"),
-        ([*A100, "--bandwidth", "-1"], "--bandwidth: expected a number above 0, got -1"),
-        ([*A100, "--fp32", "inf"], "--fp32: expected a number above 0, got inf"),
-        (["--fp32", "20"], "these rates are missing: --tf32, --bf16, --bandwidth"),
-        ([*A100, "--picture", ""], "--picture : it is drawn as a PNG: end the name with .png"),
-        ([*A100, "--picture", "work.svg"], "--picture work.svg: it is drawn as a PNG"),
-    ],
-)
-def test_bad_input(flags, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = main(["limits", *flags])
-    except SystemExit as stop:  # argparse's
-        status = stop.code
-    assert status == 2 and said in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def test_the_commands_of_its_docstring_work(capsys):
     commands = re.findall(r"^ +ladder (limits.*)", limits.__doc__, re.MULTILINE)
     for command in commands:

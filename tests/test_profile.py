@@ -178,21 +178,6 @@ def test_a_short_name_keeps_the_end_that_tells_it_apart():
     assert short("void at::native::(anonymous namespace)::gelu<4>", 24) == "gelu<4>"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["1", "2", "3"], "give one rung, or two of different names"),
-        (["4", "4"], "give one rung, or two of different names"),
-        (["4", "--steps", "2"], "--steps 2: a median needs at least 3"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
-    flags = [*SMALL, "--out", str(tmp_path / "out")]
-    assert main(["profile", *flags, *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
-
-
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')

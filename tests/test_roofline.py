@@ -218,21 +218,3 @@ def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, 
         assert "2 of 3 bad: RuntimeError: no such kernel\n" in printed and "AdamW" in printed
     else:
         assert "stopped after 1 of 3 parts" in printed
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
-        (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N, xpu or mps"),
-        (["--out", "."], "cannot make the folder .: File exists"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(words, said, tmp_path, capsys):
-    assert main(["roofline", *SMALL, "--out", str(tmp_path / "out"), *words]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", f"error {said}\n") and not (tmp_path / "out").exists()
-    for seconds in ("0", "nan"):
-        with pytest.raises(SystemExit, match="2"):
-            main(["roofline", *SMALL, "--seconds", seconds])
-        assert f"expected a number above 0, got {seconds}" in capsys.readouterr().err
