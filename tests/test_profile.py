@@ -139,7 +139,7 @@ def test_on_cuda_only_what_ran_on_the_gpu_counts():
     ]
     found = kernels(events, torch.device("cuda"))
     assert found["kernels_launched"] == 2 and found["self_ms"] == 1
-    assert found["kernels"][0] == {"name": "gemm", "calls": 2, "ms": 0.8, "share": 0.8}
+    assert found["kernels"][0] == {"name": "gemm", "calls": 2, "ms": 0.8}
 
 
 def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
@@ -154,7 +154,7 @@ def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
 
 def test_a_kernel_that_a_busy_machine_slowed_in_one_step_has_its_median():
     def step(**ms):
-        found = [{"name": n, "calls": 1, "ms": one, "share": 0.5} for n, one in ms.items()]
+        found = [{"name": n, "calls": 1, "ms": one} for n, one in ms.items()]
         return {"kernels_launched": 2, "self_ms": sum(ms.values()), "kernels": found}
 
     steps = [step(mm=27, gelu=10), step(mm=28, gelu=12), step(mm=316, gelu=11)]
