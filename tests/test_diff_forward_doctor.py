@@ -287,6 +287,13 @@ def test_doctor_says_whether_the_cpu_multiplies_bfloat16(machine, avx512, arm, s
     assert dict(doctor.facts())["CPU, bfloat16"].startswith(said)
 
 
+def test_doctor_says_that_half_precision_is_slower_where_it_is(monkeypatch):
+    rates = {torch.float32: 3e11, torch.bfloat16: 1e11}
+    monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
+    _, helps, why = doctor.judge("03_bf16_autocast", CPU)
+    assert (helps, why) == ("no", "a bf16 matmul is slower than one in FP32 (timed)")
+
+
 def test_doctor_has_an_entry_for_every_rung():
     assert list(doctor.TRIALS) == STEMS
     assert doctor.judge("99_new", CPU) == ("yes", "unknown", "not known to need anything")

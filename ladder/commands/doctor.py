@@ -176,7 +176,8 @@ def bf16(device: torch.device) -> tuple[str, str]:
     # Print no figure: a CPU's rates vary with what else runs on it.
     if half > 1.1 * single:
         return "yes", f"{note}a {name} matmul is faster than one in FP32 (timed)"
-    return "no", f"{note}a {name} matmul is no faster than one in FP32 (timed)"
+    how = "slower" if half < 0.9 * single else "no faster"
+    return "no", f"{note}a {name} matmul is {how} than one in FP32 (timed)"
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
