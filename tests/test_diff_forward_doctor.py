@@ -6,12 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ladder import files
-from ladder.commands import diff, doctor, main, scripts
+from ladder.commands import diff, doctor, forward, main, scripts
 from ladder.commands.diff import parts_of
 from ladder.commands.forward import merge_code
 from ladder.commands.process import Finished, run_python
@@ -126,24 +127,6 @@ def test_diff_of_a_script_with_itself(ladder):
     assert ladder("diff", 3, 3).stdout == "the code of the two is the same\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ((0,), "rung 0 changes nothing"),
-        ((99,), "there is no rung 99"),
-        (("3-5",), "3-5 is several rungs"),
-        ((1, 2, 3), "expected one or two rungs, got 3"),
-        (("ladder/cli.py",), "ladder/cli.py is not a rung of this ladder"),
-        ((3, "pyproject.toml"), r"pyproject.toml:\d is not valid Python"),
-        (("nothing.py", 3), r"nothing.py is neither a rung \(its number or .* nor a script"),
-        (("baseline",), "rung 0 changes nothing"),
-        (("adamw",), "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
-    ],
-)
-def test_diff_refuses(words, told, ladder):
-    refused(ladder("diff", *words), told)
-
-
 # --------------------------------------------------------------------------------- forward
 
 
@@ -166,6 +149,18 @@ def test_forward_carries_an_edit_through_all_later_rungs(project, ladder):
     edit(all_scripts()[3], "import time\n", "import time\nimport types\n")
     assert ladder("forward", 3).status == 0
     assert all("import time\nimport types\n" in source for source in texts()[3:])
+
+
+def test_forward_writes_every_script_before_it_prints(project, ladder, monkeypatch):
+    """Else with `| head -1` the later ones stay old."""
+
+    def closed(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(forward, "print", closed, raising=False)
+    edit(all_scripts()[3], BATCHES, BATCHES * 2)
+    assert ladder("forward", 3).status == 130
+    assert [source.count(BATCHES) for source in texts()] == [1] * 3 + [2] * (len(STEMS) - 3)
 
 
 def test_forward_marks_and_names_a_conflict(project, ladder):
@@ -270,8 +265,33 @@ def test_doctor_on_this_cpu():
     assert [helps[n] for n in (4, 7, 8, 9)] == ["no", "unknown", "no", "no"]
     glibc = platform.libc_ver()[0] == "glibc"
     assert helps[11:13] == ("yes" if glibc else "no", "unknown")
-    if "amx_bf16" not in rows(done)["CPU units"][0]:  # what AMX makes of TF32 differs
+    if "AMX" not in rows(done)["CPU, bfloat16"][0]:  # what AMX makes of TF32 differs
         assert (helps[2], why[2][:13]) == ("no", "no TF32 units")
+
+
+@pytest.mark.parametrize(
+    ("machine", "avx512", "arm", "said"),
+    [
+        ("x86_64", True, False, "AVX512_BF16"),
+        ("AMD64", False, True, "no units, so it is emulated: here expect rungs from 03 on to be"),
+        ("aarch64", True, True, "BF16"),
+        ("aarch64", True, False, "no units"),
+    ],
+)
+def test_doctor_says_whether_the_cpu_multiplies_bfloat16(machine, avx512, arm, said, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    onednn = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: arm)
+    monkeypatch.setattr(torch.ops, "mkldnn", onednn)
+    assert dict(doctor.facts())["CPU, bfloat16"].startswith(said)
+
+
+def test_doctor_says_that_half_precision_is_slower_where_it_is(monkeypatch):
+    rates = {torch.float32: 3e11, torch.bfloat16: 1e11}
+    monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
+    _, helps, why = doctor.judge("03_bf16_autocast", CPU)
+    assert (helps, why) == ("no", "a bf16 matmul is slower than one in FP32 (timed)")
 
 
 def test_doctor_has_an_entry_for_every_rung():
@@ -315,10 +335,6 @@ def test_doctor_without_a_compiler_and_with_a_driver(tmp_path):
     assert rows(done)["NVIDIA driver"] == [f"599.01{unseen}"]
 
 
-def test_doctor_refuses_a_device_that_is_not_there(ladder):
-    refused(ladder("doctor", "--device", "cuda:99"), "--device cuda:99")
-
-
 @pytest.mark.cuda
 def test_doctor_on_cuda(ladder):
     done = ladder("doctor", "--device", "cuda")
@@ -336,16 +352,12 @@ def test_diff_of_scripts_that_a_stranger_wrote(ladder, tmp_path):
     b.write_text("if 1:\n\tx = 2\n")
     done = ladder("diff", a, b)
     assert '-x = "\\x1b[2J"\n' in done.stdout and "+       x = 2\n" in done.stdout
-    for half in (2_400, 6_000):  # of equal lines; it took a time that grows with the square
-        for path, word in ((a, "here"), (b, "there")):
-            path.write_text("x = 1\n" * half + f"{word} = 2\n" + "x = 1\n" * half)
-        done = ladder("diff", a, b)
-        said = "-here = 2\n" if half < 2_500 else "too long to compare: over 5,000"
-        assert done.status == 0 and said in done.stdout
+    for path, word in ((a, "here"), (b, "there")):  # it took a time that grows with the square
+        path.write_text("x = 1\n" * 2_400 + f"{word} = 2\n" + "x = 1\n" * 2_400)
+    assert "-here = 2\n" in ladder("diff", a, b).stdout
     for deep in ("-" * 200_000 + "1", "1" + "+1" * 20_000):
         a.write_text(f"x = {deep}\n")
         refused(ladder("diff", a, b), "is not valid Python")
-    refused(ladder("diff", "9" * 5_000), "File name too long")
 
 
 def test_an_unfinished_rung_is_named_in_one_line(ladder, project):

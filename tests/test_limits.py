@@ -2,15 +2,12 @@
 
 import math
 import re
-import runpy
 import shlex
 import subprocess
 import sys
 from fractions import Fraction
 
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import count, limits, main
 from ladder.commands.scripts import all_scripts, docstring
@@ -108,27 +105,6 @@ def test_docstrings_say_what_is_counted():
     assert len(found) == 5
 
 
-def test_operators_are_those_that_a_cpu_runs():
-    """The eager FP32 step on real tensors: the same operators, as often."""
-
-    class Names(TorchDispatchMode):
-        seen = 0
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            name = count.name_of(function)
-            if function.namespace == "aten" and not function.is_view and name not in count.FREE:
-                again = name in ("embedding_dense_backward", "nll_loss_backward", "masked_fill")
-                Names.seen += 1 + again
-            return function(*args, **(kwargs or {}))
-
-    rung = runpy.run_path(str(RUNGS["01_weight_tying"]))
-    model = rung["GPT"](rung["GPTConfig"](n_layer=1))
-    x, y = torch.zeros(2, 2, 1024, dtype=torch.int64)
-    with Names():
-        model(x, y)[1].backward()
-    assert Names.seen == count.step(RUNGS["01_weight_tying"], 2, 1)["kernels"]
-
-
 def test_the_limit_of_the_baseline_by_hand(capsys):
     """19.5 TFLOP/s and 2039 GB/s: all matmuls are bound by the rate, the rest by the bandwidth."""
     step = limits.work(16)["baseline"]
@@ -148,7 +124,8 @@ def test_the_limit_of_the_baseline_by_hand(capsys):
 def test_without_torch_and_at_once():
     code = "import sys; from ladder.commands import main; main(['limits', '--gpu', 'T4']); "
     code += "assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "no bf16 units" in done.stdout
 
 
 def test_every_gpu_has_a_source_and_one_set_of_rates():
@@ -165,9 +142,7 @@ def test_every_gpu_has_a_source_and_one_set_of_rates():
     [
         ("NVIDIA A100-SXM4-80GB\nNVIDIA T1000", "A100 SXM 80GB"),
         ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
-        ("Tesla V100-SXM2-16GB", "V100 SXM2"),
         ("NVIDIA H100 NVL", None),  # its other rates are not looked up
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
     ],
 )
 def test_the_gpu_of_this_machine(driver, name, monkeypatch):
@@ -210,47 +185,18 @@ def test_the_limit_of_a_step_in_a_climb(stem, facts, run, parts):
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--gpu", "A100"], "fits A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: name one of"),
-        (["--gpu", "Voodoo"], "is not in the table"),
-        ([*A100, "--batch-size", "0"], "expected at least 1"),
-        ([*A100, "--batch-size", "9" * 400], "--batch-size: expected at least 1, got 999"),
-        ([*A100, "--bandwidth", "-1"], "--bandwidth: expected a number above 0, got -1"),
-        ([*A100, "--fp32", "inf"], "--fp32: expected a number above 0, got inf"),
-        (["--fp32", "20"], "these rates are missing: --tf32, --bf16, --bandwidth"),
-        ([*A100, "--picture", ""], "--picture: expected a path, got an empty one"),
-        ([*A100, "--picture", ".."], ".. is not a regular file"),
-    ],
-)
-def test_bad_input(flags, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = main(["limits", *flags])
-    except SystemExit as stop:  # argparse's
-        status = stop.code
-    assert status == 2 and said in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def test_the_commands_of_its_docstring_work(capsys):
     commands = re.findall(r"^ +ladder (limits.*)", limits.__doc__, re.MULTILINE)
     for command in commands:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
-    assert len(commands) == 4 and capsys.readouterr().out.count("The limit on") == 3
+    said = capsys.readouterr().out
+    assert len(commands) == 4 and said.count("The limit on") == 3
+    assert "(fp32 19.5, tf32 156, bf16 312 TFLOP/s, 2039 GB/s)" in said.partition("such a GPU")[2]
 
 
 @pytest.mark.parametrize("name", ["H100 SXM", "h100 sxm", "NVIDIA H100 80GB HBM3"])
 def test_a_gpu_by_its_words_or_by_its_driver_s_name(name):
     assert limits.find(name) == "H100 SXM"
-
-
-def test_own_rates_and_a_gpu_without_units(capsys):
-    rates = ["--fp32", "10", "--tf32", "20", "--bf16", "30", "--bandwidth", "400"]
-    assert main(["limits", *rates]) == 0
-    assert "fp32 10, tf32 20, bf16 30 TFLOP/s, 400 GB/s" in capsys.readouterr().out
-    assert main(["limits", "--gpu", "T4"]) == 0
-    assert "no bf16 units" in capsys.readouterr().out
 
 
 def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
@@ -260,17 +206,3 @@ def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
     assert printed.strip() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_driver_that_hangs_or_prints_other_bytes_names_no_gpu(tmp_path, monkeypatch):
-    fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\nprintf 'NVIDIA \\377\\n'\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert limits.here() is None
-
-    def hangs(command, timeout, **_):
-        raise subprocess.TimeoutExpired(command, timeout)
-
-    monkeypatch.setattr(subprocess, "run", hangs)
-    assert limits.here() is None

@@ -213,10 +213,9 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
             continue
         base[node] = node
         # -1: a constant, which every reader makes for itself
-        depth[node] = max((depth[s] + is_alone(s) for s in sources), default=-1)
-        if node.op == "placeholder":
-            depth[node] = 0
-        elif node.op == "call_function" and not is_alone(node):
+        start = 0 if node.op == "placeholder" else -1
+        depth[node] = max((depth[s] + is_alone(s) for s in sources), default=start)
+        if node.op == "call_function" and not is_alone(node):
             group[node] = node
             if shape := column_sum(node):  # those of one shape are one kernel
                 group[node] = columns.setdefault((depth[node], shape), node)
@@ -246,8 +245,6 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
     def written(node) -> bool:
         """Whether a value of a group has to be in memory."""
         outside = users[node]
-        if depth[node] < 0:
-            return any(user.op == "output" for user in outside)
         if not outside or name_of(node.target) in REDUCTIONS:
             return bool(outside)
         again = sum(map(size, needed(node))) * len(outside)
@@ -264,8 +261,11 @@ def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
             value = base[source]
             if value in group and (own(value) is mine or depth[value] < 0):
                 continue
-            leaves = {value: source} if value not in group or written(value) else None
-            for leaf, seen in (leaves or {leaf: leaf for leaf in needed(value)}).items():
+            if value not in group or written(value):
+                leaves = {value: source}
+            else:
+                leaves = {leaf: leaf for leaf in needed(value)}
+            for leaf, seen in leaves.items():
                 rows = name_of(node.target) in ("embedding", "gather", "index")
                 one = size(node) if rows and source is node.all_input_nodes[0] else size(seen)
                 reads[mine].setdefault(leaf, {})[seen] = one

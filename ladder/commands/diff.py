@@ -7,26 +7,17 @@ against rung 10). With two it compares those two scripts. The diff itself leaves
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
-from difflib import SequenceMatcher, unified_diff
+import re
+from difflib import unified_diff
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from ladder.commands.scripts import (
-    A_RUNG,
-    FIELDS,
-    ROOT,
-    UNREADABLE,
-    chain,
-    select,
-    split_source,
-)
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, UNREADABLE, chain, select, split_source
 from ladder.errors import BadInput
 from ladder.log import printable
 
-# Lines of a script. The time to compare grows with the square of those that stand there often.
-LONG, LONGEST = 500, 5_000
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
@@ -43,12 +34,10 @@ def run(args) -> int:
         before, after = map(one_script, args.rungs)
     else:
         after = one_script(args.rungs[0])
-        if after == ROOT / "ddp_run.py":
-            before = chain()[10]
-        elif (number := rung_number(args.rungs[0])) == 0:
+        number = 11 if after == ROOT / "ddp_run.py" else rung_number(args.rungs[0])
+        if number == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        else:
-            before = chain()[number - 1]
+        before = chain()[number - 1]
         docstring = Text(printable(parts_of(after)[0].strip().strip('"'), keep="\n\t"))
         docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
         console.print(docstring, soft_wrap=True)
@@ -92,22 +81,14 @@ def parts_of(path: Path) -> tuple[str, str]:
 def diff_lines(before: Path, after: Path) -> list[str]:
     """A unified diff of the code of two scripts, with the line numbers of the whole files."""
     parts = [parts_of(path) for path in (before, after)]
-    skip_a, skip_b = (len(head.splitlines()) for head, _ in parts)
-    a, b = (code.splitlines() for _, code in parts)
-    found, lines = [f"--- {shown(before)}", f"+++ {shown(after)}"], max(len(a), len(b))
-    if a == b:
-        return []
-    if lines > LONGEST:
-        return [*found, f"@@ too long to compare: over {LONGEST:,} lines @@"]
-    for group in SequenceMatcher(None, a, b, autojunk=lines > LONG).get_grouped_opcodes():
-        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        found.append(f"@@ -{skip_a + i1 + 1},{i2 - i1} +{skip_b + j1 + 1},{j2 - j1} @@")
-        for kind, i1, i2, j1, j2 in group:
-            if kind == "equal":
-                found += [f" {line}" for line in a[i1:i2]]
-            else:
-                found += [f"-{line}" for line in a[i1:i2]] + [f"+{line}" for line in b[j1:j2]]
-    return found
+    above = [len(docstring.splitlines()) for docstring, _ in parts]
+    sides = [code.splitlines() for _, code in parts]
+    lines = list(unified_diff(*sides, shown(before), shown(after), lineterm=""))
+    for at, line in enumerate(lines):
+        if hunk := re.match(r"@@ -(\d+)(.*) \+(\d+)(.*) @@", line):
+            a, b = int(hunk[1]) + above[0], int(hunk[3]) + above[1]
+            lines[at] = f"@@ -{a}{hunk[2]} +{b}{hunk[4]} @@"
+    return lines
 
 
 def code_lines(path: Path) -> list[str]:

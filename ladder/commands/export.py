@@ -60,15 +60,14 @@ def run(args: argparse.Namespace) -> int:
         files["model.safetensors"] = save(weights, metadata={"format": "pt"})
     else:
         files["pytorch_model.bin"] = partial(torch.save, weights)
-    if found.tokenizer == "gpt2" and not (vocabulary := tokenizer_files()):
-        print(
-            "note  no GPT-2 vocabulary (no network, and none in TIKTOKEN_CACHE_DIR): no tokenizer"
-        )
-    elif found.tokenizer == "gpt2":
+    if found.tokenizer != "gpt2":
+        print("note  it was trained on bytes, so no tokenizer: a token is a byte")
+    elif vocabulary := tokenizer_files():
         limit = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": found.shape["block_size"]}
         files |= vocabulary | {"tokenizer_config.json": json.dumps(limit, indent=1).encode()}
     else:
-        print("note  it was trained on bytes, so no tokenizer: a token is a byte")
+        missing = "no network, and none in TIKTOKEN_CACHE_DIR"
+        print(f"note  no GPT-2 vocabulary ({missing}): no tokenizer")
     files["config.json"] = json.dumps(config(found.shape), indent=1).encode()
     for name, content in files.items():  # config.json last: without it no folder is loaded
         write_whole(folder / name, content)

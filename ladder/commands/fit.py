@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,12 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=positive, default=6, help="optimizer steps (default: 6)")
     largest = f"try no larger B (default: {MAX_BATCH})"
     add("--max-batch", type=positive, default=MAX_BATCH, help=largest)
-    add(
-        "--memory",
-        type=above_zero,
-        metavar="GIB",
-        help="needed on a CPU: its limit (default: none)",
-    )
+    memory = "needed on a CPU: its limit (default: none)"
+    add("--memory", type=above_zero, metavar="GIB", help=memory)
     add("--out", help="folder for the logs of all tries and fit.json (default: runs/fit-…)")
 
 
@@ -89,14 +86,12 @@ def run(args: argparse.Namespace) -> int:
     flags = given_flags(args, *PASSED_ON)
     largest, rows = most(flags, args.max_batch), []
     folder = new_folder(args.out, "fit")
-    try:
+    with suppress(KeyboardInterrupt):
         for path in scripts:
             # Neighbours differ little, so start with the B that fitted the rung before.
             first = rows[-1].B if rows else 1
             rows.append(Row(path.stem))
             search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
-    except KeyboardInterrupt:
-        pass
     report(rows, args.memory, wide_console())  # first: the disk may be full
     found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
     write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")

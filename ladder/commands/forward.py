@@ -42,19 +42,20 @@ def run(args) -> int:
     base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
-    # Read and merge all before writing any: bad input must not stop this half-way.
-    parts = [parts_of(path) for path in later]
-    merged = [(docstring, *carry(base, ours, theirs)) for docstring, ours in parts]
-    troubled = 0
-    for path, (docstring, code, conflicts) in zip(later, merged, strict=True):
-        source = docstring + code
-        changed = source != path.read_text(encoding="utf-8")
-        if changed:
-            path.write_text(source, encoding="utf-8")
-        troubles = trouble(path, source, conflicts)
-        news = "changed" if changed else "has it already"
-        print(*(troubles or [f"{shown(path)} {news}"]), sep="\n")
+    # Merge all, then write all, then print: bad input or a closed pipe must not stop it half-way.
+    sources, lines, troubled = {}, [], 0
+    for path in later:
+        docstring, ours = parts_of(path)
+        code, conflicts = carry(base, ours, theirs)
+        if code != ours:
+            sources[path] = docstring + code
+        troubles = trouble(path, docstring + code, conflicts)
+        news = "changed" if path in sources else "has it already"
+        lines += troubles or [f"{shown(path)} {news}"]
         troubled += bool(troubles)
+    for path, source in sources.items():
+        path.write_text(source, encoding="utf-8")
+    print(*lines, sep="\n")
     if troubled:
         print(
             f"{troubled} of {len(later)} scripts need a hand: there keep what that script needs of "

@@ -45,12 +45,9 @@ def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
 def keep_busy(a: torch.Tensor, b: torch.Tensor, at_least: float) -> None:
     """Multiply a and b for so many seconds, and once in any case."""
     end = time.perf_counter() + at_least
-    while True:
-        a @ b
-        if a.device.type != "cpu":
-            torch.accelerator.synchronize(a.device)
-        if time.perf_counter() >= end:
-            return
+    seconds(lambda: a @ b, a.device)
+    while time.perf_counter() < end:
+        seconds(lambda: a @ b, a.device)
 
 
 def seconds(call: Callable, device: torch.device) -> tuple[float, float]:

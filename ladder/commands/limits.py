@@ -20,11 +20,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ladder.cli import above_zero, path, positive
+from ladder.cli import above_zero, positive
 from ladder.commands.process import first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
-from ladder.files import regular, write_whole
+from ladder.files import write_whole
 from ladder.machine import DATA_SHEETS, find_gpu
 
 WORK = Path(__file__).with_name("work.json")
@@ -48,11 +48,13 @@ def add_arguments(parser):
         parser.add_argument(f"--{unit}", metavar="TFLOP/s", **rate)
     parser.add_argument("--bandwidth", metavar="GB/s", **rate)
     picture = "draw the gigabytes of each rung (default: no)"
-    parser.add_argument("--picture", type=path, metavar="PNG", help=picture)
+    parser.add_argument("--picture", metavar="PNG", help=picture)
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
+    if args.picture is not None and not args.picture.lower().endswith(".png"):
+        raise BadInput(f"--picture {args.picture}: it is drawn as a PNG: end the name with .png")
     own = {unit: getattr(args, unit) for unit in (*UNITS, "bandwidth")}
     name = find(args.gpu) if args.gpu else here()
     rates = {key: getattr(LISTED[name], key) for key in own} if name else {}
@@ -181,15 +183,14 @@ def draw(steps: dict[str, dict], picture: Path) -> None:
     """Bars of the gigabytes that each rung moves, stacked by part, as a PNG."""
     from matplotlib.figure import Figure  # takes a second to import
 
-    labels = dict(zip(PARTS, LABELS, strict=True))
     axes = Figure(figsize=(9, 4), layout="tight").subplots()
     left = [0.0] * len(steps)
-    for part in PARTS:
+    for part, label in zip(PARTS, LABELS, strict=True):
         widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
-        axes.barh([NAMES[stem] for stem in steps], widths, left=left, label=labels[part])
+        axes.barh([NAMES[stem] for stem in steps], widths, left=left, label=label)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
-    write_whole(regular(picture), lambda file: axes.figure.savefig(file, format="png", dpi=110))
+    write_whole(picture, lambda file: axes.figure.savefig(file, format="png", dpi=110))

@@ -104,12 +104,9 @@ class ProfiledRun(ladder.run.Run):
             **middle([found for found, _, _ in self.profiles]),
         }
         write_whole(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
-        lists = [
-            f'"{key}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]"  # a line each
-            for key, rows in (("operators", self.operators), ("events", events))
-        ]
-        text = ",\n".join([f'{{"run": {json.dumps(self.facts)}', *lists]) + "}\n"
-        write_whole(Path(f"{name}.recording.json"), text.encode())
+        recording = {"run": self.facts, "operators": self.operators, "events": events}
+        text = json.dumps(recording).replace("], [", "],\n[")  # a line each
+        write_whole(Path(f"{name}.recording.json"), f"{text}\n".encode())
 
 
 @contextmanager
@@ -145,7 +142,7 @@ def timed_stages(device: torch.device):
 def kernels(events, device: torch.device) -> dict:
     """From one profiled step: kernels launched, the self time of all events, and each by name.
 
-    Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere; longest first.
+    Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere.
     """
     if device.type == "cuda":
         self_time = "self_device_time_total"
@@ -166,14 +163,13 @@ def kernels(events, device: torch.device) -> dict:
     for event in events:
         calls[event.name] += 1
         ms[event.name] += getattr(event, self_time) / 1e3
-    total = sum(ms.values())
-    names = sorted(ms, key=ms.get, reverse=True)
-    found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in names]
-    return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
+    found = [{"name": name, "calls": calls[name], "ms": ms[name]} for name in ms]
+    return {"kernels_launched": len(launched), "self_ms": sum(ms.values()), "kernels": found}
 
 
 def middle(steps: list[dict]) -> dict:
-    """The middle one of some profiled steps, by their self time; its kernels with their medians.
+    """The middle one of some profiled steps, by their self time; its kernels by their medians,
+    longest first, each with its share.
 
     `range_ms` is the least and the largest time of a kernel: a busy machine can make it ten times
     slower in one step.
@@ -192,12 +188,10 @@ def middle(steps: list[dict]) -> dict:
 
 def recorded(events) -> list:
     """What `kernels` reads of a GPU's events: name, device, annotation or not, calls, µs in all."""
-    calls, us = defaultdict(int), defaultdict(float)
-    for event in events:
-        key = event.name, event.device_type.name, bool(event.is_user_annotation)
-        calls[key] += 1
-        us[key] += event.self_device_time_total
-    return [[*key, calls[key], us[key]] for key in calls]
+    return [
+        [e.key, e.device_type.name, bool(e.is_user_annotation), e.count, e.self_device_time_total]
+        for e in events.key_averages()
+    ]
 
 
 def add_arguments(parser) -> None:
