@@ -2,12 +2,15 @@
 
 import math
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from fractions import Fraction
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import count, limits, main
 from ladder.commands.scripts import all_scripts, docstring
@@ -103,6 +106,27 @@ def test_docstrings_say_what_is_counted():
         value = math.prod(map(float, terms)) / {"MB": 1e6, "GB": 1e9}[unit]
         assert f"{value:.{len(result.partition('.')[2])}f}" == result, factors
     assert len(found) == 5
+
+
+def test_operators_are_those_that_a_cpu_runs():
+    """The eager FP32 step on real tensors: the same operators, as often."""
+
+    class Names(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = count.name_of(function)
+            if function.namespace == "aten" and not function.is_view and name not in count.FREE:
+                again = name in ("embedding_dense_backward", "nll_loss_backward", "masked_fill")
+                Names.seen += 1 + again
+            return function(*args, **(kwargs or {}))
+
+    rung = runpy.run_path(str(RUNGS["01_weight_tying"]))
+    model = rung["GPT"](rung["GPTConfig"](n_layer=1))
+    x, y = torch.zeros(2, 2, 1024, dtype=torch.int64)
+    with Names():
+        model(x, y)[1].backward()
+    assert Names.seen == count.step(RUNGS["01_weight_tying"], 2, 1)["kernels"]
 
 
 def test_the_limit_of_the_baseline_by_hand(capsys):
