@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import SCRIPTS, SMALL, TINY, load, load_broken, run_script, rung
+from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
@@ -324,7 +324,7 @@ def test_rung_does_what_it_says(number, run_small, monkeypatch):
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
-    module = load_broken(number, right, wrong, tmp_path)
+    module = load(with_mistake(number, right, wrong, tmp_path / "broken.py"))
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[number](module, run_small, monkeypatch)
 
