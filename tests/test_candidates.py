@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections import Counter
 from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -284,7 +283,6 @@ BREAKS = [
     (17, "c_fc.bias, c_proj.weight", "c_proj.bias, c_proj.weight"),
     (17, "c_proj.weight.bfloat16(), c_proj.bias", "c_fc.weight.bfloat16(), c_proj.bias"),
     (18, '{"coordinate_descent_tuning": True}', "{}"),
-    (18, '{"coordinate_descent_tuning": True}', '{"coordinate_descent_tuning": False}'),
     (18, '"coordinate_descent_tuning"', '"coordinate_descent"'),
     (19, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
     (19, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
@@ -296,7 +294,6 @@ BREAKS = [
     (19, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
     (19, "capturable=graph is not None", "capturable=False"),
     (20, "/ 448", "/ 240"),
-    (20, "/ 448", "/ 896"),
     (20, "(x.float() / scale)", "x.float()"),
     (20, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
     (20, "grad.float() / (57344 * len(x))", "grad.float() / 57344"),
@@ -379,9 +376,9 @@ def test_low_precision_is_not_published(tmp_path):
 # ------------------------------------------------- the kernel of 17, without a GPU
 
 
-def needs_triton():
-    if not find_spec("triton"):
-        pytest.skip("needs triton, which pip has for Linux only")
+@pytest.fixture
+def triton():
+    return pytest.importorskip("triton", reason="pip has triton for Linux only")
 
 
 def mlp_error(mlp, values, dtype):
@@ -465,13 +462,13 @@ KERNEL_BREAKS = [
 
 def kernel_errors(*types_and_paths):
     """The largest error of each kernel, or of the first size at which it is beyond its bound."""
-    needs_triton()
     env = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     done = run_script("-c", INTERPRET, *types_and_paths, env=env)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.usefixtures("triton")
 def test_kernel_gives_what_pytorch_gives():
     half, single = kernel_errors("float16", SCRIPTS[17], "float32", SCRIPTS[17])
     assert isinstance(half, float) and half < BOUNDS["float16"], half
@@ -479,6 +476,7 @@ def test_kernel_gives_what_pytorch_gives():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("triton")
 def test_mistakes_in_the_kernel_are_caught(tmp_path):
     words = []
     for n, (right, wrong) in enumerate(KERNEL_BREAKS):
@@ -487,16 +485,12 @@ def test_mistakes_in_the_kernel_are_caught(tmp_path):
         assert not isinstance(error, float) or not error < BOUNDS["float32"], wrong
 
 
-def test_compiler_sees_into_the_operator(monkeypatch):
+def test_compiler_sees_into_the_operator(monkeypatch, triton):
     """In its graphs: the kernels and what they write, the other matmuls, no copy and no zeros."""
-    needs_triton()
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    target = GPUTarget("cuda", 90, 32)  # asked for when it looks for what a kernel writes
-    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(
-        get_current_target=lambda: target, get_benchmarker=lambda: None
-    ))  # fmt: skip
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    # Asked for when it looks for what a kernel writes.
+    driver = dict(get_current_target=lambda: target, get_benchmarker=lambda: None)
+    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(**driver))
     gpu = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
     module, model = load(SCRIPTS[17]), torch.nn.Module()
@@ -516,12 +510,9 @@ def test_compiler_sees_into_the_operator(monkeypatch):
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0)])
 @pytest.mark.parametrize("name", ["linear_gelu_kernel", "matmul_dgelu_kernel"])
-def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypatch, tmp_path):
-    needs_triton()
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
+def test_kernel_compiles_for_gpus_and_spills_nothing(
+    name, capability, monkeypatch, tmp_path, triton
+):
     module = load(SCRIPTS[17])
     major, minor = capability
     gpu = SimpleNamespace(major=major, minor=minor, multi_processor_count=132)
@@ -534,15 +525,14 @@ def test_kernel_compiles_for_gpus_and_spills_nothing(name, capability, monkeypat
     types |= {n: "i32" for n in "MNK"} | ({"bias": "*fp32"} if "bias" in types else {})
     # As the launcher finds them: pointers and sizes that 16 divides.
     aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(types) if n not in constants}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=aligned)
-    done = triton.compile(source, target=GPUTarget("cuda", 10 * major + minor, 32), options=options)
+    how = dict(signature=types, constexprs=constants, attrs=aligned)
+    target = triton.backends.compiler.GPUTarget("cuda", 10 * major + minor, 32)
+    done = triton.compile(triton.compiler.ASTSource(kernel, **how), target=target, options=options)
     cubin = tmp_path / "kernel.cubin"
     cubin.write_bytes(done.asm["cubin"])
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     usage = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True).stdout
     registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
-    print(f"{name} sm_{major}{minor}: {registers} registers, {stack} bytes of stack,", end=" ")
-    print(f"{done.metadata.shared} bytes of shared memory")
     assert stack == 0  # nothing is spilt
     assert registers * 32 * options["num_warps"] <= 65536
     memory = {(8, 0): 163, (8, 9): 99, (9, 0): 227}[capability] * 1024
