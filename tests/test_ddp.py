@@ -550,6 +550,7 @@ def test_shuffled_rows_are_gone_on_from_with_another_batch(alone, one, tmp_path)
     assert status == 2 and "was saved with --shuffle 3, this run has None" in err
 
 
+@pytest.mark.slow
 def test_as_users_leave_the_flags_but_for_the_size(job, alone, tmp_path, monkeypatch):
     """Compiled and in bfloat16, on two ranks; one layer, which compiles sooner than four."""
     monkeypatch.setitem(MODELS["tiny"], "n_layer", 1)
