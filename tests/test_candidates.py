@@ -308,6 +308,7 @@ def test_candidate_does_what_it_says(number, run_small, monkeypatch):
     CHECKS[number](load(SCRIPTS[number]), run_small, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
     module = load(with_mistake(number, right, wrong, tmp_path / "broken.py"))
@@ -505,7 +506,9 @@ def test_compiler_sees_into_the_operator(monkeypatch, triton):
         assert not [target for target in targets if "zeros" in target or "clone" in target]
 
 
-@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0)])
+@pytest.mark.parametrize(
+    "capability", [(9, 0), *(pytest.param((8, n), marks=pytest.mark.slow) for n in (0, 9))]
+)
 @pytest.mark.parametrize("name", ["linear_gelu_kernel", "matmul_dgelu_kernel"])
 def test_kernel_compiles_for_gpus_and_spills_nothing(
     name, capability, monkeypatch, tmp_path, triton

@@ -179,6 +179,7 @@ def test_a_run_that_was_cut_goes_on_in_one_process(ranks, one, two, alone, tmp_p
         assert_equal_weights(tmp_path, one)
 
 
+@pytest.mark.slow
 def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two, tmp_path):
     """They meet over loopback, and all of it is bit for bit what one node does undisturbed."""
     with socket.socket() as probe:
@@ -200,7 +201,7 @@ def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two
     assert_equal_weights(tmp_path, two)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGKILL", marks=pytest.mark.slow)])
 def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
     """Its ranks finish a step and save it."""
     if name == "SIGKILL" and sys.platform != "linux":
@@ -224,6 +225,7 @@ def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path):
     assert list((tmp_path / "ckpt").glob("step_*.pt"))
 
 
+@pytest.mark.slow
 def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_path):
     """Rank 1 dies in a step, then rank 0 while it writes a checkpoint."""
     code = (

@@ -18,6 +18,7 @@ from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
+from ladder.cli import MODELS
 from ladder.commands.log import read_log
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 
@@ -89,15 +90,21 @@ def spied_run(module, run_main, monkeypatch, steps):
 
 @pytest.fixture(scope="module")
 def log_of(shard, tmp_path_factory):
-    """log_of(n): the log of rung n, run once as `python rung.py` runs it."""
+    """log_of(n, compiled): the log of rung n, run once as `python rung.py` runs it.
+
+    With half of tiny's layers, which the compiler takes one by one; not `compiled`, without it.
+    """
 
     @functools.cache
-    def run(number: int):
+    def run(number: int, compiled: bool):
         folder = tmp_path_factory.mktemp("logs")
         flags = [*SMALL, "--steps", STEPS, "--seed", 1337, "--data", shard, "--log-dir", folder]
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
         with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(MODELS["tiny"], "n_layer", 2)
+            if not compiled:
+                patch.setattr(torch, "compile", lambda model: model)
             patch.setattr(sys, "argv", list(map(str, (rung(number), *flags))))
             runpy.run_path(sys.argv[0], run_name="__main__")
         torch.set_float32_matmul_precision("highest")
@@ -377,14 +384,25 @@ def check_numerics(number, log_before, log):
 
 @pytest.mark.parametrize("number", CHECKS)
 def test_numerics_are_as_declared(number, log_of):
-    check_numerics(number, log_of(number - 1), log_of(number))
+    check_numerics(number, log_of(number - 1, False), log_of(number, number == 5))
 
 
-@pytest.mark.parametrize("number", range(len(all_scripts())))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in CHECKS if number > 5])
+def test_numerics_are_as_declared_when_compiled(number, log_of):
+    check_numerics(number, log_of(number - 1, True), log_of(number, True))
+
+
+# The compiler takes half a minute for a rung: the first that has it, and the top.
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=[pytest.mark.slow] * (5 < n < 12)) for n in range(len(all_scripts()))],
+)
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
-    log_of(max(number - 1, 0))  # rungs 07 to 11 compile the same model
-    log = log_of(number)
+    if 8 <= number <= 11:  # they compile the model of rung 07
+        log_of(number - 1, True)
+    log = log_of(number, number >= 5)
     found = dict(log.effective)
     caches = ("warm",) if 8 <= number <= 11 else ("cold", "warm") if number >= 5 else (None,)
     assert found.pop("compile_cache", None) in caches
