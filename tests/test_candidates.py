@@ -240,7 +240,7 @@ def check_20(module, run_main, monkeypatch):
     monkeypatch.setattr(torch, "_scaled_mm", scaled_mm_of_cuda)
     loss, *gradients = loss_errors(module, 64, 128, 512, 0.1, torch.bfloat16)
     assert loss < 2e-3
-    assert 0.003 < min(gradients) and max(gradients) < 0.08  # 2 bits of mantissa: 4 % on average
+    assert min(gradients) > 0.003 and max(gradients) < 0.08  # 2 bits of mantissa: 4 % on average
     x = (torch.randn(64, 128, generator=torch.Generator().manual_seed(0)) * 1e-4).bfloat16()
     small, scale = module.to_fp8(x)
     assert small.dtype == torch.float8_e4m3fn and small.float().abs().max() == 448
@@ -395,7 +395,7 @@ def mlp_error(mlp, values, dtype):
 # Triton 3.6 interprets products of bfloat16 as those of the integers that it keeps them in.
 BOUNDS = {"float16": 2e-3, "float32": 1e-3}
 # Runs in a process of its own, under Triton's interpreter: the same code, in NumPy.
-INTERPRET = f"BOUNDS = {BOUNDS}\n{inspect.getsource(mlp_error)}" + """
+INTERPRET = """
 import json, sys, torch; from pathlib import Path; sys.path.append("tests")
 from conftest import load
 from torch import library
@@ -460,8 +460,9 @@ KERNEL_BREAKS = [
 
 def kernel_errors(*types_and_paths):
     """The largest error of each kernel, or of the first size at which it is beyond its bound."""
+    code = f"BOUNDS = {BOUNDS}\n{inspect.getsource(mlp_error)}{INTERPRET}"
     env = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = run_script("-c", INTERPRET, *types_and_paths, env=env)
+    done = run_script("-c", code, *types_and_paths, env=env)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
