@@ -45,7 +45,7 @@ def graphs(module):
 
 def of_size(nodes, size):
     """The nodes whose value is a tensor of `size` elements."""
-    values = [(node, node.meta.get("val")) for node in nodes]
+    values = [(node, node.meta.get("val")) for node in nodes if node is not None]
     return [n for n, v in values if isinstance(v, torch.Tensor) and v.numel() == size]
 
 

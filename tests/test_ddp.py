@@ -245,6 +245,7 @@ def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_pat
     assert not list((tmp_path / "ckpt").glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_one_rank_reads_the_text_the_slowest_sets_the_time_and_one_fails_for_all(job, tmp_path):
     (tmp_path / "text.txt").write_text("To be, or not to be, that is the question. " * 200)
     code = (
@@ -594,6 +595,7 @@ def test_float16_goes_on_with_the_scale_that_it_had(shard, tmp_path, monkeypatch
     assert_equal_weights(tmp_path, tmp_path / "later")
 
 
+@pytest.mark.slow
 def test_an_overflow_on_one_rank_skips_the_step_on_both(job, tmp_path):
     """Rank 1 alone gets inf, in the first micro-step of the second step."""
     code = (

@@ -199,7 +199,9 @@ def kept_bytes(number: int, B: int, T: int) -> int:
         return sum(storage.nbytes() for storage in storages.values())
 
 
-@pytest.mark.parametrize("number", cli.KEPT)
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 5)) for n in cli.KEPT]
+)
 def test_the_bytes_of_a_row_are_those_that_its_forward_pass_keeps(number, monkeypatch):
     """Without what the loss takes meanwhile; weights, which every row shares, fall out."""
     monkeypatch.setitem(cli.MODELS, "two", dict(n_layer=2, n_head=12, n_embd=768))

@@ -345,6 +345,7 @@ print("FAULTS", *faults[2:])  # after the profiled step
 """
 
 
+@pytest.mark.slow
 def test_kept_memory_spares_page_faults(shard, tmp_path):
     """Thousands in a step before, next to none with it: what it is for."""
     if platform.libc_ver()[0] != "glibc":
@@ -393,10 +394,10 @@ def test_numerics_are_as_declared_when_compiled(number, log_of):
     check_numerics(number, log_of(number - 1, True), log_of(number, True))
 
 
-# The compiler takes half a minute for a rung: the first that has it, and the top.
+# The compiler takes most of a minute for a rung.
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(n, marks=[pytest.mark.slow] * (5 < n < 12)) for n in range(len(all_scripts()))],
+    [pytest.param(n, marks=[pytest.mark.slow] * (n > 5)) for n in range(len(all_scripts()))],
 )
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
