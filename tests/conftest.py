@@ -51,13 +51,12 @@ def rung(number: int) -> Path:
     return SCRIPTS[number]
 
 
-def load_broken(number: int, right: str, wrong: str, folder: Path):
-    """Import a rung or candidate with a mistake in its code: `wrong` for `right`."""
+def with_mistake(number: int, right: str, wrong: str, path: Path) -> Path:
+    """Write a rung or candidate with a mistake in its code to `path`: `wrong` for `right`."""
     docstring, code = parts_of(rung(number))
-    assert code.count(right) == 1
-    path = folder / "broken.py"
+    assert code.count(right) == 1, right
     path.write_text(docstring + code.replace(right, wrong))
-    return load(path)
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +128,6 @@ def card(monkeypatch):
             "mem_get_info": (gpu.total_memory, gpu.total_memory),
             "max_memory_allocated": 0,
             "memory_reserved": 0,
-            "get_arch_list": [],
             **dict.fromkeys(("init", "set_device", "reset_peak_memory_stats")),
         }
         for name, answer in answers.items() if kind != "mps" else ():

@@ -1,15 +1,12 @@
 """What only a CUDA GPU can show. Elsewhere these are reported as skipped."""
 
-import functools
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
-from conftest import ON_CUDA, ROOT, load, run_script, rung
+from conftest import ON_CUDA, load, run_script, rung
 from test_recordings import expected, one_fused
 from test_rungs import enlarged, random_batch
 
@@ -74,16 +71,11 @@ def rounding(number):
     return 1e-5 if number < 2 else 2e-3 if number < 3 else 2e-2
 
 
-@functools.cache
-def logits_of_the_baseline():
-    return enlarged(0)(*random_batch(T=128))[0]
-
-
 @pytest.mark.parametrize("number", RUNGS)
 def test_logits_are_those_of_the_baseline_on_a_cpu(number):
     x, y = random_batch(T=128)
     logits, _ = as_in(number, enlarged(number).to(CUDA))(x.to(CUDA), y.to(CUDA))
-    assert error(logits, logits_of_the_baseline()) < rounding(number)
+    assert error(logits, enlarged(0)(x, y)[0]) < rounding(number)
 
 
 @pytest.mark.parametrize("number", [0, 10])
@@ -128,14 +120,13 @@ def test_clocks_are_read_while_the_gpu_works():
 def test_the_clock_waits_for_the_device():
     """A launch returns long before the work is done; after synchronize() it is done."""
     module = load(rung(0))
-    device = torch.device("cuda")
-    a = torch.randn(8192, 8192, device=device)
+    a = torch.randn(8192, 8192, device=CUDA)
     done = torch.cuda.Event()
     for _ in range(20):
         a = a @ a / 8192
     done.record()
     assert not done.query()
-    module.synchronize(device)
+    module.synchronize(CUDA)
     assert done.query()
 
 
@@ -143,12 +134,9 @@ def run_ddp(shard, folder, ranks, *flags):
     """ddp_run.py over NCCL: what it printed, and its last log."""
     if torch.cuda.device_count() < ranks:
         pytest.skip(f"needs {ranks} GPUs, here is {torch.cuda.device_count()}")
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    words += [f"--nproc_per_node={ranks}", ROOT / "ddp_run.py", *ON_CUDA, "--data", shard]
-    words += ["--log-dir", folder / "runs", "--total-batch", 512, "--eval-every", 0, *flags]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = list(map(str, words))
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=900)
+    words = ["torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "ddp_run.py"]
+    words += [*ON_CUDA, "--data", shard, "--log-dir", folder / "runs", *flags]
+    done = run_script("-m", *words, "--total-batch", 512, "--eval-every", 0)
     assert done.returncode == 0, done.stderr
     return done.stdout, read_log(max((folder / "runs").glob("*.log"), key=os.path.getmtime))
 

@@ -179,6 +179,7 @@ def test_a_run_that_was_cut_goes_on_in_one_process(ranks, one, two, alone, tmp_p
         assert_equal_weights(tmp_path, one)
 
 
+@pytest.mark.slow
 def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two, tmp_path):
     """They meet over loopback, and all of it is bit for bit what one node does undisturbed."""
     with socket.socket() as probe:
@@ -200,7 +201,7 @@ def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two
     assert_equal_weights(tmp_path, two)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGKILL", marks=pytest.mark.slow)])
 def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
     """Its ranks finish a step and save it."""
     if name == "SIGKILL" and sys.platform != "linux":
@@ -224,6 +225,7 @@ def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path):
     assert list((tmp_path / "ckpt").glob("step_*.pt"))
 
 
+@pytest.mark.slow
 def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_path):
     """Rank 1 dies in a step, then rank 0 while it writes a checkpoint."""
     code = (
@@ -243,6 +245,7 @@ def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_pat
     assert not list((tmp_path / "ckpt").glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_one_rank_reads_the_text_the_slowest_sets_the_time_and_one_fails_for_all(job, tmp_path):
     (tmp_path / "text.txt").write_text("To be, or not to be, that is the question. " * 200)
     code = (
@@ -550,6 +553,7 @@ def test_shuffled_rows_are_gone_on_from_with_another_batch(alone, one, tmp_path)
     assert status == 2 and "was saved with --shuffle 3, this run has None" in err
 
 
+@pytest.mark.slow
 def test_as_users_leave_the_flags_but_for_the_size(job, alone, tmp_path, monkeypatch):
     """Compiled and in bfloat16, on two ranks; one layer, which compiles sooner than four."""
     monkeypatch.setitem(MODELS["tiny"], "n_layer", 1)
@@ -591,6 +595,7 @@ def test_float16_goes_on_with_the_scale_that_it_had(shard, tmp_path, monkeypatch
     assert_equal_weights(tmp_path, tmp_path / "later")
 
 
+@pytest.mark.slow
 def test_an_overflow_on_one_rank_skips_the_step_on_both(job, tmp_path):
     """Rank 1 alone gets inf, in the first micro-step of the second step."""
     code = (

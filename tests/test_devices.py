@@ -54,34 +54,27 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
         assert ("CUDA 12.8 and 13" in said) == (name == "RTX 5090")
 
 
-def until_the_first_batch(module, flags, monkeypatch):
-    """Run main() up to its first step: nothing is on the device then but the model."""
-
-    def stop(_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
-        patch.setattr(torch.nn.Module, "to", lambda model, _: model)
-        patch.setattr(torch.accelerator, "synchronize", stop)
-        module.main(flags)
-    return caught.value.code
-
-
 @pytest.mark.parametrize("path", [*all_scripts(), *candidate_scripts()], ids=lambda path: path.stem)
 def test_every_script_on_a_t4(path, card, shard, tmp_path, monkeypatch, capsys):
     card("T4")
     made, scaler = [], torch.amp.GradScaler
     monkeypatch.setattr(torch.amp, "GradScaler", lambda *a, **k: made.append(k) or scaler(*a, **k))
-    flags = ["--model", "tiny", "--data", str(shard), "--log-dir", str(tmp_path)]
-    status = until_the_first_batch(load(path), flags, monkeypatch)
+
+    def stop(_):  # at the first step: nothing is on the device then but the model
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.nn.Module, "to", lambda model, _: model)
+    monkeypatch.setattr(torch.accelerator, "synchronize", stop)
+    with pytest.raises(SystemExit) as end:
+        load(path).main(["--model", "tiny", "--data", str(shard), "--log-dir", str(tmp_path)])
     number = number_of(path)
     if number >= 14:
+        units, other = ("FP8", 19) if number == 20 else ("bfloat16", 13)
         said = capsys.readouterr().err
-        units = "FP8 units" if number == 20 else "bfloat16 units"
-        assert status == 2 and f"error Tesla T4 has no {units}" in said
-        assert f"run candidate {19 if number == 20 else 13} here" in said
+        assert end.value.code == 2 and f"error Tesla T4 has no {units} units" in said
+        assert f"run candidate {other} here" in said
         return
-    assert status == 130
+    assert end.value.code == 130
     log = read_log(next(tmp_path.glob("*.log")))
     found = {key: log.run[key] for key in ("device", "B", "T", "steps")}
     assert found == {"device": "Tesla T4", "B": "8", "T": "1024", "steps": "50"}
@@ -206,7 +199,9 @@ def kept_bytes(number: int, B: int, T: int) -> int:
         return sum(storage.nbytes() for storage in storages.values())
 
 
-@pytest.mark.parametrize("number", cli.KEPT)
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 5)) for n in cli.KEPT]
+)
 def test_the_bytes_of_a_row_are_those_that_its_forward_pass_keeps(number, monkeypatch):
     """Without what the loss takes meanwhile; weights, which every row shares, fall out."""
     monkeypatch.setitem(cli.MODELS, "two", dict(n_layer=2, n_head=12, n_embd=768))
@@ -219,11 +214,10 @@ def test_the_bytes_of_a_row_are_those_that_its_forward_pass_keeps(number, monkey
 def test_the_page_of_devices_has_the_same_batches():
     """A card of so many GB has 4 % more, as they count them, and has no 0 as its default."""
     page = (ROOT / "docs" / "devices.md").read_text("utf-8")
-    found = re.findall(
-        r"^\| (\d+) GB \| (\d+)(?:, tight)? \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M
-    )
-    assert [int(row[0]) for row in found] == [6, 8, 12, 16, 24, 40, 80]
-    for gigabytes, *batches in ([int(number) for number in row] for row in found):
+    rows = re.findall(r"^\| (\d+) GB \| (\d+)(?:, tight)?" + r" \| (\d+)" * 3 + r" \|$", page, re.M)
+    found = [[int(number) for number in row] for row in rows]
+    assert [row[0] for row in found] == [6, 8, 12, 16, 24, 40, 80]
+    for gigabytes, *batches in found:
         fits = [cli.largest_batch(n, "gpt2", 1024, gigabytes * 1.04e9) for n in cli.KEPT]
         assert batches == [fits[0] or 1, *fits[1:]]
     for number in cli.KEPT:
@@ -244,9 +238,7 @@ def test_the_bytes_of_weights_and_optimizer(number, times):
 def test_a_full_gpu_names_the_batch_that_fits(card, shard, tmp_path, capsys, monkeypatch):
     """The same arithmetic, with the memory that is free, for the rung and the model that ran."""
     device = card("RTX 3060 12GB")
-    args = SimpleNamespace(
-        device=device, log_dir=tmp_path, model="gpt2", batch_size=64, seq_len=1024
-    )
+    args = SimpleNamespace(device=device, log_dir=tmp_path, batch_size=64, seq_len=1024)
     for script, model, free, said in (
         ("baseline.py", "gpt2", 12.6e9, "B=2 fits in the 12.6 GB"),
         ("speedups/06_flash_attention.py", "gpt2", 12.6e9, "B=8 fits in the 12.6 GB"),

@@ -252,8 +252,11 @@ def rungs(done):
     return [rows(done)[scripts.title(path)] for path in all_scripts()]
 
 
-def test_doctor_on_this_cpu():
-    done = run_python("-m", "ladder", "doctor", "--device", "cpu", COLUMNS="200")
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_doctor_on_this_cpu(compiled, ladder, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(torch, "compile", lambda model: model)
+    done = ladder("doctor", "--device", "cpu")
     assert done.status == 0, done.stderr
     # A CUDA build of torch warns of a machine without a driver, and doctor of slow imports.
     known = ("No CUDA runtime", "note  importing")

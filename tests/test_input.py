@@ -335,7 +335,7 @@ def test_any_file_name_can_stand_in_a_log(name, shown, run_main, shard, tmp_path
     assert shown in fails(capsys, *SMALL, "--data", os.fsdecode(path) + "x", "--log-dir", tmp_path)
 
 
-@pytest.mark.parametrize("ctrl_c", [False, True])
+@pytest.mark.parametrize("ctrl_c", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, ctrl_c):
     """`python baseline.py | head`, and Ctrl-C in `| tee`, which ends tee as well."""
     flags = [*SMALL, "--steps", "1000", "--data", shard, "--log-dir", tmp_path]

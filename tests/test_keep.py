@@ -157,6 +157,7 @@ def test_hours_train_as_the_same_number_of_steps_does(shard, trained, tmp_path, 
     assert not [note for note in log.notes if "was" in note]
 
 
+@pytest.mark.slow
 def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
     code = (
         "import ladder.ranks\n"

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import SCRIPTS, SMALL, TINY, load, load_broken, run_script, rung
+from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
+from ladder.cli import MODELS
 from ladder.commands.log import read_log
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 
@@ -89,15 +90,21 @@ def spied_run(module, run_main, monkeypatch, steps):
 
 @pytest.fixture(scope="module")
 def log_of(shard, tmp_path_factory):
-    """log_of(n): the log of rung n, run once as `python rung.py` runs it."""
+    """log_of(n, compiled): the log of rung n, run once as `python rung.py` runs it.
+
+    With half of tiny's layers, which the compiler takes one by one; not `compiled`, without it.
+    """
 
     @functools.cache
-    def run(number: int):
+    def run(number: int, compiled: bool):
         folder = tmp_path_factory.mktemp("logs")
         flags = [*SMALL, "--steps", STEPS, "--seed", 1337, "--data", shard, "--log-dir", folder]
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
         with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(MODELS["tiny"], "n_layer", 2)
+            if not compiled:
+                patch.setattr(torch, "compile", lambda model: model)
             patch.setattr(sys, "argv", list(map(str, (rung(number), *flags))))
             runpy.run_path(sys.argv[0], run_name="__main__")
         torch.set_float32_matmul_precision("highest")
@@ -267,7 +274,6 @@ BREAKS = [
     (1, TIE, "pass"),
     (1, TIE, "self.transformer.wte.weights = self.lm_head.weight"),
     (1, "self.transformer.wte.weight  #", "nn.Parameter(self.transformer.wte.weight.clone())  #"),
-    (2, 'torch.set_float32_matmul_precision("high")', "pass"),
     (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
     (3, "torch.autocast(device.type, dtype=dtype)", "torch.enable_grad()"),
     (3, "torch.autocast(device.type,", "torch.autocast('cuda',"),
@@ -282,7 +288,6 @@ BREAKS = [
     (3, "scaler.update()", "pass"),
     (3, "scaler = run.scaler = ", "scaler = "),
     (4, '"c_proj.weight"', '"c_projection.weight"'),
-    (4, '"c_proj.weight"', '"c_attn.weight"'),
     (4, '"c_proj.weight"', '"attn.c_proj.weight"'),
     (4, "2 * config.n_layer", "config.n_layer"),
     (5, "model = torch.compile(model)", "pass"),
@@ -294,7 +299,6 @@ BREAKS = [
     (8, "p.dim() < 2", "p.dim() < 1"),
     (8, "scaler.unscale_(optimizer)", "pass"),
     (8, '{"params": no_decay, "weight_decay": 0.0}', '{"params": no_decay}'),
-    (8, '"weight_decay": 0.0', '"weight_decay": 0.1'),
     (8, "(0.9, 0.95)", "(0.9, 0.99)"),
     (8, "clip_grad_norm_(model.parameters(), 1.0)", "get_total_norm([p.grad for p in decay])"),
     (8, "clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(decay, 1.0)"),
@@ -303,12 +307,10 @@ BREAKS = [
     (9, "steps // 5", "steps // 10"),
     (9, 'group["lr"] = lr', 'group["learning_rate"] = lr'),
     (9, "optimizer.param_groups:", "optimizer.param_groups[:1]:"),
-    (10, "fused=True", "fused=False"),
     (10, ", fused=True", ""),
     (11, "keep_memory(run.say)", "pass"),
     (11, "(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)"),
     (11, "(M_TRIM_THRESHOLD, 2**31 - 1)", "(M_TRIM_THRESHOLD, 2**17)"),
-    (12, "triu(start + 1)", "triu(1)"),
     (12, "triu(start + 1)", "triu(start)"),
     (12, "att / math.sqrt(hs)", "att / math.sqrt(T)"),
     (12, "@ v[:, :, :stop]", "@ v[:, :, -stop:]"),
@@ -324,7 +326,7 @@ def test_rung_does_what_it_says(number, run_small, monkeypatch):
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
-    module = load_broken(number, right, wrong, tmp_path)
+    module = load(with_mistake(number, right, wrong, tmp_path / "broken.py"))
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[number](module, run_small, monkeypatch)
 
@@ -343,6 +345,7 @@ print("FAULTS", *faults[2:])  # after the profiled step
 """
 
 
+@pytest.mark.slow
 def test_kept_memory_spares_page_faults(shard, tmp_path):
     """Thousands in a step before, next to none with it: what it is for."""
     if platform.libc_ver()[0] != "glibc":
@@ -382,14 +385,25 @@ def check_numerics(number, log_before, log):
 
 @pytest.mark.parametrize("number", CHECKS)
 def test_numerics_are_as_declared(number, log_of):
-    check_numerics(number, log_of(number - 1), log_of(number))
+    check_numerics(number, log_of(number - 1, False), log_of(number, number == 5))
 
 
-@pytest.mark.parametrize("number", range(len(all_scripts())))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in CHECKS if number > 5])
+def test_numerics_are_as_declared_when_compiled(number, log_of):
+    check_numerics(number, log_of(number - 1, True), log_of(number, True))
+
+
+# The compiler takes most of a minute for a rung.
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n > 5)) for n in range(len(all_scripts()))],
+)
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
-    log_of(max(number - 1, 0))  # rungs 07 to 11 compile the same model
-    log = log_of(number)
+    if 8 <= number <= 11:  # they compile the model of rung 07
+        log_of(number - 1, True)
+    log = log_of(number, number >= 5)
     found = dict(log.effective)
     caches = ("warm",) if 8 <= number <= 11 else ("cold", "warm") if number >= 5 else (None,)
     assert found.pop("compile_cache", None) in caches
