@@ -104,7 +104,7 @@ def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, 
             if {**own, **group, "lr": own["lr"]} != own:
                 raise ValueError("AdamW had other settings")
         optimizer.load_state_dict(saved["optimizer"])
-        # Fused kernels rely on the layout and do not check it: they would write past a tensor's end.
+        # Fused kernels rely on the layout, unchecked: they would write past the end of a tensor.
         for p, moments in optimizer.state.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 if (moments[name].shape, moments[name].stride()) != (p.shape, p.stride()):

@@ -192,7 +192,7 @@ def meet() -> None:
 
 
 def on_rank_0(function: Callable, *args, **options):
-    """function(*args, **options) of rank 0, on all ranks. If it raises there, see `on_all_ranks`."""
+    """function(*args, **options) of rank 0, on all ranks; `on_all_ranks` says what if it raises."""
     told = [on_all_ranks(lambda: function(*args, **options) if RANK == 0 else None)]
     if DISTRIBUTED:
         dist.broadcast_object_list(told)
