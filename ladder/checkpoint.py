@@ -3,25 +3,24 @@
 Checkpoints are written atomically; the last two are kept, and the best by validation loss.
 """
 
-import hashlib
 import json
 import math
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 
 from ladder.cli import MODELS
 from ladder.corpus import GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
-from ladder.files import lock, regular, write_whole
+from ladder.files import lock, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
-HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
 
@@ -35,15 +34,6 @@ def checkpoints(folder: str) -> list[Path]:
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
 
 
-def _hash(file: BinaryIO, size: int) -> bytes:
-    """The SHA-256 of the first `size` bytes of a file; its position is then after them."""
-    sha256 = hashlib.sha256()
-    file.seek(0)
-    while piece := file.read(min(2**20, size - file.tell())):
-        sha256.update(piece)
-    return sha256.digest()
-
-
 def save(folder: str, name: str | None = None, **state) -> Path:
     """Write step_NNNNNN.pt, or `name`, atomically; keep the last two steps. Returns its path.
 
@@ -51,13 +41,8 @@ def save(folder: str, name: str | None = None, **state) -> Path:
     be written.
     """
     path = Path(folder) / (name or f"step_{state['step']:06d}.pt")
-
-    def write(file):
-        torch.save(state, file)
-        file.write(_hash(file, file.tell()))
-
     try:
-        write_whole(path, write)
+        write_whole(path, partial(torch.save, state))
     except (OSError, RuntimeError) as error:
         if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
@@ -68,16 +53,20 @@ def save(folder: str, name: str | None = None, **state) -> Path:
 
 
 def read(path: Path) -> dict:
-    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged."""
+    """Load what `save` wrote, onto the CPU. Raises BadInput, which is Damaged if bytes differ.
+
+    torch.save writes a zip file, with a CRC-32 of each tensor that torch.load does not check.
+    """
     try:
-        with regular(path).open("rb") as file:
-            size = max(0, path.stat().st_size - HASH_BYTES)
-            whole = _hash(file, size) == file.read()
+        with zipfile.ZipFile(path) as archive:
+            whole = archive.testzip() is None
     except OSError as error:
         where = "every machine has to see --ckpt-dir"
         raise BadInput(f"cannot read {path} ({error.strerror}): {where}") from None
+    except Exception:  # zipfile raises many kinds of error
+        whole = False
     if not whole:
-        raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
+        raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds of error
@@ -93,53 +82,35 @@ def load(path: Path, identity: dict) -> dict:
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
-        counts = saved["flags"] | {key: saved[key] for key in ("step", "position")}
-        for key in ("step", "position", "--steps", "--warmup"):
-            if type(counts[key]) is not int or counts[key] < 0:
-                raise ValueError(f"{key} is {counts[key]!r}")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise other_version(path, error) from None
     return saved
 
 
 def other_version(path: Path, error: Exception) -> BadInput:
-    """The error for a complete checkpoint that this version of ddp_run.py cannot use."""
+    """The error for a complete file that this version of ddp_run.py cannot use."""
     why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
-    return BadInput(f"{path} is of another version of ddp_run.py ({why})")
-
-
-def form(value, name: str = "") -> dict:
-    """The names of all values in nested dicts, and the type of each; of a tensor its layout too.
-
-    Fused kernels rely on the layout and do not check it: they would write past a tensor's end.
-    """
-    if isinstance(value, dict):
-        parts = (form(part, f"{name}[{key!r}]") for key, part in value.items())
-        return {key: kind for part in parts for key, kind in part.items()}
-    if isinstance(value, torch.Tensor):
-        return {name: (value.layout, value.dtype, value.shape, value.stride())}
-    return {name: type(value)}
+    return BadInput(f"{path} is of another version of ddp_run.py, or of another program ({why})")
 
 
 def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, int]:
     """Load a checkpoint into all three; return its step and position. Raises BadInput."""
-    saved, scale = load(path, identity), scaler.state_dict()
-    groups = optimizer.state_dict()["param_groups"]
-    params = enumerate(p for group in optimizer.param_groups for p in group["params"])
-    state = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for i, p in params}
-    ours = {"model": model.state_dict(), "optimizer": {"state": state}, "scaler": scale}
+    saved = load(path, identity)
     try:
-        # A scaler's state is empty in a run that is not in float16.
-        found = {key: saved[key] for key in ours} | {"scaler": (scale and saved["scaler"]) or scale}
-        # The schedule sets lr, and an older PyTorch may lack a setting.
-        pairs = zip(groups, found["optimizer"].pop("param_groups"), strict=True)
-        if any({**own, **group, "lr": own["lr"]} != own for own, group in pairs):
-            raise ValueError("AdamW had other settings")
-        if differ := form(found).items() ^ form(ours).items():
-            raise ValueError(f"{min(name for name, _ in differ)} is not as this run saves it")
-        model.load_state_dict(found["model"])
-        optimizer.load_state_dict({**found["optimizer"], "param_groups": groups})
-        scaler.load_state_dict(found["scaler"])
+        model.load_state_dict(saved["model"])
+        groups = optimizer.state_dict()["param_groups"]
+        for own, group in zip(groups, saved["optimizer"]["param_groups"], strict=True):
+            # The schedule sets lr, and an older PyTorch may lack a setting.
+            if {**own, **group, "lr": own["lr"]} != own:
+                raise ValueError("AdamW had other settings")
+        optimizer.load_state_dict(saved["optimizer"])
+        # Fused kernels rely on the layout, unchecked: they would write past the end of a tensor.
+        for p, moments in optimizer.state.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                if (moments[name].shape, moments[name].stride()) != (p.shape, p.stride()):
+                    raise ValueError(f"{name} has another layout than its weights")
+        if saved["scaler"]:  # empty after a run that was not in float16
+            scaler.load_state_dict(saved["scaler"])
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -170,8 +141,6 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         for flag, value in flags.items():
             if (before := saved["flags"].get(flag)) != value:
                 say(f"note  {flag} was {before}, now it is {value}")
-    elif resume:
-        say(f"note  no checkpoint in {folder}: starting from the beginning")
     for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
         say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
         unfinished.unlink()
@@ -199,15 +168,12 @@ def saved_flags(folder: str) -> dict | None:
 
 def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
     """The validation loss of the best model in `folder`; infinite where this run has none there."""
-    path = Path(folder) / BEST
+    path, saved = Path(folder) / BEST, {}
     try:
-        if path.exists() and (saved := read(path))["identity"] == identity:
-            if math.isfinite(loss := float(saved["val_loss"])):
-                return loss
-            raise ValueError(f"its val_loss is {loss}")
-    except (BadInput, KeyError, TypeError, ValueError) as error:
+        saved = read(path) if path.exists() else {}
+    except BadInput as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
-    return math.inf
+    return saved.get("val_loss", math.inf) if saved.get("identity") == identity else math.inf
 
 
 # --------------------------------------------------------------- weights, from here or elsewhere
@@ -221,11 +187,6 @@ class Stored:
     shape: dict[str, int]  # the fields of GPTConfig
     tokenizer: str  # "gpt2" or "bytes"
     weights: dict[str, torch.Tensor]
-
-    def __post_init__(self):
-        for key, value in self.shape.items():
-            if type(value) is not int or value < 1:
-                raise BadInput(f"{self.name} has {key} {value!r}: expected a positive integer")
 
 
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
@@ -249,7 +210,11 @@ def transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def stored(name: str) -> Stored:
-    """A checkpoint, the best of a folder of them, or a folder of transformers. Raises BadInput."""
+    """The weights at `name`: a checkpoint, a folder of them, or a folder that transformers saved.
+
+    Of a folder of checkpoints it takes the best, or the newest where there was no validation.
+    Raises BadInput if `name` is none of these, is damaged, or holds another model than GPT-2.
+    """
     path = Path(name)
     if (path / "config.json").exists():
         return _of_transformers(path)
@@ -273,7 +238,7 @@ def stored(name: str) -> Stored:
 def _of_transformers(folder: Path) -> Stored:
     """The model in a folder that transformers' save_pretrained wrote, or one like OpenAI's."""
     try:
-        config = json.loads(regular(folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         for key, ours in FIXED.items():
             if (value := config.get(key, ours)) != ours:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
@@ -295,9 +260,8 @@ def _of_transformers(folder: Path) -> Stored:
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    if not (path := regular(folder / "model.safetensors")).exists():
-        path = regular(folder / "pytorch_model.bin")
-        return torch.load(path, map_location="cpu", weights_only=True)
+    if not (path := folder / "model.safetensors").exists():
+        return torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
     try:
         from safetensors.torch import load_file
     except ImportError:
@@ -334,7 +298,7 @@ def fill(model, found: Stored) -> None:
         rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
         both = {"transformer.wte.weight": rows, "lm_head.weight": rows}
         model.load_state_dict({**found.weights, **both})
-    except (AttributeError, RuntimeError) as error:  # a line of its own for each tensor
+    except RuntimeError as error:  # a line of its own for each tensor
         why = " ".join(str(error).split())[:120]
         raise BadInput(f"{found.name} lacks tensors of GPT-2, or has others: {why}") from None
 

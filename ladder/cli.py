@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 
@@ -76,10 +75,11 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
 
 
-def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_SIZE):
+def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(args.seq_len)):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
-    `add_more(parser)` adds flags of a script's own; T may be up to `longest`, None for no limit.
+    `add_more(parser)` adds flags of a script's own, and `check(args)` raises BadInput if what was
+    given makes no sense together: else T may be up to 1024.
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
@@ -90,12 +90,9 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     if add_more:
         add_more(parser)
     args = parser.parse_args(argv)
-    if args.steps and getattr(args, "hours", None):  # a flag of ddp_run.py's own
-        parser.error("--steps and --hours both say how long to train: give one of them")
-
     try:
         args.device = pick_device(args.device)
-        check_seq_len(args.seq_len, longest)
+        check(args)
     except BadInput as error:
         parser.error(str(error))
     on_gpu = args.device.type in GPUS
@@ -105,10 +102,10 @@ def parse_args(doc: str, argv=None, add_more=None, longest: int | None = BLOCK_S
     return args
 
 
-def check_seq_len(T: int | None, longest: int | None = BLOCK_SIZE) -> None:
+def check_seq_len(T: int | None) -> None:
     """Raise BadInput if T is given and the model has too few positions for it."""
-    if T and longest and longest < T:
-        raise BadInput(f"--seq-len {T} is longer than GPT-2's {longest} positions")
+    if T and T > BLOCK_SIZE:
+        raise BadInput(f"--seq-len {T} is longer than GPT-2's {BLOCK_SIZE} positions")
 
 
 def pick_device(name: str | None):
@@ -191,12 +188,10 @@ def signals_to(handler: Callable = signal.default_int_handler):
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
-    ignored. Only the main thread receives signals, so in other threads this does nothing.
+    ignored.
     """
-    numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     heard = {n for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
-    if threading.current_thread() is not threading.main_thread():
-        heard = set()
     before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield

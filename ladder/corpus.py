@@ -130,9 +130,11 @@ def _corpus_at(path: Path, say) -> Corpus:
     shards = sorted(path.glob("*.bin"))
     if not shards:
         return _text_corpus(path, say)
+    name = path.resolve().name
     if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
-        say(f"note  {path.name} holds shards: its texts are not read")
-    held_out = val_shards(path)
+        say(f"note  {name} holds shards: its texts are not read")
+    if held_out := val_shards(path):
+        say(f"note  {name} has {len(held_out)} of its {len(shards)} shards held out (val)")
     return _shard_corpus(path, [shard for shard in shards if shard not in held_out])
 
 
@@ -225,11 +227,9 @@ def _text_corpus(path: Path, say) -> Corpus:
 
 
 def _read_text(path: Path) -> bytes:
+    text = regular(path).read_bytes()
     try:
-        text = regular(path).read_bytes()
         text.decode()
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         where = f"byte {error.start}"
         raise BadInput(f"{path} is not UTF-8 text ({where}): convert it first") from error
@@ -252,7 +252,7 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     if cache.exists():
         try:
             return Corpus(name, sha256, [open_shard(cache)])
-        except BadInput as error:
+        except (OSError, BadInput) as error:
             say(f"note  {error}: it is written anew")
     say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")
     encode = gpt2_encoder(timeout_s)

@@ -114,10 +114,11 @@ def commit() -> str:
     try:
         last = git("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE)
         changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
-    except BadInput:
-        return "unknown"
-    if refused := next((answer for answer in (last, changes) if answer.returncode), None):
-        note(f"git cannot say which commit this is: {refused.stderr}")
+        for answer in (last, changes):
+            if answer.returncode:
+                raise BadInput(answer.stderr)
+    except BadInput as error:
+        note(f"git cannot say which commit this is: {error}")
         return "unknown"
     if not last.stdout:
         return "unknown"

@@ -27,11 +27,8 @@ from ladder.run import NotFinite
 
 
 def _told(name: str, default: int) -> int:
-    """Read a number that torchrun sets for each process; else there is one, on one device."""
-    try:
-        return int(os.environ.get(name, default)) if "RANK" in os.environ else default
-    except ValueError:
-        refuse(f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it")
+    """A number that torchrun sets for each process; without torchrun there is one process."""
+    return int(os.environ.get(name, default)) if "RANK" in os.environ else default
 
 
 DISTRIBUTED = "RANK" in os.environ
@@ -83,7 +80,9 @@ class Job:
 def together(train: Callable, doc: str, argv: list[str] | None):
     """train(args) on every rank that torchrun started, or on this process alone.
 
-    A rank that fails exits with its own status, and torchrun ends the others.
+    Returns what train returns. A rank that fails exits with the status of its SystemExit (2 after
+    bad input, 130 after Ctrl-C), and torchrun ends the others; any other exception is a bug, and
+    its traceback is printed.
     """
     if not DISTRIBUTED:
         return train(settle(train, parse(doc, argv)))
@@ -104,7 +103,11 @@ def together(train: Callable, doc: str, argv: list[str] | None):
 
 
 def settle(train: Callable, args):
-    """`args` with the folder of checkpoints, and with the steps that fit into --hours."""
+    """`args` with the folder of checkpoints, and with the steps that fit into --hours.
+
+    The latter are found by a trial, which is a call of `train`, or are those of the run to resume.
+    Exits with status 2 if none fit, and with 0 if the trial was stopped.
+    """
     restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
     args.resume = args.resume or restarts > 0  # what torchrun restarted
     args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
@@ -118,7 +121,6 @@ def settle(train: Callable, args):
     start = time.monotonic()
     args.plan = f"{hours}: a trial of {TRIAL} steps comes first; it keeps nothing"
     args.steps, args.warmup, args.ckpt_every = TRIAL, 1, 0
-    args.check_val, args.eval_every = args.eval_every > 0, 0
     result = train(args)
     if result["status"] != "ok":  # SIGTERM
         raise SystemExit(0)
@@ -132,9 +134,8 @@ def settle(train: Callable, args):
     step = result["median_ms"] / 1e3
     planned.steps = steps_within(args.hours * 3600, spent, step, planned.eval_every)
     if planned.steps < 1:
-        if RANK:
-            raise SystemExit(2)
-        refuse(f"{hours} is too short: a step takes {step:.2g} s, and to start took {spent:.0f} s")
+        why = f"a step takes {step:.2g} s, and to start took {spent:.0f} s"
+        on_rank_0(refuse, f"{hours} is too short: {why}")
     if planned.warmup is None:
         planned.warmup = max(1, planned.steps // 5)
     planned.plan = f"{hours}: {planned.steps} steps fit, of {step:.3g} s in the trial"
@@ -144,8 +145,8 @@ def settle(train: Callable, args):
 def steps_within(seconds: float, spent: float, step: float, eval_every: int) -> int:
     """How many steps of `step` seconds fit after a trial that has `spent` some of the time.
 
-    The run will have to start once more, which takes what the trial took beside its steps. A
-    validation, forward only and not compiled, counts as half a step of the same tokens.
+    The run will have to start once more, and to validate at its end: that takes what the trial took
+    beside its steps. A validation on the way, forward only and not compiled, counts as half a step.
     """
     left = seconds * (1 - SPARE) - spent - max(0, spent - TRIAL * step)
     return math.floor(left / (step * (1 + (0.5 / eval_every if eval_every else 0))))
@@ -191,38 +192,31 @@ def meet() -> None:
 
 
 def on_rank_0(function: Callable, *args, **options):
-    """Call it on rank 0; the others wait for the result. If it fails, rank 0 says why, all exit."""
-    if not DISTRIBUTED:
-        return function(*args, **options)
-    result = [None]
-    if RANK == 0:
-        try:
-            result = [function(*args, **options)]
-        except SystemExit as end:
-            if end.code:
-                raise
-            result = [end]  # --help
-    try:
-        dist.broadcast_object_list(result)
-    except RuntimeError:  # rank 0 has exited
-        raise SystemExit(2) from None
-    if isinstance(result[0], SystemExit):
-        raise result[0]
-    return result[0]
+    """function(*args, **options) of rank 0, on all ranks; `on_all_ranks` says what if it raises."""
+    told = [on_all_ranks(lambda: function(*args, **options) if RANK == 0 else None)]
+    if DISTRIBUTED:
+        dist.broadcast_object_list(told)
+    return told[0]
 
 
 def on_all_ranks(function: Callable, *args):
-    """Call function(*args) on every rank. If one raises BadInput, it prints why and all exit."""
-    result = trouble = None
+    """Call function(*args) on every rank. Where it raises, so does this; the others exit with it.
+
+    They exit with the status of its SystemExit (0 after --help), else with 2: a line that says why
+    is left to the one that raises.
+    """
+    result, error, status = None, None, -1
     try:
         result = function(*args)
-    except BadInput as error:
-        trouble = error
-    failed = reduced(trouble is not None, op=dist.ReduceOp.MAX)
-    if trouble:
-        raise trouble
-    if failed:
-        raise SystemExit(2)
+    except SystemExit as end:
+        error, status = end, end.code
+    except Exception as trouble:
+        error, status = trouble, 2
+    status = reduced(status, op=dist.ReduceOp.MAX)
+    if error:
+        raise error
+    if status >= 0:
+        raise SystemExit(int(status))
     return result
 
 
@@ -255,13 +249,18 @@ def add_arguments(parser) -> None:
     add("--init", type=path, help="a checkpoint, or a GPT-2 of transformers (default: none)")
     limit = "as many steps as fit, instead of --steps (default: --steps of them)"
     add("--hours", type=above_zero, metavar="HOURS", help=limit)
-    # The trial of --hours validates nothing, but checks the text for the run that does.
-    parser.set_defaults(plan=None, check_val=False)
+    parser.set_defaults(plan=None)  # what `settle` says of --hours
+
+
+def how_long(args) -> None:
+    """Raise BadInput if both flags that say how long to train are given. T has no limit here."""
+    if args.steps and args.hours:
+        raise BadInput("--steps and --hours both say how long to train: give one of them")
 
 
 def parse(doc: str, argv: list[str] | None):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
-    args = parse_args(doc, argv, add_arguments, longest=None)
+    args = parse_args(doc, argv, add_arguments, check=how_long)
     device, kind = args.device, args.device.type
     args.total_batch = args.total_batch or (524288 if kind in GPUS else 4096)
     if args.warmup is None and not args.hours:
@@ -291,30 +290,14 @@ def parse(doc: str, argv: list[str] | None):
 
 
 def prepare(args, say) -> Job:
-    """Check flags, corpus and checkpoints on rank 0, then read the corpus on every rank.
-
-    Raises BadInput.
-    """
+    """Read the corpus on every rank; check it, the flags and the checkpoints. Raises BadInput."""
     if args.plan:
         say(f"note  {args.plan}")
-    splits = []
-
-    def look():
-        splits.extend(load_splits(args.data, say))
-        return agree(args, *splits, say)
-
-    agreed = on_rank_0(look)
-
-    def read():
-        text, held_out = splits or load_splits(args.data, say)  # tokenized by now
-        there, here = agreed.pop("alike"), alike(text)
-        differ = [key for key in here if here[key] != there[key]]
-        if differ:
-            found = "; ".join(f"{key} {here[key]}, rank 0 {there[key]}" for key in differ)
-            raise BadInput(f"this rank has {found}: give every machine the same")
-        return Job(text, held_out, **agreed)
-
-    return on_all_ranks(read)
+    # Rank 0 alone downloads and tokenizes, the others then find it done.
+    splits = on_all_ranks(lambda: load_splits(args.data, say) if RANK == 0 else None)
+    text, held_out = on_all_ranks(lambda: splits or load_splits(args.data, say))
+    on_all_ranks(check_alike, on_rank_0(alike, text), alike(text))
+    return Job(text, held_out, **on_rank_0(agree, args, text, held_out, say))
 
 
 def alike(text: Corpus) -> dict[str, str]:
@@ -323,6 +306,13 @@ def alike(text: Corpus) -> dict[str, str]:
     files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
     code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
     return {"code": code, "torch": torch.__version__, "data": text.identity}
+
+
+def check_alike(there: dict[str, str], here: dict[str, str]) -> None:
+    """Raise BadInput if `alike` of rank 0 is not that of this rank."""
+    found = [f"{key} {here[key]}, rank 0 {there[key]}" for key in here if here[key] != there[key]]
+    if found:
+        raise BadInput(f"this rank has {'; '.join(found)}: give every machine the same")
 
 
 def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
@@ -337,16 +327,17 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         )
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
-    if args.eval_every or args.check_val:
+    if args.eval_every:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
     identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
-    job["alike"] = alike(text)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
     if args.hours:  # the trial, which only checks that the run after it may use the folder
         return job | dict(folder=None, checkpoint=None, best=-math.inf)
+    if args.resume and not found:
+        say(f"note  no checkpoint in {args.ckpt_dir}: starting from the beginning")
     best = checkpoint.best_loss(args.ckpt_dir, identity, say) if args.ckpt_every else -math.inf
     return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 

@@ -48,10 +48,10 @@ class Run:
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.signal = 0  # the one that ends the run ...
-        self.held = 0  # ... once these blocks are done; see _whole
+        self.held = 0  # ... once these blocks are done: see _whole
         self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`, which the loop reads
         self.stop = 0
-        self.ending = self.lost = False
+        self.lost = False  # whether lines could not be written
         self.model, self.first_step = None, 0
         self.scaler = torch.amp.GradScaler(enabled=False)  # of a script with autocast, its own
         self.skipped = 0  # steps whose gradient overflowed float16
@@ -105,7 +105,7 @@ class Run:
                 return path.open("x", encoding="utf-8")
 
     def __exit__(self, kind, error, traceback):
-        self.ending = True
+        self.held += 1  # from here on no signal interrupts what is written
         self._stop_recording()  # if the second step did not finish
         line = None
         if error is None:
@@ -158,7 +158,7 @@ class Run:
             self.stop = number
         else:
             self.signal = number
-            if not self.held and not self.ending:
+            if not self.held:
                 raise KeyboardInterrupt
 
     @contextmanager
@@ -169,7 +169,7 @@ class Run:
             yield
         finally:
             self.held -= 1
-        if self.signal and not self.held and not self.ending:
+        if self.signal and not self.held:
             raise KeyboardInterrupt
 
     def say(self, line: str, stream=None) -> None:

@@ -38,10 +38,6 @@ class Shard:
             raise BadInput(f"{self.path} was cut while it was in use: make it anew")
         return np.frombuffer(found, dtype="<u2")
 
-    def __del__(self):
-        if hasattr(self, "file"):
-            self.file.close()
-
 
 def write_shard(path: Path, tokens: np.ndarray) -> None:
     """Write `tokens` (uint16, 1-D) as one shard, atomically. Raises BadInput if too many."""
@@ -53,13 +49,10 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
 
 
 def open_shard(path: Path) -> Shard:
-    """Open a shard. Raises BadInput, naming the file, what was expected and what was found."""
-    try:
-        size = regular(path).stat().st_size
-        header = np.fromfile(path, dtype="<i4", count=256)
-        shard = Shard(path, (size - HEADER_BYTES) // 2)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    """Open a shard. Raises OSError, or BadInput that names it, what was expected and what found."""
+    size = regular(path).stat().st_size
+    header = np.fromfile(path, dtype="<i4", count=256)
+    shard = Shard(path, (size - HEADER_BYTES) // 2)
     if size == 0:
         raise BadInput(f"{path} is empty: expected {HEADER_BYTES} header bytes and tokens")
     if size < HEADER_BYTES:

@@ -18,11 +18,10 @@ import torch
 import torch._inductor.config
 from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
 
-from ladder import commands, ranks, run
+from ladder import commands, files, ranks, run
 from ladder.cli import MODELS, add_flags, parse_args
 from ladder.commands.log import read_log
-from ladder.errors import BadInput, explain
-from ladder.files import git
+from ladder.errors import explain
 from ladder.run import Run
 from ladder.shards import write_shard
 
@@ -90,11 +89,6 @@ def test_copies_that_torchrun_starts_are_refused_once(capsys, tmp_path, monkeypa
     with pytest.raises(SystemExit, match="0"):
         load(rung(0)).main([*SMALL, "--log-dir", str(tmp_path)])
     assert capsys.readouterr().err == "" and not os.listdir(tmp_path)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-def test_cuda_without_one(capsys):
-    assert "sees 0 CUDA devices; try --device cpu" in fails(capsys, "--device", "cuda")
 
 
 @pytest.mark.parametrize(
@@ -400,5 +394,5 @@ def test_an_error_without_a_file_is_not_blamed_on_the_output(trouble, said, caps
     monkeypatch.setattr(subprocess, "run", fail)
     if isinstance(trouble, OSError):
         missing = "git is not installed" if trouble.errno == errno.ENOENT else "git does not start"
-        with pytest.raises(BadInput, match=missing):
-            git("status")
+        assert files.commit() == "unknown"
+        assert f"note  git cannot say which commit this is: {missing}" in capsys.readouterr().err
