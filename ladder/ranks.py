@@ -28,7 +28,10 @@ from ladder.run import NotFinite
 
 def _told(name: str, default: int) -> int:
     """A number that torchrun sets for each process; without torchrun there is one process."""
-    return int(os.environ.get(name, default)) if "RANK" in os.environ else default
+    try:
+        return int(os.environ.get(name, default)) if "RANK" in os.environ else default
+    except ValueError:
+        refuse(f"{name} is {os.environ[name]!r} and no number: unset it, torchrun sets it")
 
 
 DISTRIBUTED = "RANK" in os.environ

@@ -328,6 +328,8 @@ def test_devices_that_ranks_cannot_share_or_use(flags, said, card, monkeypatch, 
 @pytest.mark.parametrize(
     ("told", "said"),
     [
+        ({"RANK": "abc"}, "RANK is 'abc' and no number"),
+        ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE is '' and no number"),
         ({"RANK": "0"}, "WORLD_SIZE expected, but not set"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, WORLD_SIZE 2"),
         ({"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "x"}, "'x'"),
