@@ -99,6 +99,24 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     assert not os.path.exists(ranks.default_folder(True, True))
 
 
+@pytest.mark.parametrize("last", ["20270101-000000-1", "none yet"])
+def test_to_resume_a_run_without_a_checkpoint_takes_no_other_run(
+    last, tmp_path, monkeypatch, capsys
+):
+    """It was stopped before its first, or all others had a --ckpt-dir; a folder is named then."""
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "checkpoints" / ("20260101-000000-2" if last[0] == "2" else "gpt2")
+    other.mkdir(parents=True)
+    if last != "none yet":
+        (other.with_name(last)).mkdir()
+    assert not os.path.exists(ranks.default_folder(True, False))  # nothing to confuse it with
+    (other / "step_000001.pt").touch()
+    with pytest.raises(SystemExit, match="2"):
+        ranks.default_folder(True, False)
+    err = capsys.readouterr().err
+    assert last in err and f"--ckpt-dir checkpoints/{other.name} --resume continues that" in err
+
+
 def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path, monkeypatch):
     """Also over a resumption, and a damaged one is written anew."""
     found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 2.25])
