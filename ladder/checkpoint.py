@@ -73,12 +73,12 @@ def read(path: Path) -> dict:
         raise other_version(path, error) from None
 
 
-def load(path: Path, identity: dict) -> dict:
-    """A checkpoint to resume from. Raises BadInput if it is damaged or of another run."""
+def load(path: Path, identity: dict, keys=KEYS) -> dict:
+    """`keys` of a checkpoint. Raises BadInput if it is damaged, lacks one, or is of another run."""
     saved = read(path)
     try:
         saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
-        saved = {key: saved[key] for key in KEYS}
+        saved = {key: saved[key] for key in keys}
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
@@ -132,10 +132,16 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
-    if (old := [*filter(Path.exists, [Path(folder) / BEST]), *found]) and not resume:
+    best = Path(folder) / BEST
+    if (old := [*filter(Path.exists, [best]), *found]) and not resume:
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
         raise BadInput(f"{old[-1]} is of an earlier run: {do}")
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
+    if resume and not saved and best.exists():  # the first validation would write over it
+        try:
+            load(best, identity, keys=("identity",))
+        except BadInput as error:
+            raise BadInput(f"{error}: choose another --ckpt-dir, or delete it") from None
     if saved:
         say(f"note  going on after step {saved['step']}, from {chosen}")
         for flag, value in flags.items():

@@ -459,6 +459,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
         choose(tmp_path, seed=1)
 
 
+def test_a_best_model_of_another_run_is_not_written_over(tmp_path):
+    """It is all that is left of a run that was stopped before its first checkpoint."""
+    best = checkpoint.save(tmp_path, checkpoint.BEST, identity={"seed": 1}, val_loss=2.0)
+    assert choose(tmp_path, seed=1) is None
+    with pytest.raises(BadInput, match=r"best\.pt was saved with seed 1, .* another --ckpt-dir"):
+        choose(tmp_path, seed=2)
+    best.write_bytes(b"of another program")
+    with pytest.raises(BadInput, match=r"not a checkpoint of ddp_run\.py: choose another"):
+        choose(tmp_path, seed=1)
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "said"),
     [
