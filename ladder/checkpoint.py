@@ -47,8 +47,10 @@ def save(folder: str, name: str | None = None, **state) -> Path:
         if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
-    for old in checkpoints(folder)[:-2]:
-        old.unlink()
+    if not name:  # those above it are damaged: `choose` went on from one before them
+        before = [old for old in checkpoints(folder) if int(old.stem[5:]) < state["step"]]
+        for old in before[:-1]:
+            old.unlink()
     return path
 
 
