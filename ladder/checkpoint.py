@@ -252,6 +252,7 @@ def _of_transformers(folder: Path) -> Stored:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
         shape = {key: config[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
         shape["block_size"] = config["n_positions"]
+        tokenizer = config.get("ladder_tokenizer", "gpt2")  # `ladder export` writes it
         weights = {}
         for name, tensor in _tensors(folder).items():
             name = "transformer." + name.removeprefix("transformer.")
@@ -264,7 +265,7 @@ def _of_transformers(folder: Path) -> Stored:
     except Exception as error:  # torch and safetensors raise many kinds of error
         why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(f"{folder} is not a GPT-2 that transformers saved ({why})") from error
-    return Stored(str(folder), shape, "gpt2", weights)
+    return Stored(str(folder), shape, tokenizer, weights)
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:

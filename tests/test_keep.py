@@ -336,6 +336,8 @@ def test_sample_writes_text_that_the_seed_decides(trained, tmp_path, capsys):
     assert any(not c.isprintable() for c in expected[:-1])  # as a terminal must not get them
     assert texts[0] == "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in expected)
     assert sampled(capsys, path, "--prompt", "a\udcff", "--tokens", 1).startswith("a\ufffd")
+    assert ladder(["export", str(path), str(tmp_path / "out")]) == 0
+    assert checkpoint.stored(str(tmp_path / "out")).tokenizer == "bytes"
 
 
 def test_what_is_drawn_follows_the_model():
