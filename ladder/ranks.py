@@ -342,6 +342,8 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
+    if args.init and found:
+        say(f"note  --init {args.init} is left out: the checkpoint has the weights")
     if args.hours:  # the trial, which only checks that the run after it may use the folder
         return job | dict(folder=None, checkpoint=None, best=-math.inf)
     if args.resume and not found:

@@ -203,8 +203,8 @@ def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkey
     if stop == "SIGTERM":
         signal_after_step(monkeypatch, signal.SIGTERM)
     status = train(shard, tmp_path, "--hours", 1e-6, exact=EXACT[:-2])
-    err = capsys.readouterr().err
-    assert status == (0 if stop == "SIGTERM" else 2)
+    out, err = capsys.readouterr()
+    assert status == (0 if stop == "SIGTERM" else 2) and "--resume continues" not in out
     assert not list((tmp_path / "ckpt").glob("*.pt"))
     assert err.count("\n") == (status > 0) and (stop == "SIGTERM" or "--hours 1e-06 is too" in err)
 
@@ -307,8 +307,10 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, tmp_path):
     with torch.no_grad():
         first = model_of(trained)(*next(batches))[1].item()
     assert log.steps[0]["loss"] == pytest.approx(first, abs=1e-5)
+    assert not any("left out" in note for note in log.notes)
     log = train(shard, tmp_path, *flags, "--steps", 3, "--resume")
     assert [step["step"] for step in log.steps] == [3]
+    assert f"--init {trained} is left out: the checkpoint has the weights" in log.notes
     with pytest.raises(BadInput, match="was trained on gpt2 tokens, this text has bytes"):
         checkpoint.start_from(str(trained), model_of(trained), "bytes")
 
