@@ -269,7 +269,8 @@ def train(args):
                     job.save(run.say, step=done, position=batches.position, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
-                run.say(f"note  {name}: stopped after a whole step; --resume continues")
+                then = "--resume continues" if job.folder else "the trial of --hours keeps nothing"
+                run.say(f"note  {name}: stopped after a whole step; {then}")
                 break
         else:  # no break: all steps are done
             if RANK == 0:  # ddp: a few words from the model

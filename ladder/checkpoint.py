@@ -47,8 +47,10 @@ def save(folder: str, name: str | None = None, **state) -> Path:
         if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
-    for old in checkpoints(folder)[:-2]:
-        old.unlink()
+    if not name:  # those above it are damaged: `choose` went on from one before them
+        before = [old for old in checkpoints(folder) if int(old.stem[5:]) < state["step"]]
+        for old in before[:-1]:
+            old.unlink()
     return path
 
 
@@ -73,12 +75,12 @@ def read(path: Path) -> dict:
         raise other_version(path, error) from None
 
 
-def load(path: Path, identity: dict) -> dict:
-    """A checkpoint to resume from. Raises BadInput if it is damaged or of another run."""
+def load(path: Path, identity: dict, keys=KEYS) -> dict:
+    """`keys` of a checkpoint. Raises BadInput if it is damaged, lacks one, or is of another run."""
     saved = read(path)
     try:
         saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
-        saved = {key: saved[key] for key in KEYS}
+        saved = {key: saved[key] for key in keys}
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
@@ -132,10 +134,16 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
-    if (old := [*filter(Path.exists, [Path(folder) / BEST]), *found]) and not resume:
+    best = Path(folder) / BEST
+    if (old := [*filter(Path.exists, [best]), *found]) and not resume:
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
         raise BadInput(f"{old[-1]} is of an earlier run: {do}")
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
+    if resume and not saved and best.exists():  # the first validation would write over it
+        try:
+            load(best, identity, keys=("identity",))
+        except BadInput as error:
+            raise BadInput(f"{error}: choose another --ckpt-dir, or delete it") from None
     if saved:
         say(f"note  going on after step {saved['step']}, from {chosen}")
         for flag, value in flags.items():
@@ -244,6 +252,7 @@ def _of_transformers(folder: Path) -> Stored:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
         shape = {key: config[key] for key in ("vocab_size", "n_layer", "n_head", "n_embd")}
         shape["block_size"] = config["n_positions"]
+        tokenizer = config.get("ladder_tokenizer", "gpt2")  # `ladder export` writes it
         weights = {}
         for name, tensor in _tensors(folder).items():
             name = "transformer." + name.removeprefix("transformer.")
@@ -256,7 +265,7 @@ def _of_transformers(folder: Path) -> Stored:
     except Exception as error:  # torch and safetensors raise many kinds of error
         why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(f"{folder} is not a GPT-2 that transformers saved ({why})") from error
-    return Stored(str(folder), shape, "gpt2", weights)
+    return Stored(str(folder), shape, tokenizer, weights)
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ladder.errors import BadInput
 from ladder.files import DATA_DIR, regular, write_whole
-from ladder.shards import Shard, open_shard, write_shard
+from ladder.shards import Shard, may_open, open_shard, write_shard
 
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -201,6 +201,7 @@ def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
     if not files:
         raise BadInput(f"{path} holds only val shards: training needs at least one other")
     digest = hashlib.sha256()
+    may_open(len(files))
     shards = [open_shard(file) for file in files]
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little") + shard[: 2**19].tobytes())

@@ -156,15 +156,23 @@ def steps_within(seconds: float, spent: float, step: float, eval_every: int) -> 
 
 
 def default_folder(resume: bool, restarted: bool) -> str:
-    """A new folder under checkpoints/ for each job; to resume, that of the newest run there.
+    """A new folder under checkpoints/ for each job; to resume, that of the last run there.
 
     A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
+    Exits with status 2 if others have checkpoints, but not the last run that made such a folder.
     """
-    process = os.getppid() if DISTRIBUTED else os.getpid()
-    name = f"[0-9]*-[0-9]*-{process if restarted else '*/step_*.pt'}"
-    found = Path("checkpoints").glob(name) if resume else ()
-    new = f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{process}"
-    return max((str(path if restarted else path.parent) for path in found), default=new)
+    process, folder = os.getppid() if DISTRIBUTED else os.getpid(), Path("checkpoints")
+    new = f"{folder}/{datetime.now():%Y%m%d-%H%M%S}-{process}"
+    if restarted:
+        return max(map(str, folder.glob(f"[0-9]*-[0-9]*-{process}")), default=new)
+    if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
+        return new
+    last = max(map(str, folder.glob("[0-9]*-[0-9]*-*")), default=None)
+    if last not in {str(step.parent) for step in steps}:
+        newest = max(steps, key=lambda step: step.stat().st_mtime).parent
+        do = f"--ckpt-dir {newest} --resume continues that; leave --resume out to start anew"
+        refuse(f"the last run without --ckpt-dir ({last or 'none yet'}) saved no checkpoint: {do}")
+    return last
 
 
 def meet() -> None:
@@ -337,6 +345,8 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
     identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
+    if args.init and found:
+        say(f"note  --init {args.init} is left out: the checkpoint has the weights")
     if args.hours:  # the trial, which only checks that the run after it may use the folder
         return job | dict(folder=None, checkpoint=None, best=-math.inf)
     if args.resume and not found:

@@ -4,6 +4,7 @@ A shard is a header of 256 little-endian int32 (magic 20240520, version 1, token
 then the tokens as uint16.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,16 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
     write_whole(path, header.tobytes(), tokens.astype("<u2", copy=False).tobytes())
+
+
+def may_open(count: int) -> None:
+    """Raise this process's limit on open files, often 1024, for `count` shards, which stay open."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = max(soft, min(count + 1024, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def open_shard(path: Path) -> Shard:

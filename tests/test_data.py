@@ -107,6 +107,20 @@ def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, s
     assert str(path) in str(caught.value) and said in str(caught.value)
 
 
+def test_more_shards_than_files_may_be_open(tmp_path):
+    resource = pytest.importorskip("resource")
+    for name in range(80):
+        (tmp_path / f"{name}.bin").symlink_to("0.bin")
+    (tmp_path / "0.bin").unlink()
+    write_shard(tmp_path / "0.bin", np.arange(9, dtype=np.uint16))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        assert len(load_corpus(str(tmp_path), say=print)) == 720
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_shard_that_is_cut_under_a_run_is_named(tmp_path):
     """A memory map would kill the process; what is overwritten is checked as it is read."""
     path = tmp_path / "a.bin"

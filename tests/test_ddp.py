@@ -464,6 +464,30 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
         choose(tmp_path, seed=1)
 
 
+def test_above_damaged_checkpoints_the_last_two_are_kept(tmp_path):
+    for step in (10, 20, 30, 40):
+        save(tmp_path, step)
+    assert [path.name[5:11] for path in checkpoint.checkpoints(tmp_path)] == ["000030", "000040"]
+    save(tmp_path, 20)
+    for damaged in (30, 40):
+        (tmp_path / f"step_0000{damaged}.pt").write_bytes(b"")
+    for step in (24, 25):
+        assert choose(tmp_path, seed=1) and save(tmp_path, step).exists()
+    assert choose(tmp_path, seed=1).name == "step_000025.pt"
+    assert (tmp_path / "step_000024.pt").exists() and not (tmp_path / "step_000020.pt").exists()
+
+
+def test_a_best_model_of_another_run_is_not_written_over(tmp_path):
+    """It is all that is left of a run that was stopped before its first checkpoint."""
+    best = checkpoint.save(tmp_path, checkpoint.BEST, identity={"seed": 1}, val_loss=2.0)
+    assert choose(tmp_path, seed=1) is None
+    with pytest.raises(BadInput, match=r"best\.pt was saved with seed 1, .* another --ckpt-dir"):
+        choose(tmp_path, seed=2)
+    best.write_bytes(b"of another program")
+    with pytest.raises(BadInput, match=r"not a checkpoint of ddp_run\.py: choose another"):
+        choose(tmp_path, seed=1)
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "said"),
     [

@@ -99,6 +99,24 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     assert not os.path.exists(ranks.default_folder(True, True))
 
 
+@pytest.mark.parametrize("last", ["20270101-000000-1", "none yet"])
+def test_to_resume_a_run_without_a_checkpoint_takes_no_other_run(
+    last, tmp_path, monkeypatch, capsys
+):
+    """It was stopped before its first, or all others had a --ckpt-dir; a folder is named then."""
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "checkpoints" / ("20260101-000000-2" if last[0] == "2" else "gpt2")
+    other.mkdir(parents=True)
+    if last != "none yet":
+        (other.with_name(last)).mkdir()
+    assert not os.path.exists(ranks.default_folder(True, False))  # nothing to confuse it with
+    (other / "step_000001.pt").touch()
+    with pytest.raises(SystemExit, match="2"):
+        ranks.default_folder(True, False)
+    err = capsys.readouterr().err
+    assert last in err and f"--ckpt-dir checkpoints/{other.name} --resume continues that" in err
+
+
 def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path, monkeypatch):
     """Also over a resumption, and a damaged one is written anew."""
     found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 2.25])
@@ -186,8 +204,8 @@ def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkey
     if stop == "SIGTERM":
         signal_after_step(monkeypatch, signal.SIGTERM)
     status = train(shard, tmp_path, "--hours", 1e-6, exact=EXACT[:-2])
-    err = capsys.readouterr().err
-    assert status == (0 if stop == "SIGTERM" else 2)
+    out, err = capsys.readouterr()
+    assert status == (0 if stop == "SIGTERM" else 2) and "--resume continues" not in out
     assert not list((tmp_path / "ckpt").glob("*.pt"))
     assert err.count("\n") == (status > 0) and (stop == "SIGTERM" or "--hours 1e-06 is too" in err)
 
@@ -290,8 +308,10 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, tmp_path):
     with torch.no_grad():
         first = model_of(trained)(*next(batches))[1].item()
     assert log.steps[0]["loss"] == pytest.approx(first, abs=1e-5)
+    assert not any("left out" in note for note in log.notes)
     log = train(shard, tmp_path, *flags, "--steps", 3, "--resume")
     assert [step["step"] for step in log.steps] == [3]
+    assert f"--init {trained} is left out: the checkpoint has the weights" in log.notes
     with pytest.raises(BadInput, match="was trained on gpt2 tokens, this text has bytes"):
         checkpoint.start_from(str(trained), model_of(trained), "bytes")
 
@@ -319,6 +339,8 @@ def test_sample_writes_text_that_the_seed_decides(trained, tmp_path, capsys):
     assert any(not c.isprintable() for c in expected[:-1])  # as a terminal must not get them
     assert texts[0] == "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in expected)
     assert sampled(capsys, path, "--prompt", "a\udcff", "--tokens", 1).startswith("a\ufffd")
+    assert ladder(["export", str(path), str(tmp_path / "out")]) == 0
+    assert checkpoint.stored(str(tmp_path / "out")).tokenizer == "bytes"
 
 
 def test_what_is_drawn_follows_the_model():

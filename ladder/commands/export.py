@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         missing = "no network, and none in TIKTOKEN_CACHE_DIR"
         print(f"note  no GPT-2 vocabulary ({missing}): no tokenizer")
-    files["config.json"] = json.dumps(config(found.shape), indent=1).encode()
+    settings = config(found.shape) | {"ladder_tokenizer": found.tokenizer}  # for --init, sample
+    files["config.json"] = json.dumps(settings, indent=1).encode()
     for name, content in files.items():  # config.json last: without it no folder is loaded
         write_whole(folder / name, content)
     print(f"written: {folder}: {', '.join(files)}")
