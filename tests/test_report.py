@@ -457,7 +457,7 @@ def test_a_rung_opens_by_mouse_keyboard_and_address(browser):
         "Change: the optimizer updates all parameters in one fused kernel.",
         "optimizer: fused",
         gathered(CLIMB)["rungs"][10]["cells"]["gain"],
-        f"Left out of 10 fused AdamW alone: {gathered(ABLATION)['rungs'][10]['cells'][4]}",
+        f"Left out of 10 fused AdamW alone: {gathered(ABLATION)['rungs'][10]['cells']['gain']}",
         "Both scripts at commit d2d72edfc0b7.",
         f"logs/{PROFILE.name}, commit 503d992a5313",
         f"aten::mm {kernel['ms']:.1f} {kernel['share']:.1%} {kernel['calls']}",

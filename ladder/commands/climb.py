@@ -321,7 +321,7 @@ def run_rounds(folder: Path, console: Console) -> None:
             due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
             if due and 0 < len(facts.get("peaks") or []) < k:
                 console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
-            if due and k > 2:
+            if len(due) == len(scripts) and k > 2:  # not as a stopped round goes on
                 for line in precision_reached(facts, read_climb(folder)[1]):
                     console.print(line, markup=False, soft_wrap=True)
             for path, name in due:
