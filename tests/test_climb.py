@@ -17,7 +17,7 @@ from ladder.cli import pick_device
 from ladder.commands import climb, main, process
 from ladder.commands.log import Log
 from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
-from ladder.commands.tables import cells, doubts, percent, screen, titles
+from ladder.commands.tables import caption, cells, doubts, percent, screen
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -208,7 +208,7 @@ def test_at_80_columns_four_of_a_table_stand_whole(climb):
         console.print(screen(facts, rows, console))
         found[width] = " ".join(line.rstrip() for line in console.file.getvalue().splitlines())
         for row in rows:
-            name, ms, _, rate, gain, *_ = cells(row, titles())
+            name, ms, _, rate, gain, *_ = cells(row).values()
             assert re.search(rf" {name} +{ms} +{rate} +{re.escape(gain)} ", found[width] + " ")
     assert "GB" not in found[80] and "final loss" in found[200] and "…" in found[80]
 
@@ -222,6 +222,12 @@ def test_what_falsifies_a_climb_is_named():
     assert slowed == "the GPU was slowed by heat and its power limit (round 2)"
     quiet = {"clocks": {"before": "clocks_throttle_reasons.active 0x0000000000000001"}}
     assert doubts({**quiet, "load": 0.2, "peaks": [1e12, 1.05e12]}) == doubts(quiet) == []
+
+
+def test_rates_are_rounded_alike():
+    facts, rows = read_climb(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3")
+    facts["peaks"] = [0.9001e12, 1.2e12]
+    assert "matmul runs at 0.973 TFLOP/s (0.9 to 1.2)" in caption(facts, rows)
 
 
 @pytest.fixture
@@ -268,12 +274,21 @@ def test_mistakes_of_users_leave_nothing_behind(words, message, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_or_is_taken(no_peak, tmp_path, capsys):
-    assert main(["climb", "0", "--out", __file__]) == 2
-    assert "cannot make the folder" in capsys.readouterr().err
-    climb.save(tmp_path, {})
-    assert main(["climb", "0", "--out", str(tmp_path)]) == 2
-    assert f"choose another --out, or --resume {tmp_path}" in capsys.readouterr().err
+def test_a_climb_makes_its_folder_new(no_peak, tmp_path, monkeypatch, capsys):
+    (tmp_path / "baseline.r1.log").write_text("kept")
+    another = tmp_path / "another"  # climb makes it while this one times a matmul
+    with monkeypatch.context() as patch:
+        patch.setattr(climb, "large_matmul", lambda _: another.mkdir())
+        assert main(["climb", "0", "--out", str(another)]) == 2
+    assert f"cannot make the folder {another}: File exists" in capsys.readouterr().err
+    for out, why in (
+        (__file__, "cannot make the folder"),
+        (tmp_path, f"is there already: choose another --out, or --resume {tmp_path}"),
+        ("", "--out is empty"),
+    ):
+        assert main(["climb", "0", "--out", str(out)]) == 2
+        assert why in capsys.readouterr().err
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_climb_of_which_nothing_came_to_its_end(no_peak, tmp_path, capsys):
@@ -298,35 +313,22 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
 
     files.git("init", "-q")
     files.git("config", "status.showUntrackedFiles", "no")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))  # as inside a hook of another repository
-    for name in ("GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))  # as inside a hook of another repository
     monkeypatch.setenv("GIT_LITERAL_PATHSPECS", "1")
-    (tmp_path / "speedups").mkdir()
-    (tmp_path / "baseline.py").write_text("x = 1\n")
+    (tmp_path / "baseline.py").touch()
     commit_all()
     clean = files.commit()
-    (tmp_path / "notes.txt").touch()
-    assert files.commit() == clean and len(clean) == 12
-    (tmp_path / "speedups" / "13_mine.py").touch()
-    assert files.commit() == f"{clean}-dirty"
-    commit_all()
-    assert files.commit() != clean and not files.commit().endswith("-dirty")
-    clean = files.commit()
-    (tmp_path / "ladder" / "commands").mkdir(parents=True)
-    for name in ("README.md", "ladder/commands/climb.py"):  # nothing of what a script is
-        (tmp_path / name).write_text("1\n")
-        commit_all()
-        (tmp_path / name).write_text("2\n")
-        assert files.commit() == clean, name
-    read = ("baseline.py", "ladder/run.py", "ladder/gpus.csv", "candidates/14_mine.py")
-    for name in (*read, "speedups/13_mine.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x = 3\n")
-        assert files.commit() == f"{clean}-dirty", name
-        commit_all()
-        clean, before = files.commit(), clean
-        assert clean != before and len(clean) == 12
+    running = ("speedups/13_mine.py", "candidates/14_mine.py", "ladder/run.py", "ladder/gpus.csv")
+    for name in (*running, "baseline.py", "README.md", "ladder/commands/climb.py"):
+        path, counts = tmp_path / name, name in (*running, "baseline.py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for text in ("1\n", "2\n"):  # a new file at first
+            path.write_text(text)
+            assert files.commit() == clean + "-dirty" * counts, name
+            commit_all()
+            clean, before = files.commit(), clean
+            assert (clean != before) == counts and len(clean) == 12, name
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
 

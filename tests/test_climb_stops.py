@@ -38,8 +38,8 @@ def write(folder, scripts, **facts):
     """The folder of a climb of which nothing has run."""
     for name, source in scripts.items():
         (folder / name).write_text(source)
-    facts = {"repeats": 2, "flags": [], "failures": {}, "clocks": {}, "cores": 2, **facts}
-    facts |= {"kind": "climb", "started": "2026-11-21 10:00", "system": "Linux"}
+    facts = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}, **facts}
+    facts |= {"started": "2026-11-21 10:00", "system": "Linux", "cores": 2}
     facts |= {"data": None, "commit": files.commit(), "device": device_name(pick_device(None))}
     climb.save(folder, {**facts, "versions": climb.versions(), "scripts": [*scripts]})
     return folder
@@ -80,7 +80,7 @@ def is_gone(pid):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children die with their parent on Linux only")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGKILL"])
 def test_a_signal_keeps_what_was_measured_and_resume_goes_on(begun, capfd, name):
     folder, words = begun, ["climb", "--resume", str(begun)]
     running, child = start(folder)
@@ -117,28 +117,16 @@ def test_one_process_at_a_time_runs_a_climb(begun, capsys):
     assert "another run is at work in" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_but_a_redraw_every_five_seconds_works_beside_a_run(begun, monkeypatch, terminal):
-    monkeypatch.setenv("TERM", "xterm")
-    console = Console(file=io.StringIO(), force_terminal=terminal)
-    threads, redraws = threading.active_count(), []
-
-    def run(*words, **env):
-        assert threading.active_count() == threads + terminal
-        before = len(console.file.getvalue())
-        time.sleep(6)
-        redraws.append(console.file.getvalue()[before:].count("a.r1"))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(process, "run_python", run)
-    with pytest.raises(KeyboardInterrupt):
-        climb.run_rounds(begun, console)
-    assert redraws[0] <= 2 * terminal
-
-
 def test_on_a_terminal_the_table_grows_row_by_row(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     write(tmp_path, {"a.py": "", "b.py": copies(LOG), "c.py": copies(LOG)}, repeats=1)
+    threads, real = threading.active_count(), process.run_python
+
+    def run(*words, **env):
+        assert threading.active_count() == threads  # nothing is drawn beside a run
+        return real(*words, **env)
+
+    monkeypatch.setattr(process, "run_python", run)
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
     climb.run_rounds(tmp_path, console)
     drawn = console.file.getvalue()
@@ -203,8 +191,9 @@ def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, t
     assert status == 0 and due(5) > 7
     assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
     assert json.loads((tmp_path / "climb.json").read_text())["repeats"] == due(5)
-    assert "6 rounds are done, the widest interval: ± " in out and "(round 7, 13 min so far)" in out
-    assert "All intervals are narrower than ± 5 %." in out
+    assert out.count(" over 6 rounds yet: b (± ") == due(5) - 2
+    assert "(round 7, 13 min so far)" in out
+    assert out.count("All intervals are narrower than ± 5 %.") == 1
 
 
 def test_a_climb_for_a_precision_goes_on_where_it_was_stopped(rounds, tmp_path):
@@ -364,9 +353,6 @@ def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, cap
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "climb.json: kind=None is not as ladder climb writes it"),
-        ('{"kind": "../x"}', "climb.json: kind='../x' is not as ladder climb writes it"),
-        ("[]", "is not a climb.json of this ladder: "),
         ("{", "is not a climb.json of this ladder: "),
         ('{"kind": "climb", "started": 3}', "climb.json: started=3 is not as ladder climb"),
         (None, "is no climb: it has no climb.json"),  # a folder of that name
@@ -404,6 +390,14 @@ for _ in range(300):
     assert news.startswith("compiled 3 scripts first, 2 at once")
     assert {path.stem for path in tmp_path.glob("*.begun")} == {"a", "b", "c"}
     assert not (tmp_path / "alone").exists()
+
+
+def test_what_the_search_of_a_climb_with_fit_left_is_removed(tmp_path):
+    """It may have been stopped when all batches were found."""
+    write(tmp_path, {"a.py": copies(LOG)}, kind="fit", batches={"a": 4}, repeats=1)
+    (tmp_path / "tries" / "a.B4").mkdir(parents=True)
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert (tmp_path / "a.r1.log").exists() and not (tmp_path / "tries").exists()
 
 
 def test_as_many_at_once_as_memory_allows(tmp_path, monkeypatch):
@@ -451,29 +445,11 @@ def test_only_what_share_takes_is_to_be_shared(tmp_path):
 
 
 def test_what_a_failing_script_says_is_printable(tmp_path, capsys):
-    """Also where climb.json says it, which others may have written."""
     write(tmp_path, {"a.py": "import sys\nsys.exit('error \x1b[2Jowned\x07')\n"}, repeats=1)
     assert main(["climb", "--resume", str(tmp_path)]) == 1
     facts = json.loads((tmp_path / "climb.json").read_text())
     assert facts["failures"] == {"a.r1": r"\x1b[2Jowned\x07"}
-    climb.save(tmp_path, {**facts, "failures": {"a.r1": "\x1b[2J"}})
-    assert main(["climb", "--resume", str(tmp_path)]) == 1
     assert "\x1b" not in capsys.readouterr().out
-
-
-def test_an_empty_out_is_no_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match="--out is empty"):
-        process.new_folder("", "climb")
-
-
-def test_a_climb_takes_no_folder_that_is_there(tmp_path, monkeypatch, capsys):
-    (tmp_path / "baseline.r1.log").write_text(LOG)
-    another = tmp_path / "another"  # climb makes it while this one times a matmul
-    monkeypatch.setattr(climb, "large_matmul", lambda _: another.mkdir())
-    for out, why in ((tmp_path, "is there already: choose another"), (another, "File exists")):
-        assert main(["climb", "0", "--out", str(out)]) == 2
-        assert why in capsys.readouterr().err
 
 
 def test_a_bad_log_stops_a_climb_and_is_no_failure_of_another_run(tmp_path, capsys):
@@ -484,17 +460,6 @@ def test_a_bad_log_stops_a_climb_and_is_no_failure_of_another_run(tmp_path, caps
         assert main(["climb", "--resume", str(tmp_path)]) == 2
         assert "it has no run line: remove that log; 1 runs are kept" in capsys.readouterr().err
         assert read_facts(tmp_path)["failures"] == {} and begun.read_text() == "once"
-
-
-def test_what_no_run_of_a_climb_left_stops_it_before_the_first(tmp_path, capsys):
-    names = ["zzz.rX", "zzz.r1", "a.r01", "a.r9", "other"]
-    for name, failures in [*((name, {}) for name in names), ("a.r9999", {"a.r9999": "it broke"})]:
-        write(tmp_path, {"a.py": "1 / 0"}, failures=failures)
-        (tmp_path / f"{name}.log").write_text(LOG)
-        assert main(["climb", "--resume", str(tmp_path)]) == 2
-        assert f" has {name}, which is no run of this climb: remove it" in capsys.readouterr().err
-        (tmp_path / f"{name}.log").unlink()
-    assert not list(tmp_path.glob("*.failed"))
 
 
 def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch, capsys):

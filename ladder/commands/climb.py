@@ -45,6 +45,7 @@ from ladder.commands import process
 from ladder.commands.kinds import kind_of
 from ladder.commands.log import read_log
 from ladder.commands.precompile import precompile
+from ladder.commands.publish import check_finding, publish
 from ladder.commands.results import (
     LEAST_ROUNDS,
     NOT_YET,
@@ -56,6 +57,7 @@ from ladder.commands.results import (
     read_run,
 )
 from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_scripts, select
+from ladder.commands.share import pack
 from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -105,8 +107,6 @@ def run(args) -> int:
     if args.quick and args.publish:
         raise BadInput("a quick climb is not published: leave out --quick or --publish")
     if args.publish is not None:
-        from ladder.commands.publish import check_finding, publish
-
         check_finding(args.publish)
         if args.model not in (None, "gpt2"):
             raise BadInput("only gpt2 (124M) is published: leave out --model or --publish")
@@ -142,9 +142,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     Scripts from elsewhere are copied into it, so that they stay beside their logs. Raises BadInput
     and leaves no folder where something is wrong with what was asked for.
     """
-    own = [*all_scripts(), *peer_scripts()]
-    foreign = set(scripts) - set(own)
-    ours = {*own, *candidate_scripts()}
+    own = {*all_scripts(), *peer_scripts()}
+    foreign, ours = set(scripts) - own, own.union(candidate_scripts())
     for path in foreign - ours:
         if path.stem in {one.stem for one in ours}:
             raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
@@ -197,7 +196,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
 
 def own_scripts(folder: Path) -> dict[str, str]:
     """SHA-256 of each script in the folder by its name: those git does not know."""
-    found = [path for path in folder.glob("*.py") if path.is_file()]
+    found = folder.glob("*.py")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
@@ -261,8 +260,10 @@ def run_and_report(folder: Path) -> int:
         except KeyboardInterrupt:
             console.print(f"stopped; {kept(folder)}", markup=False, soft_wrap=True)
             return 130
-        except OSError as error:
-            why = f"{error.filename or folder}: {error.strerror}"
+        except (BadInput, OSError) as error:
+            why = error
+            if isinstance(error, OSError):
+                why = f"{error.filename or folder}: {error.strerror}"
             raise BadInput(f"stopped: {why}; {kept(folder)}") from error
     return report(folder, console)
 
@@ -277,7 +278,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     """Run, round by round, what climb.json asks for and is not done yet.
 
     Each run gets a line as it ends, on a terminal a row of a table. While it is under way this
-    process sleeps; on a terminal it redraws table and bar every five seconds.
+    process sleeps.
     """
     facts = read_facts(folder)
     scripts = [folder / n if (folder / n).exists() else ROOT / n for n in facts["scripts"]]
@@ -286,7 +287,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     old, again = facts["failures"].items(), ("killed by", "this climb: its logs differ")
     facts["failures"] = {name: why for name, why in old if not why.startswith(again)}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
-    check_runs(folder, facts)
+    check_logs(folder)
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
     if facts["kind"] == "fit":
@@ -297,6 +298,8 @@ def run_rounds(folder: Path, console: Console) -> None:
             for stem, B in batches_of(facts, due, flags, folder / "tries"):
                 known[stem] = B
                 save(folder, facts)
+        # Here: a search that was stopped at its very end is not begun again.
+        shutil.rmtree(folder / "tries", ignore_errors=True)
     started = time.monotonic()
     if facts.get("precompile") and not ended:
         console.print("compiling first, side by side: minutes for each script on a CPU")
@@ -304,11 +307,11 @@ def run_rounds(folder: Path, console: Console) -> None:
         facts["minutes"] = (time.monotonic() - started) / 60
         console.print(news, markup=False)
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
-    before, started, done, k = len(ended), time.monotonic(), 0, 0
+    before, started, k = len(ended), time.monotonic(), 0
     bar = Progress(speed_estimate_period=3600)
     task = bar.add_task("", completed=before)
-    # Drawing 13 rows takes 19 ms, 0.4 % of a core. Without a terminal there is no thread.
-    live = Live(bar, console=console, refresh_per_second=0.2, transient=True)
+    # Drawn as a run begins and as it ends. No thread works beside it.
+    live = Live(bar, console=console, auto_refresh=False, transient=True)
     draws = console.is_terminal and not console.is_dumb_terminal
     with live if draws else nullcontext():
         while k < begun or another_round(folder, facts, k):
@@ -318,14 +321,18 @@ def run_rounds(folder: Path, console: Console) -> None:
             due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
             if due and 0 < len(facts.get("peaks") or []) < k:
                 console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
+            if len(due) == len(scripts) and k > 2:  # not as a stopped round goes on
+                for line in precision_reached(facts, read_climb(folder)[1]):
+                    console.print(line, markup=False, soft_wrap=True)
             for path, name in due:
                 bar.update(task, description=name, total=total)
                 live.refresh()
                 news = run_next(folder, facts, path, name, flags)
                 bar.advance(task)
-                done += 1
-                minutes = (time.monotonic() - started) / done * (total - before - done) / 60
-                left = f"{before + done} of {total} runs, about {minutes:.0f} min left"
+                ended.add(name)
+                n = len(ended)
+                minutes = (time.monotonic() - started) / (n - before) * (total - n) / 60
+                left = f"{n} of {total} runs, about {minutes:.0f} min left"
                 if facts.get("precision") or facts.get("at_most"):
                     left = f"round {k}, {facts['minutes']:.0f} min so far"
                 if draws:
@@ -333,8 +340,6 @@ def run_rounds(folder: Path, console: Console) -> None:
                     live.update(Group(screen(facts, rows, console), bar, left), refresh=True)
                 if not draws or name in facts["failures"]:
                     console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
-            if due and k > 1 and facts.get("precision"):
-                console.print(widest(folder, k), markup=False, soft_wrap=True)
     facts["repeats"] = k
     from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
@@ -376,13 +381,6 @@ def another_round(folder: Path, facts: dict, done: int) -> bool:
     return any(row.gain.rounds > done / 2 for row in late)
 
 
-def widest(folder: Path, done: int) -> str:
-    """How far the rounds have come."""
-    widths = {row.gain.width: row.stem for row in read_climb(folder)[1] if row.gain}
-    found = f"± {max(widths):.1f} % ({widths[max(widths)]})" if widths else "none yet"
-    return f"{done} rounds are done, the widest interval: {found}"
-
-
 def run_next(folder: Path, facts: dict, path: Path, name: str, flags: list[str]) -> str:
     """One run, noted in climb.json. Returns what came of it.
 
@@ -394,7 +392,7 @@ def run_next(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
         news = f"{run_once(folder, facts, path, name, flags):.0f} tok/s"
     except BadInput as error:
         check_code(folder, facts)  # which explains it
-        check_runs(folder, facts)
+        check_logs(folder)
         facts["failures"][name] = str(error)
         news = f"failed: {error}"
     facts["minutes"] = facts.get("minutes", 0) + (time.monotonic() - started) / 60
@@ -406,26 +404,20 @@ def check_code(folder: Path, facts: dict) -> None:
     """Raise BadInput if the scripts, or what they import, are no longer those of this climb."""
     if (now := commit()) != facts["commit"]:
         changed = f"the code changed from commit {facts['commit']} to {now}"
-        raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
+        raise BadInput(f"{changed}: change it back")
     now = own_scripts(folder)
     for name, was in facts.get("sha256", {}).items():
         if now.get(name) != was:
-            raise BadInput(f"stopped: {folder / name} changed: change it back; {kept(folder)}")
+            raise BadInput(f"{folder / name} changed: change it back")
 
 
-def check_runs(folder: Path, facts: dict) -> None:
-    """Raise BadInput if a log or failure in the folder is not one of this climb, or a log cannot
-    stand in its table: later runs would fail for it."""
-    rounds = range(1, facts["repeats"] + 2)  # kill -9 may leave a log that climb.json lacks
-    known = {f"{Path(name).stem}.r{k}" for name in facts["scripts"] for k in rounds}
-    logs = {path.stem for path in folder.glob("*.log")}
-    if odd := (logs | facts["failures"].keys()) - known:
-        raise BadInput(f"{folder} has {min(odd)}, which is no run of this climb: remove it")
-    if logs:
+def check_logs(folder: Path) -> None:
+    """Raise BadInput if a log cannot stand in the table: later runs would fail for it."""
+    if any(folder.glob("*.log")):
         try:
             read_climb(folder)
         except BadInput as error:
-            raise BadInput(f"{error}: remove that log; {kept(folder)}") from error
+            raise BadInput(f"{error}: remove that log") from error
 
 
 def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str]) -> float:
@@ -481,8 +473,6 @@ def report(folder: Path, console: Console) -> int:
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
-    from ladder.commands.share import pack
-
     with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
         pack(folder)
         console.print(f"share it: ladder share {folder}", soft_wrap=True, markup=False)

@@ -125,7 +125,6 @@ def batches_of(
         first, row = row.B, Row(path.stem)
         search(row, first, largest, partial(try_batch, path, folder, python, flags))
         yield row.script, row.B or row.note
-    shutil.rmtree(folder)
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:

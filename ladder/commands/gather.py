@@ -14,17 +14,14 @@ from ladder.commands.diff import diff_lines
 from ladder.commands.kinds import kind_of
 from ladder.commands.limits import LABELS
 from ladder.commands.results import COMPARABLE, Row, limit_name, limit_tok_per_s, read_climb
-from ladder.commands.scripts import all_scripts, beyond_ten, docstring
-from ladder.commands.tables import caption, cells, headings, known, titles
+from ladder.commands.scripts import all_scripts, docstring
+from ladder.commands.tables import caption, cells, columns, first_beyond
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 
 POINTS = 300  # of one loss curve
 LONGEST = 100_000  # bytes of a raw log
 TOP = 10  # kernels
-# What a file that is no profile raises when it is read as one.
-NO_PROFILE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError)
-NO_PROFILE += (ValueError,)
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
 
@@ -40,12 +37,15 @@ def gather(folder: Path) -> dict:
     settings = "{device}, {started}, {model}, B={B}, T={T}"
     own = {"B": "its own"} if kind.own_batch else {}
     settings = settings.format(**{**run, **own, "started": facts["started"]})
+    label = kind.what
+    if facts["kind"] == "climb":
+        label = f"{rungs[0]['title']} to {rungs[-1]['title']}"
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
     wanted = rounds * len(facts["scripts"])
     return {
         "id": folder.resolve().name,
         "folder": folder_name(folder),
-        "label": f"{settings}: {kind.label or rungs[0]['title'] + ' to ' + rungs[-1]['title']}",
+        "label": f"{settings}: {label}",
         "caption": f"{caption(facts, good)}.",
         "device": run["device"],
         "commit": run["commit"],
@@ -56,8 +56,10 @@ def gather(folder: Path) -> dict:
         "ceiling": limit_tok_per_s(facts, good) or 0,
         "ceiling_name": limit_name(good),
         "rates": "measured here" if facts.get("copy_bytes_per_s") else "of the data sheet",
-        "columns": known(rows, headings(facts)),
+        "columns": [*columns(facts, rows).values()],
+        "table": [[*rung["cells"].values()] for rung in rungs],
         "rungs": rungs,
+        "beyond": first_beyond(facts, rows),
         "foot": {
             "Not finished": f"{done} of {wanted} runs are in" if done < wanted else "",
             "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
@@ -76,28 +78,29 @@ def gather(folder: Path) -> dict:
 
 def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[dict]:
     """Each row with the docstring and diff of its script as measured, its profile and its logs."""
-    against, profiles, names, rungs = kind_of(facts).against, find_profiles(run), titles(), []
-    columns = known(rows, headings(facts))
+    against, heads = kind_of(facts).against, columns(facts, rows)
+    profiles, rungs = find_profiles(run), []
     with tempfile.TemporaryDirectory() as scratch:
         for i, row in enumerate(rows):
-            path, source = as_measured(folder, facts, row.stem, run["commit"], Path(scratch))
+            path, source = as_measured(folder, facts, row.stem, Path(scratch))
             try:
                 doc = path and docstring(path)
             except BadInput:
                 doc, path, source = None, None, f"{source}, but Python cannot read it"
             base = rungs[i - 1 if against == "above" else 0] if i and against else None
             both = base and base["path"] and path
-            texts, gain = known(rows, cells(row, names)), row.gain
-            said = texts[4].partition(" (")[0]  # without the interval
-            state = ("up" if gain.ratio > 1 else "down") if gain and "%" in said else "noise"
+            line, state = cells(row), ""
+            if row.gain:
+                faster = "up" if row.gain.ratio > 1 else "down"
+                state = "noise" if row.gain.is_noise else faster
             rung = {
                 "row": row,
-                "title": texts[0],
-                "cells": texts,
-                "figures": list(zip(columns, texts, strict=True))[1:],
-                "said": said if state != "noise" else "",
-                "state": state if gain else "",
-                "beyond": against == "above" and beyond_ten(row.stem),
+                "title": line["rung"],
+                "cells": {column: line[column] for column in heads},
+                "figures": [(head, line[column]) for column, head in heads.items()][1:],
+                # The gain without its interval.
+                "said": line["gain"].partition(" (")[0] if state in ("up", "down") else "",
+                "state": state,
                 "base": base,
                 "limit": limit(row),
                 "path": path,
@@ -114,13 +117,8 @@ def limit(row: Row) -> dict | None:
     """The limit of a rung in tokens per second, and the milliseconds of its parts."""
     if not row.limit:
         return None
-    parts = dict(zip(LABELS, row.limit, strict=True))
-    figures = {"limit": sum(row.limit), **parts}
-    return {
-        "tok_per_s": row.tok_per_s * row.ms / figures["limit"],
-        "parts": parts,
-        "figures": [(name, f"{ms:.1f} ms") for name, ms in figures.items()],
-    }
+    times = {"limit": sum(row.limit), **dict(zip(LABELS, row.limit, strict=True))}
+    return {"tok_per_s": row.tok_per_s * row.ms / times["limit"], "times": times}
 
 
 def measured(folder: Path, row: Row) -> dict:
@@ -143,20 +141,19 @@ def measured(folder: Path, row: Row) -> dict:
     }
 
 
-def as_measured(folder: Path, facts: dict, stem: str, commit: str, into: Path):
+def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path | None, str]:
     """A script as it was when measured, and where it comes from, in words; (None, why) without.
 
-    It is beside the logs, or in the commit that they name (that of an ablation is made again from
-    the scripts of that commit), or, said so, in this checkout.
+    It is beside the logs, or in the commit that climb.json names (that of an ablation is made again
+    from the scripts of that commit), or, said so, in this checkout.
     """
     if (path := folder / f"{stem}.py").exists():
         return path, "kept beside its logs"
     name = {Path(name).stem: name for name in facts["scripts"]}.get(stem, stem)
-    text, source = None, "at"
+    commit, text, source = facts["commit"], None, "at"
     if stem.startswith("without_"):
         text, source = source_at(commit, stem), "made again from the scripts at"
-    # Others may write anything.
-    elif re.fullmatch(r"[0-9a-f]{7,40}:[A-Za-z0-9_/]+\.py", f"{commit}:{name}"):
+    else:
         with suppress(BadInput):  # there is no git
             text = git("show", f"{commit}:{name}").stdout
     if text:
@@ -177,13 +174,12 @@ def find_profiles(run: dict) -> dict[str, dict]:
     others, own = {}, {}
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
     for path in sorted(filter(Path.is_file, paths), key=lambda path: path.parent.name):
-        with suppress(*NO_PROFILE):
+        with suppress(KeyError, OSError, TypeError, ValueError):  # it is no profile
             facts = json.loads(path.read_text(encoding="utf-8"))
-            header, parts = facts["run"], {k: float(ms) for k, ms in facts["median_ms"].items()}
+            header = facts["run"]
             one = {
                 "from": f"{folder_name(path.parent)}, commit {header['commit']}",
-                "figures": [(k, f"{ms:.1f} ms") for k, ms in parts.items()],
-                "parts": {name: ms for name, ms in parts.items() if name != "step"},
+                "times": {name: float(ms) for name, ms in facts["median_ms"].items()},
                 "kernels": [
                     (k["name"], f"{k['ms']:.1f}", f"{k['share']:.1%}", k["calls"])
                     for k in facts["kernels"][:TOP]
@@ -211,7 +207,7 @@ def again(folder: Path, facts: dict, run: dict) -> str:
         words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
     words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
     words += ["--data", run["data"]] if facts.get("data") else []
-    commit = run["commit"].removesuffix("-dirty")
-    checkout = "" if not re.fullmatch("[0-9a-f]{7,40}", commit) else f"git checkout {commit} && "
-    changed = "  # with changes that were not committed" if run["commit"] != commit else ""
-    return f"{checkout}ladder {shlex.join(words)}{changed}"
+    commit, changed, _ = facts["commit"].partition("-dirty")
+    checkout = f"git checkout {commit} && " if commit != "unknown" else ""
+    note = "  # with changes that were not committed" if changed else ""
+    return f"{checkout}ladder {shlex.join(words)}{note}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 class Kind:
     """One kind of interleaved runs, as climb.json names it."""
 
-    what: str  # in the headings of RUNLOG.md
-    label: str  # where the page names one of several; empty: its first and last rung
+    what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
     total: str  # ... and of the one beside it
     against: str | None  # which row a script's diff is against: "above", "first" or none
@@ -21,7 +20,6 @@ class Kind:
 KINDS = {
     "climb": Kind(
         what="the climb",
-        label="",
         gain="tok/s over the row above",
         total="over the first",
         against="above",
@@ -29,7 +27,6 @@ KINDS = {
     ),
     "fit": Kind(
         what="each rung at its own largest batch",
-        label="at its largest batch",
         gain="tok/s over the row above",
         total="over the first",
         against="above",
@@ -37,7 +34,6 @@ KINDS = {
     ),
     "ablate": Kind(
         what="one optimisation left out",
-        label="leave-one-out",
         gain="the top rung is faster than without it by",
         total="beside the top",
         against="first",
@@ -47,7 +43,6 @@ KINDS = {
     ),
     "peers": Kind(
         what="beside transformers",
-        label="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
         against=None,  # they share no code

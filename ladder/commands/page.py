@@ -129,11 +129,9 @@ def ladder(climb: dict) -> dict:
     }
 
 
-def losses(climb: dict) -> dict | None:
+def losses(climb: dict) -> dict:
     """Curves over each axis, one for all rungs that look the same; three are shown at first."""
     rungs = [rung for rung in climb["rungs"] if rung["curve"]]
-    if not rungs:
-        return None
     up = Scale([point[2] for rung in rungs for point in rung["curve"]])
     groups = alike(rungs, (up.high - up.low) / 200)
     charts = {}
@@ -159,9 +157,8 @@ def alike(rungs: list[dict], width: float) -> list[list[dict]]:
     groups = []
     for rung in rungs:
         for group in groups:
-            first, other = group[0]["curve"], rung["curve"]
-            same = [point[0] for point in first] == [point[0] for point in other]
-            if same and all(abs(a[2] - b[2]) <= width for a, b in zip(first, other, strict=True)):
+            pairs = zip(group[0]["curve"], rung["curve"], strict=True)
+            if all(abs(a[2] - b[2]) <= width for a, b in pairs):
                 group.append(rung)
                 break
         else:
@@ -179,7 +176,7 @@ def compared(climbs: list[dict]) -> dict[str, tuple]:
             lines = {}
             for k, climb in enumerate(some):
                 for rung in (rung for rung in climb["rungs"] if rung["base"]):
-                    key = (rung["beyond"], rung["title"], rung["base"]["title"])
+                    key = rung["title"], rung["base"]["title"]
                     lines.setdefault(key, {})[k] = rung
-            found[heading] = (some, sorted(lines.items(), key=lambda line: line[0]))
+            found[heading] = (some, sorted(lines.items()))
     return found

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # a file, no window
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
@@ -13,13 +10,12 @@ from ladder.commands.tables import caption, first_beyond, titles
 
 def draw(facts: dict, rows: list[Row], path: Path) -> None:
     """Write a PNG, readable at the width of a README. Rows that failed have no bar."""
-    names = titles()
     good = [row for row in rows if not row.failure]
     rates = [row.tok_per_s for row in good]
     above = [row.tok_per_s * (row.spread[1] - 1) for row in good]
     below = [row.tok_per_s * (1 - row.spread[0]) for row in good]
-    figure, axes = plt.subplots(figsize=(9, 4.6), facecolor="white")
-    labels = [names.get(row.stem, row.stem.replace("_", " ")) for row in good]
+    axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
+    labels = [titles().get(row.stem, row.stem.replace("_", " ")) for row in good]
     axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
@@ -37,6 +33,4 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
     axes.set_title(caption(facts, good), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    axes.figure.savefig(path, dpi=110)

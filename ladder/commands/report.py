@@ -15,7 +15,7 @@ from pathlib import Path
 from ladder.commands.gather import gather
 from ladder.commands.page import page
 from ladder.commands.publish import BLOCK
-from ladder.commands.results import LARGEST_FACTS, read_facts
+from ladder.commands.results import read_facts
 from ladder.errors import BadInput
 from ladder.files import ROOT, regular, write_whole
 from ladder.log import printable
@@ -55,16 +55,16 @@ def gather_default() -> list[dict]:
     published ones of each."""
     kept = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
     own = [path for path in Path("runs").glob("*/climb.json") if path.is_file()]
-    own = [p for p in own if p.stat().st_size > LARGEST_FACTS or p.read_bytes() not in kept]
-    own = [path for path in own if any(path.parent.glob("*.log"))]
-    own.sort(key=lambda path: -path.stat().st_mtime)
-    climbs, seen = [], set()
-    for folder in [*(path.parent for path in own), *published()]:
+    own = [path for path in own if path.read_bytes() not in kept]
+    own = [path.parent for path in own if any(path.parent.glob("*.log"))]
+    own.sort(key=lambda folder: -(folder / "climb.json").stat().st_mtime)
+    climbs, seen, known = [], set(), published()
+    for folder in own + known:
         try:
             facts = read_facts(folder)
             flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
             start = facts["scripts"][0] if facts["kind"] == "climb" else None
-            key = folder.is_absolute(), facts["kind"], facts["device"], start, *flags
+            key = folder in known, facts["kind"], facts["device"], start, *flags
             if key not in seen:
                 seen.add(key)
                 climbs.append(gather(folder))
@@ -93,5 +93,5 @@ def name_and_pair(climbs: list[dict]) -> None:
     ablations = [climb for climb in climbs if climb["kind"].against == "first"]
     for climb in climbs:
         same = [one for one in ablations if one["settings"] == climb["settings"]]
-        same.sort(key=lambda one: one["commit"] != climb["commit"])
-        climb["ablation"] = same[0] if same and climb["kind"].against == "above" else None
+        best = max(same, key=lambda one: one["commit"] == climb["commit"], default=None)
+        climb["ablation"] = best if climb["kind"].against == "above" else None

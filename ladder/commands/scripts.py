@@ -39,11 +39,6 @@ def peer_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
-def beyond_ten(stem: str) -> bool:
-    """Whether this is the name of a rung above 10."""
-    return number_of(Path(stem)) > 10
-
-
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     """Scripts by number (`3`), range (`0-4`), path or a part of the name; without words, all rungs.
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
@@ -12,18 +14,15 @@ from rich.text import Text
 
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
-from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
+from ladder.commands.scripts import all_scripts, number_of, peer_scripts, title
 from ladder.machine import busy
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of its limit", "memory",
     "first step", "first loss", "final loss",
 )  # fmt: skip
-# What a terminal shows. Where it is too narrow the last ones go, but never the first four.
-SCREEN = (
-    "rung", "ms / step", "tok/s", "gain", "total", "MFU", "of its limit", "memory", "first step",
-    "final loss",
-)  # fmt: skip
+# A terminal shows the others. Where it is too narrow the last ones go, but never the first four.
+NOT_ON_SCREEN = ("p10 – p90", "first loss")
 TOO_WIDE = 25  # per cent to either side: bounds that say nothing
 # Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h, that make a GPU slower.
 SLOWED_BY = {
@@ -33,35 +32,45 @@ SLOWED_BY = {
 BEYOND = "*beyond the ten*"
 
 
+@cache
 def titles() -> dict[str, str]:
     """The title line of every script, and of the top without it, by the stem of the file name."""
     found = {path.stem: title(path) for path in [*all_scripts(), *peer_scripts()]}
     return found | {f"without_{stem}": f"without {name}" for stem, name in found.items()}
 
 
-def cells(row: Row, names: dict[str, str]) -> list[str]:
-    """One row of COLUMNS as text."""
-    name = names.get(row.stem, row.stem) + (f", B={row.own_B}" if row.own_B else "")
+def columns(facts: dict, rows: list[Row]) -> dict[str, str]:
+    """The heading of each of COLUMNS: its own name, but gains are named for what they are in this
+    kind of climb. Where no row has a limit there is no column of limits."""
+    kind = kind_of(facts)
+    found = dict(zip(COLUMNS, COLUMNS, strict=True)) | {"gain": kind.gain, "total": kind.total}
+    if not any(row.limit for row in rows):
+        del found["of its limit"]
+    return found
+
+
+def cells(row: Row) -> dict[str, str]:
+    """The text of each of COLUMNS; of a row that failed only why."""
+    name = titles().get(row.stem, row.stem) + (f", B={row.own_B}" if row.own_B else "")
     if row.failure:
-        return [name, f"failed: {row.failure}", *[""] * (len(COLUMNS) - 2)]
+        return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": f"failed: {row.failure}"}
     first = row.log.result
     # It found all its graphs in the compile cache: no time to compile.
     warm = " warm" if row.log.effective.get("compile_cache") == "warm" else ""
-    memory = f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown"
-    return [
-        name,
-        f"{row.ms:.1f}",
-        f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
-        f"{row.tok_per_s:.0f}",
-        percent(row.gain, row),
-        f"{row.total.ratio:.2f}×" if row.total else "–",
-        f"{row.mfu:.1%}" if row.mfu else "unknown",
-        f"{sum(row.limit) / row.ms:.0%}" if row.limit else "unknown",
-        memory,
-        f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
-        f"{first['first_loss']:.4f}",
-        f"{first['final_loss']:.4f}",
-    ]
+    return {
+        "rung": name,
+        "ms / step": f"{row.ms:.1f}",
+        "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
+        "tok/s": f"{row.tok_per_s:.0f}",
+        "gain": percent(row.gain, row),
+        "total": f"{row.total.ratio:.2f}×" if row.total else "–",
+        "MFU": f"{row.mfu:.1%}" if row.mfu else "unknown",
+        "of its limit": f"{sum(row.limit) / row.ms:.0%}" if row.limit else "unknown",
+        "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
+        "first step": f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
+        "first loss": f"{first['first_loss']:.4f}",
+        "final loss": f"{first['final_loss']:.4f}",
+    }
 
 
 def percent(gain: Gain | None, row: Row) -> str:
@@ -77,37 +86,28 @@ def percent(gain: Gain | None, row: Row) -> str:
     return f"{(gain.ratio - 1) * 100:+.1f} % ({low} … {high})".replace("-", "−")
 
 
-def headings(facts: dict) -> list[str]:
-    """COLUMNS, with the gains named for what they are in this kind of climb."""
-    kind = kind_of(facts)
-    return [*COLUMNS[:4], kind.gain, kind.total, *COLUMNS[6:]]
-
-
-def known(rows: list[Row], line: list[str]) -> list[str]:
-    """A line of all COLUMNS without the one of limits where no row has a limit."""
-    if any(row.limit for row in rows):
-        return line
-    return [cell for cell, column in zip(line, COLUMNS, strict=True) if column != "of its limit"]
-
-
 def first_beyond(facts: dict, rows: list[Row]) -> int | None:
     """Index of the first rung above ten in a climb that has one of the ten before it."""
-    found = [i for i, row in enumerate(rows) if beyond_ten(row.stem)]
+    found = [i for i, row in enumerate(rows) if number_of(Path(row.stem)) > 10]
     return found[0] if found and found[0] and kind_of(facts).against == "above" else None
 
 
-def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
-    """The table in Markdown, numbers to the right; `shown` are columns by heading."""
-    heads = (known(rows, line) for line in (headings(facts), COLUMNS))
-    names, shown = titles(), shown or dict(zip(*heads, strict=True))
-    lines = [dict(zip(COLUMNS, cells(row, names), strict=True)) for row in rows]
+def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
+    """The cells of each row, and before the rungs above ten a line that says so."""
+    found = [cells(row) for row in rows]
     if (line := first_beyond(facts, rows)) is not None:
-        lines.insert(line, {"rung": BEYOND})
-    table = pipes(shown, [[line.get(column, "") for column in shown.values()] for line in lines])
-    return table + "".join(f"\n{line}\n" for line in foot(rows))
+        found.insert(line, dict.fromkeys(COLUMNS, "") | {"rung": BEYOND})
+    return found
 
 
-def pipes(head, lines: list[list[str]], left: int = 1) -> str:
+def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
+    """The table in Markdown, numbers to the right; `shown` has the heading of each column."""
+    shown = shown or columns(facts, rows)
+    texts = [[line[column] for column in shown] for line in lines(facts, rows)]
+    return pipes([*shown.values()], texts) + "".join(f"\n{line}\n" for line in foot(rows))
+
+
+def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
     """A Markdown table, all but its first `left` columns to the right; cells are no HTML."""
     lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
     lines = [
@@ -119,9 +119,8 @@ def pipes(head, lines: list[list[str]], left: int = 1) -> str:
 
 def foot(rows: list[Row]) -> list[str]:
     """What has to be said of a table: rounds that stand apart, and count as all others do."""
-    names = titles()
     return [
-        f"Round {k} of {names.get(row.stem, row.stem)} took {ms:.1f} ms a step, more than twice "
+        f"Round {k} of {titles().get(row.stem, row.stem)} took {ms:.1f} ms a step, more than twice "
         "the median of its row. It is kept."
         for row in rows
         for k, ms in row.apart.items()
@@ -129,30 +128,26 @@ def foot(rows: list[Row]) -> list[str]:
 
 
 def screen(facts: dict, rows: list[Row], console: Console) -> Table:
-    """The table for a terminal, with as many columns of SCREEN as stand there whole."""
-    heads, called = dict(zip(COLUMNS, headings(facts), strict=True)), titles()
-    lines = [dict(zip(COLUMNS, cells(row, called), strict=True)) for row in rows]
-    for row, line in zip(rows, lines, strict=True):
-        if row.failure:  # why is told below the table
+    """The table for a terminal, with as many columns as stand there whole."""
+    heads = {k: head for k, head in columns(facts, rows).items() if k not in NOT_ON_SCREEN}
+    shown = lines(facts, rows)
+    for line in shown:
+        if line["ms / step"].startswith("failed: "):  # why is told below the table
             line["ms / step"] = "failed"
-    names = [name for name in SCREEN if name in known(rows, COLUMNS)]
 
-    def draw(shown: int) -> Table:
-        table = Table(box=SIMPLE_HEAD, padding=(0, int(shown > 4), 0, 0))
-        for name in names[:shown]:
-            width = max(18, *(len(line[name]) for line in lines))
-            table.add_column(
-                fill(heads[name], width), justify="left" if name == "rung" else "right"
-            )
-        for number, line in enumerate(lines, 1):
+    def draw(n: int) -> Table:
+        table = Table(box=SIMPLE_HEAD, padding=(0, int(n > 4), 0, 0))
+        for name in list(heads)[:n]:
+            width = max(18, *(len(line[name]) for line in shown))
+            left = "left" if name == "rung" else "right"
+            table.add_column(fill(heads[name], width), justify=left)
+        for line in shown:
+            style = "italic" if line["rung"] == BEYOND else ""
             # Text: a file name may hold [what] reads like markup.
-            texts = (Text(line[name]) for name in names[:shown])
-            table.add_row(*texts)
-            if number == first_beyond(facts, rows):
-                table.add_row(Text(BEYOND.strip("*"), "italic"))
+            table.add_row(*(Text(line[name].strip("*"), style) for name in list(heads)[:n]))
         return table
 
-    return whole(console, draw, len(names), 4)
+    return whole(console, draw, len(heads), 4)
 
 
 def whole(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
@@ -195,11 +190,11 @@ def caption(facts: dict, rows: list[Row]) -> str:
     text = text.format(**run | ({"B": "its own"} if kind_of(facts).own_batch else {}))
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
-        text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.2f} TFLOP/s"
+        text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.3g} TFLOP/s"
         if len(peaks := facts.get("peaks") or []) > 1:
             text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
     if facts.get("copy_bytes_per_s"):
-        text += f", one in float32 at {facts['fp32_flops'] / 1e12:.2f}; "
+        text += f", one in float32 at {facts['fp32_flops'] / 1e12:.3g}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if int(run["steps"]) < 3:
         text += "; not a measurement: the first two steps of a run are warm-up"
