@@ -27,6 +27,7 @@ from ladder.cli import pick_device, signals_to
 from ladder.commands import climb, gemm, limits, main, precompile, process
 from ladder.commands.log import read_log
 from ladder.commands.results import interval, read_climb, read_facts
+from ladder.commands.tables import markdown
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -265,6 +266,14 @@ def test_a_round_that_stands_apart_is_named_and_kept(rounds, tmp_path):
     assert out.count("more than twice the median of its row") == 1
     _, (a, _) = read_climb(tmp_path)
     assert f"Round 3 of a took {a.ms * 2.1 ** (2 / 3):.1f} ms a step" in out and len(a.logs) == 3
+
+
+def test_a_round_that_failed_is_named_on_the_screen_and_in_the_run_log(rounds, tmp_path):
+    _, out = rounds({"a": [1, 1, 1], "b": [1, 1]}, repeats=3)
+    said = "Round 3 of b failed; its row and gains have the others only: "
+    assert f"{said}it broke\n" in out and "Round 3 of a" not in out
+    climb.save(tmp_path, read_facts(tmp_path) | {"failures": {"b.r3": "<!-- end -->\n| x"}})
+    assert markdown(*read_climb(tmp_path)).endswith(f"\n{said}&lt;!-- end --> | x\n")
 
 
 def test_changed_code_stops_a_climb_before_the_next_run(rounds, tmp_path, monkeypatch):

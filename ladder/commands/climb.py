@@ -476,7 +476,7 @@ def report(folder: Path, console: Console) -> int:
             "In brackets: the gain's 95 % interval; within noise: it contains 0 %."
         )
         notes = [f"note  {line}" for line in doubts(facts)]
-        for line in [*foot(rows), *precision_reached(facts, rows), *notes]:
+        for line in [*foot(facts, rows), *precision_reached(facts, rows), *notes]:
             console.print(line, markup=False)
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"

@@ -13,6 +13,7 @@ from rich.text import Text
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, beyond_ten, peer_scripts, title
+from ladder.log import printable
 from ladder.machine import busy
 
 COLUMNS = (
@@ -104,7 +105,8 @@ def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) 
     if (line := first_beyond(facts, rows)) is not None:
         lines.insert(line, {"rung": BEYOND})
     table = pipes(shown, [[line.get(column, "") for column in shown.values()] for line in lines])
-    return table + "".join(f"\n{line}\n" for line in foot(rows))
+    lines = (line.replace("<", "&lt;") for line in foot(facts, rows))
+    return table + "".join(f"\n{line}\n" for line in lines)
 
 
 def pipes(head, lines: list[list[str]], left: int = 1) -> str:
@@ -117,10 +119,19 @@ def pipes(head, lines: list[list[str]], left: int = 1) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def foot(rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that stand apart, and count as all others do."""
+def foot(facts: dict, rows: list[Row]) -> list[str]:
+    """What has to be said of a table: rounds that failed, and are in no number, and rounds that
+    stand apart, and count as all others do."""
     names = titles()
-    return [
+    called = {row.stem: names.get(row.stem, row.stem) for row in rows if row.logs}
+    runs = ((*name.rpartition(".r")[::2], why) for name, why in facts.get("failures", {}).items())
+    failed = [
+        f"Round {k} of {called[stem]} failed; its row and gains have the others only: "
+        + printable(" ".join(why.split()))
+        for stem, k, why in runs
+        if stem in called
+    ]
+    return failed + [
         f"Round {k} of {names.get(row.stem, row.stem)} took {ms:.1f} ms a step, more than twice "
         "the median of its row. It is kept."
         for row in rows
