@@ -293,6 +293,30 @@ def test_changed_code_stops_a_climb_before_the_next_run(rounds, tmp_path, monkey
     assert status == 0 and len(list(tmp_path.glob("*.log"))) == 4
 
 
+def test_uncommitted_code_that_changed_stops_a_climb_before_the_next_run(tmp_path, monkeypatch):
+    """Also where git is missing: the commit is the same before and after."""
+    (tmp_path / "code").mkdir()
+    used = tmp_path / "code" / "baseline.py"
+    monkeypatch.setattr(climb, "ROOT", used.parent)
+    monkeypatch.setattr(climb, "large_matmul", lambda *_: {"clocks": "1", "peak_flops": 1e12})
+    monkeypatch.setattr(climb, "own_scripts", lambda _: {})
+    args = SimpleNamespace(**dict.fromkeys(["out", "quick", "data", "repeats", "precision"]))
+    for name in ["at_most", "precompile", *climb.PASSED_ON]:
+        setattr(args, name, None)
+    for number, now in enumerate(["0123456789ab", "0123456789ab-dirty", "unknown"]):
+        used.write_text("RATE = 3e-4")
+        monkeypatch.setattr(climb, "commit", lambda now=now: now)
+        args.out = tmp_path / str(number)
+        facts = json.loads((climb.new_folder(args, "climb", []) / "climb.json").read_text())
+        climb.check_code(args.out, facts)
+        used.write_text("RATE = 3e-2")
+        if number == 0:  # the commit tells
+            assert "code" not in facts
+        else:
+            with pytest.raises(BadInput, match="stopped: the code, which is not committed, change"):
+                climb.check_code(args.out, facts)
+
+
 def copies(text: str) -> str:
     """A script that leaves this log."""
     return f"import sys\nopen(sys.argv[-1] + '/x.log', 'w').write({text!r})\n"

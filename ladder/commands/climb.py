@@ -12,10 +12,10 @@ down slows all rungs alike; a gain is the mean of the log ratios between neighbo
 round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
-import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -59,7 +59,7 @@ from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_
 from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, commit, lock, write_whole
+from ladder.files import ROOT, RUNNING_CODE, commit, lock, sha256, write_whole
 from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
@@ -71,6 +71,7 @@ def add_arguments(parser):
     parser.add_argument("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
     words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
+COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() says where it stands for the code
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
     last = dict(nargs="?", const="", metavar="DIR", help="go on with it (default: the last)")
     parser.add_argument("--resume", **last)
@@ -169,7 +170,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     facts = {
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
-        "commit": commit(),
+        "commit": (now := commit()),
+        **({} if COMMITTED.fullmatch(now) else {"code": running_code()}),
         "repeats": max(args.repeats or 3, LEAST_ROUNDS if args.precision else 1),
         "precision": args.precision,
         "at_most": args.at_most,
@@ -198,7 +200,13 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
 def own_scripts(folder: Path) -> dict[str, str]:
     """SHA-256 of each script in the folder by its name: those git does not know."""
     found = [path for path in folder.glob("*.py") if path.is_file()]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    return {path.name: sha256([path]) for path in found}
+
+
+def running_code() -> str:
+    """SHA-256 of the scripts and what they import, which no commit stands for."""
+    patterns = [pattern.removeprefix(":(glob)") for pattern in RUNNING_CODE]
+    return sha256(sorted(path for pattern in patterns for path in ROOT.glob(pattern)))
 
 
 def large_matmul(flags: list[str], *more: str) -> dict:
@@ -425,6 +433,9 @@ def check_runs(folder: Path, facts: dict) -> None:
         try:
             read_climb(folder)
         except BadInput as error:
+    if facts.get("code") not in (None, running_code()):
+        changed = "the code, which is not committed, changed"
+        raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
             raise BadInput(f"{error}: remove that log; {kept(folder)}") from error
 
 
