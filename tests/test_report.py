@@ -157,6 +157,9 @@ def test_the_result_in_words(make, tmp_path):
     assert "Of 3 differences, gains: 2, losses: 0, not told from noise: 1 (95 %" in sure
     assert said("b", {"baseline": 20, "01_weight_tying": 20})[0].startswith("Nothing is clearly")
     assert "needs two rungs and two rounds" in said("c", times, repeats=1)[1]
+    broken = {"baseline.r1": "out of memory"}
+    head, sure = said("e", times | {"baseline": None}, failures=broken)
+    assert head == "On Test GPU" and sure.startswith("Of 2 differences, gains: 1, losses: 0, not")
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
     head, _ = said("d", times, kind="ablate")
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
