@@ -126,7 +126,7 @@ def test_unasked_the_newest_of_each_kind_come_first_then_the_published(make, tmp
     assert done[1][1]["ablation"] is done[1][0]
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
     done = make()
-    assert folders(done) == ["ablate-1", *known]
+    assert folders(done) == ["ablate-1", "climb-3", *known]
     assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
