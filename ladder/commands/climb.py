@@ -55,7 +55,14 @@ from ladder.commands.results import (
     read_facts,
     read_run,
 )
-from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_scripts, select
+from ladder.commands.scripts import (
+    RUNGS,
+    all_scripts,
+    candidate_scripts,
+    low_precision,
+    peer_scripts,
+    select,
+)
 from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -109,8 +116,16 @@ def run(args) -> int:
         from ladder.commands.publish import check_finding, publish
 
         check_finding(args.publish)
-        if args.model not in (None, "gpt2"):
-            raise BadInput("only gpt2 (124M) is published: leave out --model or --publish")
+        low = any(map(low_precision, select(args.rungs, args.candidates)))
+        faults = {
+            "only gpt2 (124M) is published: leave out --model": args.model not in (None, "gpt2"),
+            "only tinyshakespeare is published: leave out --data": args.data,
+            "2 steps are no measurement: leave out --steps": args.steps in (1, 2),
+            "low precision is not published: leave out that script": low,
+            "only committed code is published: commit": not COMMITTED.fullmatch(commit()),
+        }
+        if why := next((why for why, wrong in faults.items() if wrong), ""):  # before the hour
+            raise BadInput(f"{why}, or leave out --publish")
     if args.resume is not None:
         asked = {**vars(args), "resume": None, "publish": None}
         if given := [name for name, value in asked.items() if value not in (None, [])]:
