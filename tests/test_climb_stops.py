@@ -543,6 +543,22 @@ def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch
     assert "a.py changed: change it back; 0 runs are kept" in capsys.readouterr().err
 
 
+def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(["fit-1", "climb-2", "climb-3"]):
+        (folder := tmp_path / "runs" / name).mkdir(parents=True)
+        write(folder, {"a.py": ""}, clocks={"after": "1"} if name == "climb-3" else {})
+        os.utime(folder / "climb.json", (number, number))
+    assert climb.find_stopped("") == Path("runs/climb-2")
+    os.utime(tmp_path / "runs" / "fit-1" / "climb.json", (9, 9))
+    assert climb.find_stopped("") == Path("runs/fit-1")
+    for name in "fit-1", "climb-2":
+        write(tmp_path / "runs" / name, {"a.py": ""}, clocks={"after": "1"})
+    with pytest.raises(BadInput, match="no climb under runs/ that was stopped"):
+        climb.find_stopped("")
+    assert climb.find_stopped("runs/climb-3") == Path("runs/climb-3")
+
+
 @pytest.mark.parametrize("does", ["exec sleep 60", r"printf 'NVIDIA \377\n'"])
 def test_an_nvidia_smi_that_hangs_or_prints_other_bytes(does, card, tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{does}\n")

@@ -71,6 +71,7 @@ from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
+COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() says where it stands for the code
 PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
@@ -78,7 +79,6 @@ def add_arguments(parser):
     parser.add_argument("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
     words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
-COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() says where it stands for the code
     parser.add_argument("--candidates", action="store_true", default=None, help=words)
     last = dict(nargs="?", const="", metavar="DIR", help="go on with it (default: the last)")
     parser.add_argument("--resume", **last)
@@ -243,15 +243,18 @@ def save(folder: Path, facts: dict):
 
 
 def find_stopped(name: str) -> Path:
-    """The climb of this name, or the newest under runs/ if it is empty.
+    """The climb of this name, or if it is empty the one under runs/ that was stopped last.
 
     Raises BadInput if there is none, or it began under other conditions than those of now.
     """
-    folders = [Path(name)] if name else [p.parent for p in Path("runs").glob("climb-*/climb.json")]
-    if not folders:
-        raise BadInput("there is no climb under runs/: start one without --resume")
-    folder = max(folders)
-    if not (folder / "climb.json").is_file():
+    if not name:
+        found = [p for kind in ("climb", "fit") for p in Path("runs").glob(f"{kind}-*/climb.json")]
+        found.sort(key=lambda path: -path.stat().st_mtime)
+        stopped = (p.parent for p in found if "after" not in read_facts(p.parent)["clocks"])
+        if not (name := next(stopped, None)):
+            why = "there is no climb under runs/ that was stopped"
+            raise BadInput(f"{why}: name a folder, or start one without --resume")
+    if not ((folder := Path(name)) / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
     device = machine.device_name(device_of(facts))
@@ -430,6 +433,9 @@ def check_code(folder: Path, facts: dict) -> None:
     if (now := commit()) != facts["commit"]:
         changed = f"the code changed from commit {facts['commit']} to {now}"
         raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
+    if facts.get("code") not in (None, running_code()):
+        changed = "the code, which is not committed, changed"
+        raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
     now = own_scripts(folder)
     for name, was in facts.get("sha256", {}).items():
         if now.get(name) != was:
@@ -448,9 +454,6 @@ def check_runs(folder: Path, facts: dict) -> None:
         try:
             read_climb(folder)
         except BadInput as error:
-    if facts.get("code") not in (None, running_code()):
-        changed = "the code, which is not committed, changed"
-        raise BadInput(f"stopped: {changed}: change it back; {kept(folder)}")
             raise BadInput(f"{error}: remove that log; {kept(folder)}") from error
 
 
