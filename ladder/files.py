@@ -3,12 +3,13 @@
 This module does not import torch.
 """
 
+import hashlib
 import math
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -94,6 +95,11 @@ def git(*words: str) -> subprocess.CompletedProcess:
         raise BadInput(f"git does not start: {error.strerror}") from None
     done.stderr = " ".join(done.stderr.split())  # why it failed, in one line
     return done
+
+
+def sha256(paths: Iterable[Path]) -> str:
+    """SHA-256 of what these files hold, one after the other."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 @cache

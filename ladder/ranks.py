@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import hashlib
 import math
 import os
 import signal
@@ -22,6 +21,7 @@ from ladder.batches import Batches
 from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
+from ladder.files import sha256
 from ladder.machine import device_name, half_precision, has_bf16
 from ladder.run import NotFinite
 
@@ -315,8 +315,7 @@ def alike(text: Corpus) -> dict[str, str]:
     """What has to be alike on all ranks: the code that runs, PyTorch and the text."""
     program, package = Path(sys.argv[0]), Path(__file__).parent
     files = filter(Path.is_file, [program, *sorted(package.glob("*.py"))])
-    code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    return {"code": code, "torch": torch.__version__, "data": text.identity}
+    return {"code": sha256(files)[:12], "torch": torch.__version__, "data": text.identity}
 
 
 def check_alike(there: dict[str, str], here: dict[str, str]) -> None:

@@ -249,7 +249,7 @@ def no_peak(monkeypatch):
         (["climb", "99"], "there is no rung 99: they go from 0 to"),
         (["climb", "no_such.py"], "neither a rung (its number or a part of its name) nor a script"),
         (["climb", "0", "0"], "two of these scripts have the same file name"),
-        (["climb", "--resume"], "there is no climb under runs/"),
+        (["climb", "--resume"], "there is no climb under runs/ that was stopped"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
         (["climb", "1", "--resume", "--seed", "0"], "give no rungs, seed with it"),
         (["climb", "0", "--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024"),

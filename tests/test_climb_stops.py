@@ -27,6 +27,7 @@ from ladder.cli import pick_device, signals_to
 from ladder.commands import climb, gemm, limits, main, precompile, process
 from ladder.commands.log import read_log
 from ladder.commands.results import interval, read_climb, read_facts
+from ladder.commands.tables import markdown
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -256,6 +257,14 @@ def test_a_round_that_stands_apart_is_named_and_kept(rounds, tmp_path):
     assert f"Round 3 of a took {a.ms * 2.1 ** (2 / 3):.1f} ms a step" in out and len(a.logs) == 3
 
 
+def test_a_round_that_failed_is_named_on_the_screen_and_in_the_run_log(rounds, tmp_path):
+    _, out = rounds({"a": [1, 1, 1], "b": [1, 1]}, repeats=3)
+    said = "Round 3 of b failed; its row and gains have the others only: "
+    assert f"{said}it broke\n" in out and "Round 3 of a" not in out
+    climb.save(tmp_path, read_facts(tmp_path) | {"failures": {"b.r3": "<!-- end -->\n| x"}})
+    assert markdown(*read_climb(tmp_path)).endswith(f"\n{said}&lt;!-- end --> | x\n")
+
+
 def test_changed_code_stops_a_climb_before_the_next_run(rounds, tmp_path, monkeypatch):
     commits = iter(["before", "before", "after"])
     write(tmp_path, {"a.py": "", "b.py": ""})
@@ -271,6 +280,30 @@ def test_changed_code_stops_a_climb_before_the_next_run(rounds, tmp_path, monkey
     monkeypatch.setattr(climb, "commit", lambda: "before")
     status, _ = rounds(factors)
     assert status == 0 and len(list(tmp_path.glob("*.log"))) == 4
+
+
+def test_uncommitted_code_that_changed_stops_a_climb_before_the_next_run(tmp_path, monkeypatch):
+    """Also where git is missing: the commit is the same before and after."""
+    (tmp_path / "code").mkdir()
+    used = tmp_path / "code" / "baseline.py"
+    monkeypatch.setattr(climb, "ROOT", used.parent)
+    monkeypatch.setattr(climb, "large_matmul", lambda *_: {"clocks": "1", "peak_flops": 1e12})
+    monkeypatch.setattr(climb, "own_scripts", lambda _: {})
+    args = SimpleNamespace(**dict.fromkeys(["out", "quick", "data", "repeats", "precision"]))
+    for name in ["at_most", "precompile", *climb.PASSED_ON]:
+        setattr(args, name, None)
+    for number, now in enumerate(["0123456789ab", "0123456789ab-dirty", "unknown"]):
+        used.write_text("RATE = 3e-4")
+        monkeypatch.setattr(climb, "commit", lambda now=now: now)
+        args.out = tmp_path / str(number)
+        facts = json.loads((climb.new_folder(args, "climb", []) / "climb.json").read_text())
+        climb.check_code(args.out, facts)
+        used.write_text("RATE = 3e-2")
+        if number == 0:  # the commit tells
+            assert "code" not in facts
+        else:
+            with pytest.raises(BadInput, match="stopped: the code, which is not committed, change"):
+                climb.check_code(args.out, facts)
 
 
 def copies(text: str) -> str:
@@ -473,6 +506,22 @@ def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch
     (folder / "a.py").write_text("1 / 0")
     assert main(["climb", "--resume", str(folder)]) == 2
     assert "a.py changed: change it back; 0 runs are kept" in capsys.readouterr().err
+
+
+def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(["fit-1", "climb-2", "climb-3"]):
+        (folder := tmp_path / "runs" / name).mkdir(parents=True)
+        write(folder, {"a.py": ""}, clocks={"after": "1"} if name == "climb-3" else {})
+        os.utime(folder / "climb.json", (number, number))
+    assert climb.find_stopped("") == Path("runs/climb-2")
+    os.utime(tmp_path / "runs" / "fit-1" / "climb.json", (9, 9))
+    assert climb.find_stopped("") == Path("runs/fit-1")
+    for name in "fit-1", "climb-2":
+        write(tmp_path / "runs" / name, {"a.py": ""}, clocks={"after": "1"})
+    with pytest.raises(BadInput, match="no climb under runs/ that was stopped"):
+        climb.find_stopped("")
+    assert climb.find_stopped("runs/climb-3") == Path("runs/climb-3")
 
 
 @pytest.mark.parametrize("does", ["exec sleep 60", r"printf 'NVIDIA \377\n'"])

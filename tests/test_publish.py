@@ -314,8 +314,23 @@ def test_an_empty_finding_is_refused(project, capsys):
     for words in (["climb", "--publish", ""], ["climb", "--resume", "--publish", ""]):
         assert main(words) == 2
         assert "error the finding is empty" in capsys.readouterr().err
-    assert main(["climb", "--publish", "It is small.", "--model", "tiny"]) == 2
-    assert "error only gpt2 (124M) is published" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--model", "tiny"], "only gpt2 (124M) is published: leave out --model"),
+        (["--data", "mine.txt"], "only tinyshakespeare is published"),
+        (["--steps", "2"], "2 steps are no measurement"),
+        (["--candidates", "20"], "low precision is not published"),
+        ([], "only committed code is published"),
+    ],
+)
+def test_what_cannot_be_published_is_not_climbed_first(words, why, monkeypatch, capsys):
+    monkeypatch.setattr(climb, "commit", lambda: "0123456789ab" + "-dirty" * (not words))
+    monkeypatch.setattr(climb, "new_folder", lambda *_: pytest.fail("it climbs"))
+    assert main(["climb", *words, "--publish", "It is small."]) == 2
+    assert f"error {why}" in capsys.readouterr().err
 
 
 def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch, capsys):

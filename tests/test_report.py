@@ -127,7 +127,7 @@ def test_unasked_the_newest_of_each_kind_come_first_then_the_published(make, tmp
     assert done[1][1]["ablation"] is done[1][0]
     (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
     done = make()
-    assert folders(done) == ["ablate-1", *known]
+    assert folders(done) == ["ablate-1", "climb-3", *known]
     assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
@@ -158,6 +158,9 @@ def test_the_result_in_words(make, tmp_path):
     assert "Of 3 differences, gains: 2, losses: 0, not told from noise: 1 (95 %" in sure
     assert said("b", {"baseline": 20, "01_weight_tying": 20})[0].startswith("Nothing is clearly")
     assert "needs two rungs and two rounds" in said("c", times, repeats=1)[1]
+    broken = {"baseline.r1": "out of memory"}
+    head, sure = said("e", times | {"baseline": None}, failures=broken)
+    assert head == "On Test GPU" and sure.startswith("Of 2 differences, gains: 1, losses: 0, not")
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
     head, _ = said("d", times, kind="ablate")
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"

@@ -12,10 +12,10 @@ down slows all rungs alike; a gain is the mean of the log ratios between neighbo
 round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
-import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -56,16 +56,24 @@ from ladder.commands.results import (
     read_facts,
     read_run,
 )
-from ladder.commands.scripts import RUNGS, all_scripts, candidate_scripts, peer_scripts, select
+from ladder.commands.scripts import (
+    RUNGS,
+    all_scripts,
+    candidate_scripts,
+    low_precision,
+    peer_scripts,
+    select,
+)
 from ladder.commands.share import pack
 from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, commit, lock, write_whole
+from ladder.files import ROOT, RUNNING_CODE, commit, lock, sha256, write_whole
 from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
+COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() says where it stands for the code
 PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
@@ -108,8 +116,16 @@ def run(args) -> int:
         raise BadInput("a quick climb is not published: leave out --quick or --publish")
     if args.publish is not None:
         check_finding(args.publish)
-        if args.model not in (None, "gpt2"):
-            raise BadInput("only gpt2 (124M) is published: leave out --model or --publish")
+        low = any(map(low_precision, select(args.rungs, args.candidates)))
+        faults = {
+            "only gpt2 (124M) is published: leave out --model": args.model not in (None, "gpt2"),
+            "only tinyshakespeare is published: leave out --data": args.data,
+            "2 steps are no measurement: leave out --steps": args.steps in (1, 2),
+            "low precision is not published: leave out that script": low,
+            "only committed code is published: commit": not COMMITTED.fullmatch(commit()),
+        }
+        if why := next((why for why, wrong in faults.items() if wrong), ""):  # before the hour
+            raise BadInput(f"{why}, or leave out --publish")
     if args.resume is not None:
         asked = {**vars(args), "resume": None, "publish": None}
         if given := [name for name, value in asked.items() if value not in (None, [])]:
@@ -168,7 +184,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     facts = {
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
-        "commit": commit(),
+        "commit": (now := commit()),
+        **({} if COMMITTED.fullmatch(now) else {"code": running_code()}),
         "repeats": max(args.repeats or 3, LEAST_ROUNDS if args.precision else 1),
         "precision": args.precision,
         "at_most": args.at_most,
@@ -196,8 +213,13 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
 
 def own_scripts(folder: Path) -> dict[str, str]:
     """SHA-256 of each script in the folder by its name: those git does not know."""
-    found = folder.glob("*.py")
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    return {path.name: sha256([path]) for path in folder.glob("*.py")}
+
+
+def running_code() -> str:
+    """SHA-256 of the scripts and what they import, which no commit stands for."""
+    patterns = [pattern.removeprefix(":(glob)") for pattern in RUNNING_CODE]
+    return sha256(sorted(path for pattern in patterns for path in ROOT.glob(pattern)))
 
 
 def large_matmul(flags: list[str], *more: str) -> dict:
@@ -219,15 +241,18 @@ def save(folder: Path, facts: dict):
 
 
 def find_stopped(name: str) -> Path:
-    """The climb of this name, or the newest under runs/ if it is empty.
+    """The climb of this name, or if it is empty the one under runs/ that was stopped last.
 
     Raises BadInput if there is none, or it began under other conditions than those of now.
     """
-    folders = [Path(name)] if name else [p.parent for p in Path("runs").glob("climb-*/climb.json")]
-    if not folders:
-        raise BadInput("there is no climb under runs/: start one without --resume")
-    folder = max(folders)
-    if not (folder / "climb.json").is_file():
+    if not name:
+        found = [p for kind in ("climb", "fit") for p in Path("runs").glob(f"{kind}-*/climb.json")]
+        found.sort(key=lambda path: -path.stat().st_mtime)
+        stopped = (p.parent for p in found if "after" not in read_facts(p.parent)["clocks"])
+        if not (name := next(stopped, None)):
+            why = "there is no climb under runs/ that was stopped"
+            raise BadInput(f"{why}: name a folder, or start one without --resume")
+    if not ((folder := Path(name)) / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
     device = machine.device_name(device_of(facts))
@@ -405,6 +430,8 @@ def check_code(folder: Path, facts: dict) -> None:
     if (now := commit()) != facts["commit"]:
         changed = f"the code changed from commit {facts['commit']} to {now}"
         raise BadInput(f"{changed}: change it back")
+    if facts.get("code") not in (None, running_code()):
+        raise BadInput("the code, which is not committed, changed: change it back")
     now = own_scripts(folder)
     for name, was in facts.get("sha256", {}).items():
         if now.get(name) != was:
@@ -468,7 +495,7 @@ def report(folder: Path, console: Console) -> int:
             "In brackets: the gain's 95 % interval; within noise: it contains 0 %."
         )
         notes = [f"note  {line}" for line in doubts(facts)]
-        for line in [*foot(rows), *precision_reached(facts, rows), *notes]:
+        for line in [*foot(facts, rows), *precision_reached(facts, rows), *notes]:
             console.print(line, markup=False)
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"

@@ -67,6 +67,8 @@ def verdict(climb: dict) -> tuple[str, str]:
         f"{states.count('down')}, not told from noise: {states.count('noise')} (95 % intervals "
         f"over {climb['rounds']} rounds; about one in twenty is wrong by chance)."
     )
+    if not (rungs := [rung for rung in rungs if getattr(rung["row"], of)]):  # the first failed
+        return f"On {climb['device']}", sure
     best = max(rungs, key=lambda rung: getattr(rung["row"], of).ratio)
     gain = getattr(best["row"], of)
     fast, slow = (first, best) if kind.gain_of_first else (best, first)

@@ -66,8 +66,8 @@ def gather_default() -> list[dict]:
             start = facts["scripts"][0] if facts["kind"] == "climb" else None
             key = folder in known, facts["kind"], facts["device"], start, *flags
             if key not in seen:
-                seen.add(key)
                 climbs.append(gather(folder))
+                seen.add(key)
         except BadInput as error:
             print(printable(f"left out: {error}"))
     return climbs

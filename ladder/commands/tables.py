@@ -15,6 +15,7 @@ from rich.text import Text
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, number_of, peer_scripts, title
+from ladder.log import printable
 from ladder.machine import busy
 
 COLUMNS = (
@@ -104,7 +105,8 @@ def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) 
     """The table in Markdown, numbers to the right; `shown` has the heading of each column."""
     shown = shown or columns(facts, rows)
     texts = [[line[column] for column in shown] for line in lines(facts, rows)]
-    return pipes([*shown.values()], texts) + "".join(f"\n{line}\n" for line in foot(rows))
+    below = (line.replace("<", "&lt;") for line in foot(facts, rows))
+    return pipes([*shown.values()], texts) + "".join(f"\n{line}\n" for line in below)
 
 
 def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
@@ -117,10 +119,20 @@ def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def foot(rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that stand apart, and count as all others do."""
-    return [
-        f"Round {k} of {titles().get(row.stem, row.stem)} took {ms:.1f} ms a step, more than twice "
+def foot(facts: dict, rows: list[Row]) -> list[str]:
+    """What has to be said of a table: rounds that failed, and are in no number, and rounds that
+    stand apart, and count as all others do."""
+    names = titles()
+    called = {row.stem: names.get(row.stem, row.stem) for row in rows if row.logs}
+    runs = ((*name.rpartition(".r")[::2], why) for name, why in facts.get("failures", {}).items())
+    failed = [
+        f"Round {k} of {called[stem]} failed; its row and gains have the others only: "
+        + printable(" ".join(why.split()))
+        for stem, k, why in runs
+        if stem in called
+    ]
+    return failed + [
+        f"Round {k} of {called[row.stem]} took {ms:.1f} ms a step, more than twice "
         "the median of its row. It is kept."
         for row in rows
         for k, ms in row.apart.items()
