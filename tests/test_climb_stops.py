@@ -302,7 +302,7 @@ def test_uncommitted_code_that_changed_stops_a_climb_before_the_next_run(tmp_pat
         if number == 0:  # the commit tells
             assert "code" not in facts
         else:
-            with pytest.raises(BadInput, match="stopped: the code, which is not committed, change"):
+            with pytest.raises(BadInput, match="the code, which is not committed, changed"):
                 climb.check_code(args.out, facts)
 
 
