@@ -18,7 +18,9 @@ from ladder.cli import parse_args, pick_device
 from ladder.commands import count, doctor, gemm, timeit
 from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
+from ladder.commands.share import LINES
 from ladder.errors import BadInput
+from ladder.log import step_line
 from ladder.run import Run
 from ladder.shards import write_shard
 
@@ -316,6 +318,8 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monk
     with pytest.raises(SystemExit) as end:
         run_main(load(rung(10)), *float16, 12)
     assert end.value.code == 1
+    for norm in (math.inf, math.nan):  # `ladder share` sends such a step too
+        assert re.fullmatch(LINES["step"], step_line(0, 9, loss=1, dt=1, tok_per_s=1, norm=norm))
 
 
 class NoScaler:

@@ -1,5 +1,4 @@
 """`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
-# ruff: noqa: F811 (a fixture of test_climb.py)
 
 import argparse
 import json
@@ -10,9 +9,8 @@ from contextlib import closing
 
 import pytest
 from conftest import ROOT
-from test_climb import no_peak  # noqa: F401
 
-from ladder.commands import climb, diff, main, picture, publish, share, tables
+from ladder.commands import climb, diff, main, picture, process, publish, share, tables
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts, select
 from ladder.errors import BadInput
@@ -40,6 +38,15 @@ def project(tmp_path, monkeypatch):
     (folder / "mine.py").write_text("made = True\n")
     change(folder, started="2026-12-24 10:00")
     return copy, folder
+
+
+@pytest.fixture
+def no_peak(monkeypatch):
+    """new_folder() asks no process for a matmul's rate."""
+    answer = {"device": CPU, "peak_flops": 1e12, "peak_dtype": "bfloat16"}
+    answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
+    done = process.Finished(json.dumps(answer), "", 0, None)
+    monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
 
 
 @pytest.fixture
@@ -190,29 +197,41 @@ def test_what_is_not_fit_is_not_published(project):
     kept = [path.read_text() for path in files]
     for old, new, message in (
         ("34a7763c18e6", "34a7763c18e6-dirty", "commit, climb again"),
+        ('"commit": "34a7763c18e6', '"commit": "306a0e4bd8ea', "climb.json is of '306a0e4bd8ea'"),
         (" model=gpt2 ", " model=tiny ", "only gpt2"),
         (" data=tinyshakespeare ", " data=python-docs ", "other text than tinyshakespeare"),
         ('"data": null', '"data": "/home/me/texts"', "other text than tinyshakespeare"),
-        ("data_sha256=86", "data_sha256=87", "other text than tinyshakespeare"),
         ('"after"', '"before"', "was stopped: finish it"),
         ('"cores"', '"quick": true, "cores"', "is a quick climb"),
         ('"kind": "climb"', '"kind": "x/../../../pwned"', "kind=.* is not as ladder climb"),
         ('"started": "2026-12-24', '"started": "../../../pwned', "started=.* is not as"),
+        ('"device": "AMD', '"device": "AMD\\n<!-- end -->', r"climb.json is of 'AMD\\n<!-- end"),
         (" B=4 ", " ", "KeyError"),
+        ('"warmup_steps": 2', '"warmup_steps": "2"', "TypeError"),
+        ('"warmup_steps": 2', '"warmup_steps": 2.0', "TypeError"),
         ('"peak_bytes": ', '"peak_bytes": "1", "other": ', "TypeError"),
         ('"measured_steps": 5', '"measured_steps": 5.5.5', "is not a log of this ladder"),
         ("dt  ", "dt -", "makes no sense"),
         ("dt  ", "dt 9e99 ms | x ", "makes no sense"),
         (" 6922.03 ms", " nan ms", "makes no sense"),  # of a step of the warm-up
         ("loss 10.9", "loss 1e308 | x 1", "makes no sense"),
-        (" B=4 ", " B=4 B=8 ", "not a log of this ladder: line [12]: 'run"),
-        ("| dt ", "| dt 1.0 ms | dt ", "not a log of this ladder: line"),
         ("run   script", "run   B=4\nrun   script", "line 2: 'run   script"),
         ("RESULT", 'RESULT {"status": "ok"}\nRESULT', "a second RESULT|line 12"),
         ('"status": "ok"', '"status": "interrupted"', "its run ended 'interrupted'"),
+        ("step    4/7", "step    3/7", "its steps are not 1 to 7"),
+        ("steps=7 ", "steps=9 ", "its steps are not 1 to 9"),
         (MEASURED, '"measured_steps": 4, "warmup_steps": 3', "warm-up"),
         ('"warmup_steps": 2', '"warmup_steps": null', "warm-up"),
+        ('"final_loss": 8', '"final_loss": 2', "losses of RESULT are not those"),
+        (" B=4 ", " total_batch=99999 B=4 ", "total_batch"),
+        (" B=4 ", " B=64 ", "fewer scripts or rounds, or another B and T, than"),
+        ('"--steps=7"', '"--steps=9"', "--steps=9, but its logs have 7"),
+        ("torch=2.13.0+cpu", 'torch="2 | <!-- end --> <img src=x>"', "torch '2 .* not published"),
+        ("2026-12-24", "9999-99-99", "does not match format"),
         ('"repeats": 3', '"repeats": 4', "asks for: 01_weight_tying.r4"),
+        ('"scripts": [', '"scripts": ["baseline.py",', "there twice"),
+        ('"scripts": [', '"scripts": ["<b>.py",', "<b>.*not the rung"),
+        ('"speedups/12_causal', '"12_causal', "12_causal_blocks.*not the rung"),
         ('"failures": {}', '"failures": {"a.rX": "y"}', "failures=.* is not as ladder climb"),
         ('"cores"', '"at_most": "x", "cores"', "at_most='x' is not as ladder climb"),
     ):
@@ -236,10 +255,12 @@ def test_what_is_not_fit_is_not_published(project):
     assert state(copy) == before and not (copy.parent / "pwned").exists()
 
 
-def test_the_logs_are_those_that_climb_json_asks_for(project):
+def test_a_log_stands_for_the_script_and_round_of_its_name(project):
     copy, folder = project
     before, log = state(copy), (folder / "baseline.r1.log").read_text()
+    other = (folder / "12_causal_blocks.r1.log").read_text()
     for name, text, message in (
+        ("baseline.r1", other, r"baseline\.r1\.log, which is of another script"),
         ("baseline.r01", log, r"r01\.log is not a log of a climb"),
         ("baseline.r4", log, r"asks for: baseline\.r4"),
         ("mine.r1", log.replace("script=baseline", "script=mine"), r"asks for: mine\.r1"),
@@ -253,9 +274,12 @@ def test_the_logs_are_those_that_climb_json_asks_for(project):
     assert state(copy) == before
 
 
-def test_a_script_of_ones_own_is_not_taken_for_a_rung(tmp_path, no_peak, capsys):
-    own = tmp_path / "baseline.py"
+def test_a_script_of_ones_own_is_not_taken_for_a_rung(project, tmp_path, no_peak, capsys):
+    _, folder = project
+    own = folder / "baseline.py"
     own.write_text("LR = 0.1\n")
+    with pytest.raises(BadInput, match=r"baseline\.py, with the name of a rung"):
+        publish.publish(folder, "No.")
     assert main(["climb", str(own), "--out", str(tmp_path / "out")]) == 2
     assert "baseline.py has the name of a script of the ladder" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -333,6 +357,17 @@ def test_what_cannot_be_published_is_not_climbed_first(words, why, monkeypatch, 
     assert f"error {why}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["mine.py", "baseline.r1.log", "climb.json"])
+def test_links_and_devices_are_not_followed(name, project):
+    path = project[1] / name
+    kept = path.rename(path.parent.parent / "kept")
+    for make in (lambda path: path.symlink_to(kept), os.mkfifo):
+        make(path)
+        with pytest.raises(BadInput, match=f"{name} is not a regular file"):
+            publish.fit(path.parent)
+        path.unlink()
+
+
 def test_what_fails_half_way_changes_nothing(project, no_picture, monkeypatch, capsys):
     copy, folder = project
     before = state(copy)
@@ -363,8 +398,8 @@ def fewer_rungs(folder):
 
 
 def other_size(folder):
-    edit(folder, " B=4 T=256 ", " B=1 T=256 ")
-    change(folder, flags=["--batch-size=1", "--seq-len=256"])
+    edit(folder, " B=4 T=256 ", " B=1 T=32 ")
+    change(folder, flags=["--batch-size=1", "--seq-len=32"])
 
 
 def fewer_rounds(folder):
@@ -374,39 +409,27 @@ def fewer_rounds(folder):
 
 
 def test_a_table_is_replaced_by_a_lesser_one_only_by_force(project, no_picture):
-    """And a first one, of a GPU, has the ten rungs."""
+    """And a first one, of a GPU, has the ten rungs at the default B and T."""
     copy, folder = project
     before = state(copy)
     for worse, device, better in (
         (fewer_rungs, CPU, f"logs/{CLIMB.name}"),
-        (fewer_rungs, GPU, "the ten rungs"),
+        (other_size, CPU, f"logs/{CLIMB.name}"),
+        (fewer_rungs, GPU, "the ten rungs by default"),
+        (other_size, GPU, "the ten rungs by default"),
         (fewer_rounds, CPU, f"logs/{CLIMB.name}"),
     ):
         less = shutil.copytree(folder, folder.parent / "less")
         edit(less, CPU, device)
         worse(less)
-        with pytest.raises(BadInput, match=f"fewer scripts or rounds than {better}: --force"):
+        message = f"fewer scripts or rounds, or another B and T, than {better}: --force"
+        with pytest.raises(BadInput, match=message):
             publish.publish(less, "Less.")
         shutil.rmtree(less)
     assert state(copy) == before
     fewer_rounds(folder)
     assert main(["publish", str(folder), "Less.", "--force"]) == 0
     assert results(copy)[1] == ["logs/2026-12-24-amd-epyc-2-threads-climb"]
-
-
-def test_a_climb_of_another_size_goes_into_the_run_log_alone(project, no_picture, capsys):
-    """Not even --force puts it into README.md, whose results are all of one size."""
-    copy, folder = project
-    before = (copy / "README.md").read_bytes()
-    other_size(folder)
-    for day, force in ((24, []), (25, ["--force"])):
-        change(folder, started=f"2026-12-{day} 10:00")
-        assert main(["publish", str(folder), "It is small.", *force]) == 0
-        edit(folder, CPU, GPU)
-    told = capsys.readouterr().out
-    assert told.count("climb, RUNLOG.md: read, then commit\nREADME.md stays as it is: ") == 2
-    assert (copy / "README.md").read_bytes() == before
-    assert (copy / "RUNLOG.md").read_text().count("**Finding:** It is small.") == 2
 
 
 def test_another_machine_gets_a_row_and_not_the_table(project, no_picture, capsys):
@@ -420,12 +443,11 @@ def test_another_machine_gets_a_row_and_not_the_table(project, no_picture, capsy
 
 
 def test_climb_writes_what_publish_expects(tmp_path, no_peak):
-    """A new key of climb.json needs a line in FACTS to be shared; `data` is a path."""
+    """A new key of climb.json that holds text needs a line in FACTS to be shared."""
     parser = argparse.ArgumentParser()
     climb.add_run_arguments(parser)
     args = parser.parse_args(["--out", str(tmp_path / "new"), "--steps", "4"])
     facts = read_facts(climb.new_folder(args, "climb", all_scripts()[:2]))
-    assert facts.pop("data") is None
     assert json.loads(share.clean(tmp_path / "new")["climb.json"]) == facts
 
 
@@ -453,23 +475,51 @@ def test_readme_begins_with_a_baseline_that_ran(project, no_picture):
     assert (copy / "README.md").read_text() == before
 
 
-def test_what_climb_json_may_hold(project):
-    """Rates are of such a size that the tables can hold them."""
-    folder = project[1]
-    known = read_facts(folder)
+def test_a_log_that_contradicts_itself_is_not_published(project):
+    """One log is enough; in climb.json rates are of such a size that the tables can hold them."""
+    copy, folder = project
+    before, log, facts = state(copy), folder / "12_causal_blocks.r2.log", folder / "climb.json"
+    kept, known = log.read_text(), facts.read_text()
+    for pattern, new, message in (
+        (r'"first_step_ms": [\d.]+', '"first_step_ms": 1.0', "first step took another time than"),
+        (" B=4 ", " B=4 B=8 ", "not a log of this ladder: line [12]: 'run"),
+        (" B=4 ", " B=04 ", "makes no sense"),
+        (r"\| dt ", "| dt 1.0 ms | dt ", "not a log of this ladder: line"),
+        ('"status": "ok"', '"status": "ok", "status": "ok"', "not a log of this ladder: line"),
+        (r'"peak_bytes": \d+', '"peak_bytes": true', "makes no sense"),
+        (r'"peak_bytes": \d+', '"peak_bytes": 1e29', "makes no sense"),
+        ("flops_per_token=\\d+", "flops_per_token=7", "flops_per_token that no GPT-2 124M has"),
+        ("peak_flops=unknown", "peak_flops=1e13", "peak of a GPU that is in no table"),
+        (" data=", " seed2=\x1b[2J data=", "control characters"),
+    ):
+        text = re.sub(pattern, new, kept)
+        assert text != kept
+        log.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            publish.publish(folder, "No.")
+    log.write_text(kept)
+    edit(folder, "data_sha256=86", "data_sha256=87")
+    with pytest.raises(BadInput, match="other text than tinyshakespeare"):
+        publish.publish(folder, "No.")
+    edit(folder, "data_sha256=87", "data_sha256=86")
     for more in (
-        {"commit": "--output=stolen"},  # git gets it, and the line that measures again
-        {"copy_bytes_per_s": -1e10},
+        {"copy_bytes_per_s": 1e10},
+        {"copy_bytes_per_s": 1e10, "fp32_flops": None},
+        {"copy_bytes_per_s": -1e10, "fp32_flops": 1e11},
+        {"copy_bytes_per_s": 1e10, "fp32_flops": 1e-300},
+        {"peak_flops": -1e12},
         {"peak_flops": 1e300},
         {"peak_flops": True},
+        {"peaks": [-1, 2e12]},
         {"peaks": [int("9" * 90), "x"]},  # must not take for ever either
         {"minutes": None},
         {"load": "x"},
         {"precision": -1},
     ):
-        climb.save(folder, known | more)
-        with pytest.raises(BadInput, match="is not as ladder climb"):
+        facts.write_text(json.dumps({**json.loads(known), **more}))
+        with pytest.raises(BadInput, match=r"is not as ladder climb|a matmul's rate is missing"):
             read_facts(folder)
+    assert state(copy) == before
 
 
 @pytest.mark.parametrize("trouble", [PermissionError(1, "not permitted", "x"), KeyboardInterrupt()])
@@ -486,10 +536,15 @@ def test_both_pages_change_or_none(project, no_picture, monkeypatch, trouble):
         done.append(target)
         replace(source, target)
 
-    monkeypatch.setattr(os, "replace", only_one)
+    monkeypatch.setattr(publish.os, "replace", only_one)
     with pytest.raises(type(trouble)):
         publish.publish(folder, "Half.")
     assert state(copy) == before
+
+
+def test_a_finding_has_no_control_characters(project, capsys):
+    assert main(["publish", str(project[1]), "a\x1b[2J"]) == 2
+    assert "has a character that cannot be printed: 'a\\x1b[2J'" in capsys.readouterr().err
 
 
 def test_files_too_large_to_be_ours_are_not_read(project, capsys):

@@ -29,7 +29,7 @@ def climbed(tmp_path):
     for name in why:
         (folder / f"{name}.log").unlink()
         (folder / f"{name}.failed").write_text("Traceback: /home/alice/ladder/x.py\n")
-    change(folder, started="2026-12-24 10:00", failures=why, host="alices-laptop")
+    change(folder, started="2026-12-24 10:00", failures=why, host="alices-laptop", loads=[0.1, 0.2])
     with (folder / "baseline.r1.log").open("a") as log:
         log.write("note  could not save it (/home/alice): the next run downloads it again\n")
     (folder / "mine.py").write_text("# by alice\n")
@@ -57,7 +57,7 @@ def test_what_is_shared_is_small_names_nobody_and_has_all_numbers(climbed, tmp_p
         assert word not in str(files)
     facts = json.loads(files["climb.json"])
     assert facts["failures"] == {"02_tf32.r3": "it failed", "12_causal_blocks.r3": "out of memory"}
-    assert "host" not in facts
+    assert "host" not in facts and facts["loads"] == [0.1, 0.2]
     assert files.keys() == {"climb.json"} | {path.name for path in climbed.glob("*.log")}
     for name in files.keys() - {"climb.json"}:
         lines = (climbed / name).read_text().splitlines()
@@ -76,7 +76,7 @@ def test_where_the_file_is_written(climbed, tmp_path, monkeypatch, capsys):
     os.mkfifo(tmp_path / "fifo")
     words = ["share", climbed, "--out", tmp_path / "fifo"]
     assert "fifo is not a regular file" in refused(words, capsys)
-    monkeypatch.setattr(share, "LARGEST", 3_000)
+    monkeypatch.setattr(share, "PACKED", 3_000)
     assert "is too large to share" in refused(["share", climbed], capsys)
 
 
@@ -84,8 +84,9 @@ def test_where_the_file_is_written(climbed, tmp_path, monkeypatch, capsys):
     ("old", "new", "message"),
     [
         ('"data": null', '"data": "/home/alice/letters"', "other text than tinyshakespeare"),
-        ("Intel(R)", "Alice's", "its run line is not of"),
+        ("Intel(R)", "Alice's", "such characters are not published"),
         ('"failures": {', '"failures": {"alices.r1": "", ', "climb.json asks for: alices.r1"),
+        (" ms | tok/s", " ms | home 3 | tok/s", "its step line is not of"),
     ],
 )
 def test_what_names_somebody_is_not_shared(climbed, capsys, old, new, message):
@@ -131,6 +132,7 @@ ARCHIVES = [
     (lambda files: packed({**files, "baseline.r1.log": 3}), "it holds 'baseline.r1.log'"),
     (lambda files: packed({**files, "baseline.r1.log": "\udcff"}), "surrogates"),
     (lambda files: packed({**files, "a.r1.log": ""}), "a.r1.log is not a log of this ladder"),
+    (lambda files: packed({**files, **{f"a{i}.r1.log": "" for i in range(1000)}}), "too large"),
 ]
 ARCHIVES += [
     (lambda files, name=name: packed({**files, name: ""}), "it holds '")
@@ -150,18 +152,22 @@ FACTS = [
     ({"kind": "x/../../pwned"}, "kind=.* is not as"),
     ({"started": "/../pwned"}, "started=.* is not as"),
     ({"commit": "0123456789ab"}, "0123456789ab, which this checkout lacks"),
+    ({"device": "a|b"}, r"climb.json is of 'a\|b'"),
     ({"scripts": ["../../pwned.py"]}, "pwned.py' is a script of your own"),
     ({"scripts": ["a\0.py"]}, "scripts=.* is not as"),
     ({"scripts": [f"speedups/{k}_x.py" for k in range(501)]}, "scripts=.* is not as"),
     ({"clocks": {"before": "<script>", "after": ""}}, "clocks=.* is not as"),
     ({"host": "alice"}, LEFT_OUT),
-    ({"failures": {"of alice.r1": "it failed"}}, "other runs than climb.json asks for"),
+    ({"failures": {"of alice.r1": "it failed"}}, LEFT_OUT),
+    ({"copy_bytes_per_s": "x"}, "copy_bytes_per_s='x' is not as"),
+    ({"copy_bytes_per_s": 10**10}, "a matmul's rate is missing"),
 ]
 # A part of baseline's logs, what it becomes, and what is said of it.
 LOGS = [
     ("RESULT", "note  hello\nRESULT", LEFT_OUT),
     ("\n", "\r\n", "its run line is not of"),
     ('device="', 'device="<b>', "its run line is not of"),
+    (" B=4 ", " host=alice B=4 ", "its run line is not of"),
     ("\nstep    2", "\x85\nstep    2", "its step line is not of"),
     ("compiled=no", "compiled=no\u2028step", "its effective line is not of"),
     ("script=baseline.py", "script=mine.py", LEFT_OUT),
@@ -207,3 +213,22 @@ def test_what_is_shared_can_be_published(project, climbed, tmp_path):
     assert row in (copy / "README.md").read_text()
     assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert {file: (copy / name / file).read_text() for file in files} == files
+
+
+@pytest.mark.parametrize("word", ["script=1", "device=1"])
+def test_a_run_line_is_read_in_one_way(word, project, climbed, tmp_path, capsys):
+    """In two, forty such words took years."""
+    out, files = shared(climbed, tmp_path / "x.json.gz")
+    files["baseline.r1.log"] = "run  " + f" {word}" * 40 + " %\n"
+    out.write_bytes(packed(files))
+    assert "its run line is not of this ladder" in refused(["publish", out, "No."], capsys)
+
+
+def test_a_script_that_its_commit_lacks_is_refused(project, climbed, tmp_path, capsys):
+    edit(climbed, "speedups/12_causal_blocks.py", "speedups/13_free_lunch.py")
+    for path in climbed.glob("12_*"):
+        path.rename(climbed / path.name.replace("12_causal_blocks", "13_free_lunch"))
+    change(climbed, failures={"13_free_lunch.r3": "out of memory", "02_tf32.r3": "it failed"})
+    out, _ = shared(climbed, tmp_path / "x.json.gz")
+    line = refused(["publish", out, "No."], capsys)
+    assert "has speedups/13_free_lunch.py, which is not in commit" in line

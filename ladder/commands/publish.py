@@ -5,13 +5,13 @@
 
 The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and
 README.md is made anew: its table of machines, its headline and gains for this kind of device
-(unless they are of another machine) and its results, a GPU's or else a CPU's. A climb at another B
-or T than its device has by default goes into RUNLOG.md alone. The climb has to come from a
-committed state, so that its logs name what was measured.
+(unless they are of another machine) and its results, a GPU's or else a CPU's. The climb has to come
+from a committed state, so that its logs name what was measured.
 """
 
 import itertools
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -23,12 +23,13 @@ from pathlib import Path
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
-from ladder.commands.results import Row, first_log, read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
+from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
+from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import caption, markdown, percent, pipes
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, lock, write_whole
+from ladder.machine import find_gpu
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
 # both and show the first; in RUNLOG.md a `table` in each entry.
@@ -62,9 +63,13 @@ def run(args) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         try:
             unpack(args.climb, Path(scratch))
-            commit = read_facts(Path(scratch))["commit"]
-            if git("cat-file", "-e", f"{commit}^{{commit}}").returncode:
+            facts = read_facts(Path(scratch))
+            tree = git("ls-tree", "-r", "--name-only", commit := facts["commit"])
+            if tree.returncode:
                 raise BadInput(f"{scratch} was climbed at {commit}, which this checkout lacks")
+            for name in facts["scripts"]:
+                if name.replace("without_", "speedups/") not in tree.stdout.split("\n"):
+                    raise BadInput(f"{scratch} has {name}, which is not in commit {commit}")
             publish(Path(scratch), args.finding, args.force)
         except BadInput as error:
             raise BadInput(str(error).replace(scratch, str(args.climb))) from error
@@ -79,9 +84,8 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
 
     facts, rows = fit(folder)
     with closing(lock(ROOT / "logs")):
-        # A byte that is not UTF-8, written by hand, is not lost.
-        old = {page: (ROOT / page).read_bytes() for page in PAGES}
-        old = {page: data.decode("utf-8", "surrogateescape") for page, data in old.items()}
+        kept = {page: (ROOT / page).read_bytes() for page in PAGES}
+        old = {page: (ROOT / page).read_text("utf-8", "surrogateescape") for page in PAGES}
         target = new_target(folder, facts)
         shown = target.relative_to(ROOT).as_posix()
         readme = place(old["README.md"], shown, facts, rows, force)
@@ -95,26 +99,20 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
             draw(facts, rows, target / "climb.png")
             new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
             new["README.md"] = render(readme)
-            replace(new)
+            for page, text in new.items():  # both are on the disk before one takes its place
+                (target / page).write_bytes(text.encode(errors="surrogateescape"))
+            for page in new:
+                os.replace(target / page, ROOT / page)
         except BaseException:
+            for page, text in kept.items():
+                if (ROOT / page).read_bytes() != text:
+                    write_whole(ROOT / page, text)
             shutil.rmtree(target, ignore_errors=True)
-            replace(old)
             raise
         changed = " and ".join(page for page in PAGES if new[page] != old[page])
         print(f"published in {shown}, {changed}: read, then commit")
         if readme == old["README.md"] and belongs(facts, rows):
-            if at_default_size(facts, rows):
-                print("README.md's table stays that of another machine: --force replaces it")
-            else:
-                print("README.md stays as it is: it shows climbs at a device's default B and T")
-
-
-def replace(pages: dict[str, str]) -> None:
-    """Write these pages where they are not so already."""
-    for page, text in pages.items():
-        data = text.encode(errors="surrogateescape")
-        if (ROOT / page).read_bytes() != data:
-            write_whole(ROOT / page, data)
+            print("README.md's table stays that of another machine: --force replaces it")
 
 
 def check_finding(finding: str) -> None:
@@ -135,30 +133,58 @@ def fit(folder: Path) -> tuple[dict, list[Row]]:
 
 def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
     """Why a climb may not stand in the repository."""
-    there = {f"{row.stem}.r{k}" for row in rows for k in row.logs}
-    if not facts or not there:
+    logs = [(f"{r.stem}.r{k}", r.stem, log) for r in rows for k, log in r.logs.items()]
+    if not facts or not logs:
         why = "all its runs failed" if facts else "it has no climb.json"
         yield f"holds no logs of a climb: {why}"
-    for path in filter(low_precision, folder.glob("*.py")):
-        yield f"has {path.stem}: low precision is in no table with exact ones"
+    rungs = {path.stem: diff.shown(path) for path in [*all_scripts(), *peer_scripts()]}
+    for path in folder.glob("*.py"):
+        if low_precision(path):
+            yield f"has {path.stem}: low precision is in no table with exact ones"
+        if path.stem in rungs:
+            yield f"has {path.name}, with the name of a rung: climb under another name"
     if facts.get("quick"):
         yield "is a quick climb: publish one without --quick"
     if "after" not in facts["clocks"]:
         yield f"was stopped: finish it, ladder climb --resume {folder}"
-    run = first_log(rows).run
+    run, commit = first_log(rows).run, facts["commit"]
+    for key in CAPTION:
+        if not re.fullmatch(NAME, run[key], flags=re.ASCII):
+            yield f"has logs with {key} {run[key]!r:.40}: such characters are not published"
+    sizes = {"batch-size": "B", "seq-len": "T", "steps": "steps", "seed": "seed"}
+    for flag, _, value in (flag[2:].partition("=") for flag in facts["flags"]):
+        if flag in sizes and value != run[sizes[flag]]:
+            yield f"has --{flag}={value}, but its logs have {run[sizes[flag]]}"
     if int(run["steps"]) < 3:
         yield f"has runs of {run['steps']} steps; 2 steps are no measurement"
     if run["model"] != "gpt2":
         yield f"climbed with {run['model']}: only gpt2 (124M) is published"
-    if not re.fullmatch("[0-9a-f]{12}", run["commit"]):
-        yield f"was climbed at {run['commit']}: commit, climb again"
+    for key in ("commit", "device"):
+        if run[key] != facts[key]:
+            yield f"has logs of {run[key]}, and climb.json is of {facts[key]!r:.80}"
+    if not re.fullmatch("[0-9a-f]{12}", commit):
+        yield f"was climbed at {commit}: commit, climb again"
     text = run["data"], run.get("data_sha256")
     if facts.get("data") or text != ("tinyshakespeare", TINYSHAKESPEARE_SHA256[:12]):
         yield "was climbed on other text than tinyshakespeare"
-    repeats = range(1, facts["repeats"] + 1)
-    asked = {f"{Path(name).stem}.r{k}" for name in facts["scripts"] for k in repeats}
-    if runs := asked ^ (there | facts["failures"].keys()):
+    asked = set()
+    for name in facts["scripts"]:
+        stem = Path(name).stem
+        asked |= {f"{stem}.r{k}" for k in range(1, facts["repeats"] + 1)}
+        if rungs.get(stem, name) != name or not re.fullmatch(NAME, name):
+            yield f"has the script {name!r:.80}, which is not the rung"
+    if runs := asked ^ ({name for name, *_ in logs} | facts["failures"].keys()):
         yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
+    formula = 6 * 124e6 + 12 * 12 * 768 * int(run["T"])  # FLOPs per token of the 124M model
+    for name, stem, log in logs:
+        if Path(log.run["script"]).stem != stem:
+            yield f"has {name}.log, which is of another script"
+        if "total_batch" in log.run and stem != "ddp_run":
+            yield f"has {name}.log with total_batch, which only ddp_run.py has"
+        if log.mfu["peak_flops"] != "unknown" and not find_gpu(run["device"]):
+            yield f"has {name}.log with the peak of a GPU that is in no table"
+        if not 0.5 < int(log.mfu["flops_per_token"]) / formula < 2:
+            yield f"has {name}.log with a flops_per_token that no GPT-2 124M has"
 
 
 def new_target(folder: Path, facts: dict) -> Path:
@@ -182,26 +208,31 @@ def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) ->
     """README.md's text with this climb named in its results, if it belongs there: it takes the
     place of a climb of the same machine, or the free one of its kind of device.
 
-    Raises BadInput if README.md would lose rungs or rounds. With `force` it is replaced all the
-    same, whatever machine it is of.
+    Raises BadInput if README.md would lose rungs or rounds, or has another B or T than the device
+    has by default. With `force` it is replaced all the same, whatever machine it is of.
     """
     match = next((m for m in BLOCK.finditer(readme) if m["kind"] == "results"), None)
-    if not match or not belongs(facts, rows) or not at_default_size(facts, rows):
+    if not match or not belongs(facts, rows):
         return readme
     named = {device_kind(rows): (folder, rows) for folder, rows in climbs_in(readme)}
-    better, needed = "the ten rungs", {path.stem: 1 for path in all_scripts()[:11]}
+    better, needed = "the ten rungs by default", {path.stem: 1 for path in all_scripts()[:11]}
     if device_kind(rows) in named:
         better, old = named[device_kind(rows)]
         if not force and first_log(old).run["device"] != first_log(rows).run["device"]:
             return readme
-        needed = {row.stem: len(row.logs) for row in old}
-    there = {row.stem: len(row.logs) for row in rows}
-    if not force and any(there.get(stem, 0) < n for stem, n in needed.items()):
-        less = f"fewer scripts or rounds than {better}"
-        raise BadInput(f"README.md would show {less}: --force replaces it")
+        needed = rounds(old)
+    fewer = any(rounds(rows).get(stem, 0) < n for stem, n in needed.items())
+    if (fewer or not at_default_size(facts, rows)) and not force:
+        less = "fewer scripts or rounds, or another B and T, than"
+        raise BadInput(f"README.md would show {less} {better}: --force replaces it")
     named[device_kind(rows)] = shown, rows
     folders = " ".join(named[kind][0] for kind in ("gpu", "cpu") if kind in named)
     return readme.replace(match[0], f"<!-- results {folders} -->\n<!-- end -->")
+
+
+def rounds(rows: list[Row]) -> dict[str, int]:
+    """How many rounds there are of each script that ran."""
+    return {row.stem: len(row.logs) for row in rows if row.logs}
 
 
 def device_kind(rows: list[Row]) -> str:
@@ -231,7 +262,7 @@ def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     clocks = {when: "; ".join(rates.split("\n")) for when, rates in facts["clocks"].items()}
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
-## {facts["started"][:10]}: {first_log(rows).run["device"]}: {what_it_is(facts, rows)}
+## {facts["started"][:10]}: {facts["device"]}: {what_it_is(facts, rows)}
 
 {caption(facts, rows)}; {facts["system"]}, {facts["cores"]} cores, clocks before: \
 {clocks.get("before")}, after: {clocks["after"]}; {facts["repeats"]} rounds, \
@@ -273,9 +304,9 @@ def climbs_in(readme: str) -> list[tuple[str, list[Row]]]:
 
 def headline(climbs: list[tuple[str, list[Row]]]) -> str:
     """What rung 10 and the top one reach in each of these climbs; a picture of the first."""
-    lines = []
+    known, lines = [path.stem for path in all_scripts()], []
     for _, rows in climbs:
-        rungs = by_number(rows)
+        rungs = {known.index(row.stem): row for row in rows if row.logs and row.stem in known}
         words = first_log(rows).run["device"] + ", a CPU" * (device_kind(rows) == "cpu")
         words += f": {rungs[0].tok_per_s:,.0f} tokens per second"
         for number in sorted({10, max(rungs)} & rungs.keys() - {0}):
@@ -287,12 +318,6 @@ def headline(climbs: list[tuple[str, list[Row]]]) -> str:
     if "gpu" not in [device_kind(rows) for _, rows in climbs]:
         lines.append("A GPU has not been measured yet.")
     return "\\\n".join(lines) + f"\n\n![Tokens per second of each rung]({climbs[0][0]}/climb.png)\n"
-
-
-def by_number(rows: list[Row]) -> dict[int, Row]:
-    """The rungs of a climb that ran, by their numbers."""
-    known = [path.stem for path in all_scripts()]
-    return {known.index(row.stem): row for row in rows if row.logs and row.stem in known}
 
 
 def times(row: Row, first: Row) -> float:
@@ -315,8 +340,8 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
     lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
         fields = describe(path)
-        codes = map(diff.code_lines, (above or path, path))
-        changed = [line[0] for line in diff.changed_lines(*codes)]
+        codes = [diff.code_lines(script) for script in (above, path) if script]
+        changed = [line[0] for line in diff.changed_lines(*codes)] if above else []
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
         line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
@@ -342,24 +367,26 @@ def short_gain(row: Row) -> str:
 def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above, at the B and T that its device has by default."""
-    newest = {}
+    known, newest = [path.stem for path in all_scripts()], {}
     climbs = [(read_facts(p.parent), p.parent) for p in (ROOT / "logs").glob("*/climb.json")]
     for facts, folder in sorted(climbs, key=lambda one: (one[0]["started"], one[1])):
-        if facts["kind"] != "climb" or facts["scripts"][0] != "baseline.py":
-            continue
-        rows = read_climb(folder)[1]
-        rungs = by_number(rows)
-        if not {0, 10} <= rungs.keys() or not at_default_size(facts, rows):
-            continue
-        base, ten, number = rungs[0], rungs[10], max(rungs)
-        top, run = rungs[number], base.log.run
+        stems = [Path(name).stem for name in facts["scripts"]]
+        if facts["kind"] == "climb" and known[10] in stems and stems[0] == known[0]:
+            rows = read_climb(folder)[1]
+            rungs = {row.stem: row for row in rows if row.logs and row.stem in known}
+            if {known[0], known[10]} <= rungs.keys() and at_default_size(facts, rows):
+                newest[first_log(rows).run["device"]] = facts, folder, rungs
+    lines = []
+    for facts, folder, rungs in newest.values():
+        base, ten = rungs[known[0]], rungs[known[10]]
+        number = max(map(known.index, rungs))
+        top, run = rungs[known[number]], first_log([base]).run
         date = f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})"
         line = ["{device}, B={B}, T={T}".format(**run), run["torch"], f"{base.tok_per_s:.0f}"]
         line += [f"{ten.tok_per_s:.0f}", f"{top.tok_per_s:.0f} ({number})"]
-        newest[run["device"]] = [*line, f"{times(top, base):.2f}×", date]
+        lines.append([*line, f"{times(top, base):.2f}×", date])
     head = ["machine", "torch", "tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    lines = sorted(newest.values(), key=lambda line: -float(line[4].split()[0]))
-    return pipes(head, lines, left=2)
+    return pipes(head, sorted(lines, key=lambda line: -float(line[4].split()[0])), left=2)
 
 
 def at_default_size(facts: dict, rows: list[Row]) -> bool:

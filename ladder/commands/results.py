@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ladder.commands.limits import limit_of
 from ladder.commands.log import Log, read_log
 from ladder.errors import BadInput
 from ladder.files import regular
-from ladder.log import warmup_steps
+from ladder.log import printable, warmup_steps
 
 LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.ASCII)
 # What has to be equal in all logs of one table. The commit stands for the shared part.
@@ -24,12 +25,12 @@ CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # o
 # The values of climb.json, each as JSON, empty where a key may be missing. Keys that are not here
 # are for `ladder climb` alone.
 TEXT, WORD = r'"([^"\\]|\\(?!u0000).)*"', r"[\w.:+-]{1,40}"
-AMOUNT = r"\d{1,16}(\.\d{1,20})?(e[-+]\d{1,3})?"
+NAME, AMOUNT = r"[\w .,()@/+-]{1,80}", r"\d{1,16}(\.\d{1,20})?(e[-+]\d{1,3})?"
 RATE = r"[1-9]\d{6,17}(\.\d{1,9})?"  # FLOP/s or bytes per second
 FACTS = {
     "kind": f'"({"|".join(KINDS)})"',
     "started": r'"\d{4}-\d\d-\d\d \d\d:\d\d"',
-    "commit": r'"\w[\w-]{,40}"',  # git gets it: it must not look like an option
+    "commit": r'"\w[\w-]{,40}"',
     "repeats": r"[1-9]\d{0,3}",
     **dict.fromkeys(("precision", "at_most", "memory_gib"), f"({AMOUNT}|null)?"),
     **dict.fromkeys(("minutes", "load"), f"({AMOUNT})?"),
@@ -42,7 +43,6 @@ FACTS = {
     "clocks": r'\{("(before|after|round \d+)": "([\w .,\[\]/-]|\\n)*"(, )?)*\}',
     **dict.fromkeys(("peak_flops", "fp32_flops", "copy_bytes_per_s"), f"({RATE})?"),
     "peak_dtype": r'("\w{1,20}")?',
-    "peak_shape": r"(\[\d{1,9}, \d{1,9}, \d{1,9}\])?",
     "peaks": rf"(\[({RATE}(, {RATE})*)?\])?",
     "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
     # Names of files; `ladder report` asks git for each.
@@ -113,7 +113,11 @@ class Row:
 
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is not one of ours."""
+    """climb.json, empty if there is none. Raises BadInput if it is not one of ours, or if a log or
+    script beside it is a link or no regular file."""
+    for path in folder.glob("*"):
+        if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
+            raise BadInput(f"{path} is not a regular file: remove it")
     path = folder / "climb.json"
     if not path.exists():
         return {}
@@ -124,8 +128,13 @@ def read_facts(folder: Path) -> dict:
             if not re.fullmatch(form, text, flags=re.ASCII):
                 why = f"{key}={facts.get(key)!r:.80} is not as ladder climb writes it"
                 raise BadInput(f"{path}: {why}")
+        datetime.strptime(facts["started"], "%Y-%m-%d %H:%M")
     except (AttributeError, OSError, TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
+    if len({Path(name).stem for name in facts["scripts"]}) < len(facts["scripts"]):
+        raise BadInput(f"{path}: a script is there twice")
+    if facts.get("copy_bytes_per_s") and not (facts.get("fp32_flops") and facts.get("peak_flops")):
+        raise BadInput(f"{path}: a matmul's rate is missing")
     return facts
 
 
@@ -145,20 +154,33 @@ def read_run(path: Path) -> Log:
 def contradictions(log: Log) -> Iterator[str]:
     """What is wrong with a log; raises an error like KeyError where something is missing."""
     run, result, peak, count = log.run, log.result, log.mfu["peak_flops"], len(log.steps)
-    if not all(run[key] for key in CAPTION):
-        yield "its run line is not complete"
     # These bounds also keep all that is computed from the numbers finite; NaN is in none.
-    numbers = [step_tokens(log), int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
-    numbers += [result["first_step_ms"], result["tok_per_s"] or 0, *(s["dt"] for s in log.steps)]
-    numbers += [1 if peak == "unknown" else float(peak)]
-    losses = [result["first_loss"], result["final_loss"], *(s["loss"] for s in log.steps)]
-    if not (all(1e-6 < x < 1e30 for x in numbers) and all(abs(x) < 1e9 for x in losses)):
+    numbers = [*step_times(log), step_tokens(log), int(run["B"]), int(run["T"])]
+    numbers += [result["first_step_ms"], result["tok_per_s"] or 0]
+    large = [int(log.mfu["flops_per_token"]), result["peak_bytes"] or 1]
+    large += [1 if peak == "unknown" else float(peak)]
+    good = all(1e-6 < x < 1e9 for x in numbers) and all(1e-6 < x < 1e30 for x in large)
+    good = good and all(abs(step[k]) < 1e9 for step in log.steps for k in ("loss", "dt"))
+    exact = [run[key] for key in ("B", "T", "seed") if key in run]
+    good = good and all(text == str(int(text)) for text in exact)
+    good = good and (result["peak_bytes"] or 0) < 1e15 and result["peak_bytes"] is not True
+    if not good or not all(run[key] for key in CAPTION):
         yield "a number in it makes no sense"
+    if not "".join(run.values()).isprintable():
+        yield "its run line has control characters"
     if result["status"] != "ok":
         yield f"its run ended {result['status']!r:.40}"
+    found = [step["step"] for step in log.steps]
+    if str(count) != run["steps"] or found != [*range(1, count + 1)]:
+        yield f"its steps are not 1 to {run['steps']:.40}"
     warmup = warmup_steps(count)
     if (result["warmup_steps"], result["measured_steps"]) != (warmup, count - warmup):
         yield "its warm-up is not as ladder/run.py has it"
+    if abs(result["first_step_ms"] - log.steps[0]["dt"] * 1e3) > 0.01:
+        yield "its first step took another time than RESULT says"
+    for key, step in (("first_loss", log.steps[0]), ("final_loss", log.steps[-1])):
+        if f"{result[key]:.6f}" != f"{step['loss']:.6f}":
+            yield "the losses of RESULT are not those of its steps"
 
 
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
@@ -173,7 +195,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
             raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
         logs.setdefault(match["stem"], {})[int(match["repeat"])] = read_run(path)
     failures = facts.get("failures", {}).items()
-    failures = {name.rpartition(".")[0]: why for name, why in failures}
+    failures = {name.rpartition(".")[0]: printable(why, keep="\n") for name, why in failures}
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
     all_logs = [log for repeats in logs.values() for log in repeats.values()]

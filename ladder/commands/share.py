@@ -16,16 +16,26 @@ import zlib
 from pathlib import Path
 
 from ladder.commands.publish import fit, slug
-from ladder.commands.results import FACTS, read_facts
+from ladder.commands.results import FACTS, NAME, read_facts
 from ladder.errors import BadInput
 from ladder.files import regular, write_whole
 
-LARGEST = 10_000_000  # bytes, unpacked
+PACKED, UNPACKED, FILES = 1_000_000, 10_000_000, 1_000  # at most: bytes, bytes, files
 MEMBER = re.compile(r"climb\.json|[a-z0-9_]{1,60}\.r[1-9][0-9]{0,2}\.log")
 SCRIPT = r"(baseline|(speedups/|candidates/|without_)\d\d_\w+|peers/\w+)\.py"
-# The lines of a log that are kept, by their first word, and all that they hold: no HTML.
-KEPT = ("run", "step", "effective", "mfu", "RESULT")
-PLAIN = r'[\w .,:+|="{}()@/-]*'
+NUMBERS = r'([-+.\deE\[\]{}, ]|true|false|null|"\w{1,40}": )*'  # as JSON, some by name
+WORDS = "(script|commit|torch|python|model|data_sha256)="  # these values need not be numbers
+# The lines of a log that are kept, by their first word. No word matches in two ways: of n such
+# words re would try 2ⁿ combinations.
+LINES = {
+    "run": rf"run  ( ({WORDS}[\w/.+-]{{1,80}}|(?!{WORDS}|device=)\w{{1,30}}=[\d.]{{1,30}}"
+    rf'|device="?{NAME}"?|data=tinyshakespeare))+',
+    "step": r"step +\d+/\d+ \| loss \d+\.\d+ \| dt +\d+\.\d+ ms \| tok/s +\d+"
+    r"( \| \w{1,20} +(\d\.\d+e[+-]\d\d|inf|nan))*",  # a skipped step's norm
+    "effective": r"effective( \w{1,20}=[\w()+.:-]{1,60})+|effective unknown",
+    "mfu": r"mfu  ( \w{1,20}=[\w+.]{1,40})+",
+    "RESULT": r'RESULT \{("\w{1,20}": ("[\w/. ]{0,80}"|null|true|false|[-+.\de]{1,30})(, )?)+\}',
+}
 
 
 def add_arguments(parser):
@@ -54,9 +64,10 @@ def pack(folder: Path) -> bytes:
     fit(folder)
     files = clean(folder)
     text = json.dumps(files, indent=0).encode()
-    if len(text) > LARGEST:
+    packed = gzip.compress(text, mtime=0)
+    if len(packed) > PACKED or len(text) > UNPACKED or len(files) > FILES:
         raise BadInput(f"{folder} is too large to share: climb with fewer rounds or steps")
-    return gzip.compress(text, mtime=0)
+    return packed
 
 
 def unpack(path: Path, into: Path) -> None:
@@ -66,9 +77,9 @@ def unpack(path: Path, into: Path) -> None:
     """
     try:
         with gzip.open(path) as file:
-            text = file.read(LARGEST + 1)
-        files = json.loads(text) if len(text) <= LARGEST else None
-        if not isinstance(files, dict) or "climb.json" not in files:
+            text = file.read(UNPACKED + 1)
+        files = json.loads(text) if len(text) <= UNPACKED else None
+        if not isinstance(files, dict) or "climb.json" not in files or len(files) > FILES:
             raise ValueError("it is too large, or holds no climb")
         for name, content in files.items():
             if not MEMBER.fullmatch(name) or not isinstance(content, str):
@@ -82,7 +93,7 @@ def unpack(path: Path, into: Path) -> None:
 
 def clean(folder: Path) -> dict[str, str]:
     """The text of climb.json and of each log by the file's name, without what is not shared: names,
-    notes, messages and unknown keys of climb.json.
+    notes, messages, and of climb.json unknown keys that hold text.
 
     Raises BadInput if a script may name somebody, or a log has lines that this ladder does not
     write.
@@ -90,10 +101,16 @@ def clean(folder: Path) -> dict[str, str]:
     facts = read_facts(folder)
     if own := [name for name in facts["scripts"] if not re.fullmatch(SCRIPT, name, flags=re.ASCII)]:
         raise BadInput(f"{own[0]!r:.80} is a script of your own: climb without it to share")
-    kept = {key: value for key, value in facts.items() if key in FACTS}
+    kept = {
+        key: value
+        for key, value in facts.items()
+        if key in FACTS or re.fullmatch(NUMBERS, json.dumps({key: value}), flags=re.ASCII)
+    }
     known = r"out of memory|killed by SIG[A-Z]+"  # of a failure only its kind is kept
     kept["failures"] = {
-        name: (re.match(known, why) or ["it failed"])[0] for name, why in facts["failures"].items()
+        name: (re.match(known, why) or ["it failed"])[0]
+        for name, why in facts["failures"].items()
+        if MEMBER.fullmatch(f"{name}.log")
     }
     files = {"climb.json": json.dumps(kept, indent=1) + "\n"}
     scripts = {Path(name).stem: name for name in facts["scripts"]}
@@ -110,8 +127,8 @@ def clean_log(path: Path, script: str) -> str:
         # An ablation's script was made in the folder of the climb.
         line = re.sub(r'( script=)("[^"]*"|\S+)', lambda m: m[1] + script, line, count=1)
         line = re.sub(r'("script": )"[^"]*"', lambda m: f'{m[1]}"{script}"', line, count=1)
-        if kind in KEPT:
-            if not re.fullmatch(PLAIN, line, flags=re.ASCII):
+        if kind in LINES:
+            if not re.fullmatch(LINES[kind], line, flags=re.ASCII):
                 raise BadInput(f"{path}: its {kind} line is not of this ladder")
             kept.append(line + "\n")
     return "".join(kept)
