@@ -1,7 +1,9 @@
 """Python started in a process of its own, why it failed, and where its results go."""
 
 import ctypes
+import hashlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -113,6 +115,19 @@ def failure(returncode: int, stderr: str) -> str:
     lines = stderr.strip().splitlines() or ["it said nothing"]
     said = [line for line in lines if line.startswith("error ")] or lines
     return printable(said[-1].removeprefix("error "))[:LONGEST_REASON]
+
+
+def compile_cache(folder: Path) -> Path:
+    """Where the scripts that write to this folder keep compiled code: in it, if that can be.
+
+    PyTorch splits the compiler's command at blanks and quotes, also those of the cache's path: then
+    it is a temporary folder, always the same.
+    """
+    inside = str(folder.resolve() / "cache")
+    if shlex.quote(inside) == inside:
+        return Path(inside)
+    name = hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"ladder-cache-{name}")
 
 
 def new_folder(name: str | Path | None, kind: str) -> Path:
