@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands import count, main
+from ladder.commands import count, main, scripts
 from ladder.commands.log import read_log
 from ladder.commands.publish import fit
 from ladder.commands.scripts import (
