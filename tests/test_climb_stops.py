@@ -551,3 +551,11 @@ def test_no_compile_cache_has_a_blank_in_its_path(tmp_path, monkeypatch):
             climb.run_once(out, {}, Path("05.py"), "05.r2", [])
     assert shlex.split(" ".join(caches)) == caches and caches[0] == caches[1]
     assert caches[2] == str(tmp_path / "cache" / "05")
+
+
+def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(process, "Popen", lambda words, **_: started.append(words[-2:]))
+    for logs in (["--log-dir", tmp_path], [f"--log-dir={tmp_path}"]):
+        process.start(ROOT / "ddp_run.py", *logs)
+    assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 2

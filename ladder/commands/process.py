@@ -60,8 +60,12 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
 def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
-    This package is found, installed or not.
+    This package is found, installed or not. ddp_run.py saves no checkpoint: what is measured is no
+    training to resume. The last of its words is its --log-dir, which gets its lock.
     """
+    if any(Path(word).name == "ddp_run.py" for word in words):
+        logs = str(words[-1]).removeprefix("--log-dir=")
+        words += ("--ckpt-every=0", f"--ckpt-dir={logs}/checkpoints")
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     command = [*python, *map(str, words)]
