@@ -182,7 +182,8 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
     (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
     if done.failure:
         # A process that could not allocate may crash while it exits: trust stderr, not the status.
-        no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
+        signs = (f"error {NO_MEMORY}", "std::bad_alloc", "error cuBLAS did not start")
+        no_memory = any(words in done.stderr for words in signs)
         return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
     try:
         log = read_log(next(out.glob("*.log"), out))
