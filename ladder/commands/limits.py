@@ -195,7 +195,7 @@ def draw(steps: dict[str, dict], picture: Path) -> None:
     axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
-    if picture.exists():
+    if picture.is_file():
         with picture.open("rb") as file:
             if file.read(4) != b"\x89PNG":
                 raise BadInput(f"{picture} is there and no PNG: choose another name")
