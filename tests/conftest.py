@@ -20,14 +20,14 @@ import torch
 from ladder.cli import MODELS
 from ladder.commands.diff import parts_of
 from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, chain, number_of
+from ladder.commands.scripts import ROOT, by_number, chain
 from ladder.shards import write_shard
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
 TINY = dict(MODELS["tiny"])
-SCRIPTS = {number_of(path): path for path in chain()}
+SCRIPTS = by_number(chain())
 
 
 def pytest_collection_modifyitems(items):
@@ -47,13 +47,13 @@ def load(path: Path):
 
 
 def rung(number: int) -> Path:
-    """The path of rung or candidate `number`."""
+    """The path of rung or candidate `number`: of the rung, if both have it."""
     return SCRIPTS[number]
 
 
-def with_mistake(number: int, right: str, wrong: str, path: Path) -> Path:
+def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
     """Write a rung or candidate with a mistake in its code to `path`: `wrong` for `right`."""
-    docstring, code = parts_of(rung(number))
+    docstring, code = parts_of(script)
     assert code.count(right) == 1, right
     path.write_text(docstring + code.replace(right, wrong))
     return path

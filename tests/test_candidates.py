@@ -12,17 +12,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ON_CUDA, ROOT, SCRIPTS, SMALL, TINY, load, run_script, with_mistake
+from conftest import ON_CUDA, ROOT, SMALL, TINY, load, run_script, with_mistake
 from test_rungs import check_numerics, random_batch, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands import count, main
+from ladder.commands import count, main, scripts
 from ladder.commands.log import read_log
 from ladder.commands.publish import fit
 from ladder.commands.scripts import (
     all_scripts,
+    by_number,
     candidate_scripts,
     describe,
     low_precision,
@@ -31,6 +32,7 @@ from ladder.commands.scripts import (
 )
 from ladder.errors import BadInput
 
+SCRIPTS = by_number([*candidate_scripts(), *all_scripts()])  # a new rung may have 13, too
 NUMBERS = [number_of(path) for path in candidate_scripts()]
 EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
 # V is small, for speed. With 320 the compiler would keep the weights' gradient, not the logits'.
@@ -311,7 +313,7 @@ def test_candidate_does_what_it_says(number, run_small, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
-    module = load(with_mistake(number, right, wrong, tmp_path / "broken.py"))
+    module = load(with_mistake(SCRIPTS[number], right, wrong, tmp_path / "broken.py"))
     caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
     with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
         CHECKS[number](module, run_small, monkeypatch)
@@ -349,16 +351,33 @@ def test_the_page_has_each(number):
 
 
 def test_numbers_name_candidates_only_where_asked(capsys):
-    top = all_scripts()[-1]
-    assert select(["12-14"], candidates=True) == [SCRIPTS[n] for n in (12, 13, 14)]
+    top, (before, last) = all_scripts()[-1], NUMBERS[-2:]
+    assert select([f"{before}-{last}"], candidates=True) == candidate_scripts()[-2:]
     assert select([]) == all_scripts()
     assert select([], candidates=True) == [top, *(SCRIPTS[n] for n in EXACT)]
-    with pytest.raises(BadInput, match=r"there is no rung 13: .* are candidates"):
-        select(["13"])
-    assert main(["climb", "13"]) == 2
-    assert main(["diff", "13"]) == 0
+    with pytest.raises(BadInput, match=rf"there is no rung {last}: .* are candidates"):
+        select([f"{last}"])
+    assert main(["climb", f"{last}"]) == 2
+    assert main(["diff", "13_loss_only"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("13 loss only") and "--- speedups/12_causal_blocks.py" in out
+    assert out.startswith("13 loss only") and f"--- speedups/{top.name}" in out
+
+
+def test_a_number_that_a_rung_has_too_is_the_rungs(tmp_path, monkeypatch):
+    words = (
+        "baseline",
+        "speedups/01_x",
+        "speedups/02_mine",
+        "candidates/02_waits",
+        "candidates/03_y",
+    )
+    paths = [tmp_path / f"{word}.py" for word in words]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(scripts, "ROOT", tmp_path)
+    assert [select([word], candidates=True) for word in ("2", "waits")] == [[p] for p in paths[2:4]]
+    assert select(["1-3"], candidates=True) == paths[1:]
 
 
 def test_low_precision_is_not_published(tmp_path):
@@ -479,7 +498,7 @@ def test_kernel_gives_what_pytorch_gives():
 def test_mistakes_in_the_kernel_are_caught(tmp_path):
     words = []
     for n, (right, wrong) in enumerate(KERNEL_BREAKS):
-        words += "float32", with_mistake(17, right, wrong, tmp_path / f"{n}.py")
+        words += "float32", with_mistake(SCRIPTS[17], right, wrong, tmp_path / f"{n}.py")
     for (_, wrong), error in zip(KERNEL_BREAKS, kernel_errors(*words), strict=True):
         assert not isinstance(error, float) or not error < BOUNDS["float32"], wrong
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -533,3 +534,28 @@ def test_an_nvidia_smi_that_hangs_or_prints_other_bytes(does, card, tmp_path, mo
     monkeypatch.setattr("torch.randn", lambda *_, **__: None)
     monkeypatch.setattr(gemm, "keep_busy", lambda *_: None)
     assert limits.here() is None and gemm.clocks(card("T4")) == "unknown"
+
+
+def test_no_compile_cache_has_a_blank_in_its_path(tmp_path, monkeypatch):
+    """PyTorch splits the compiler's command there."""
+    caches, folder = [], tmp_path / "My Projects"
+
+    def run_python(*_, **env):
+        caches.append(env["TORCHINDUCTOR_CACHE_DIR"])
+        return process.Finished("", "", 1, "no compiler")
+
+    monkeypatch.setattr(process, "run_python", run_python)
+    for out in (folder, folder, tmp_path):
+        out.mkdir(exist_ok=True)
+        with pytest.raises(BadInput, match="no compiler"):
+            climb.run_once(out, {}, Path("05.py"), "05.r2", [])
+    assert shlex.split(" ".join(caches)) == caches and caches[0] == caches[1]
+    assert caches[2] == str(tmp_path / "cache" / "05")
+
+
+def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(process, "Popen", lambda words, **_: started.append(words[-2:]))
+    for logs in (["--log-dir", tmp_path], [f"--log-dir={tmp_path}"]):
+        process.start(ROOT / "ddp_run.py", *logs)
+    assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 2

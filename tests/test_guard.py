@@ -121,7 +121,7 @@ def test_the_clock_waits_and_covers_the_whole_step(path):
 )
 def test_a_second_idea_or_a_clock_that_flatters_is_caught(number, right, wrong, tmp_path):
     """Also in the baseline: carried through all rungs, it is in no diff between neighbours."""
-    changed = with_mistake(number, right, wrong, tmp_path / "copy.py")
+    changed = with_mistake(rung(number), right, wrong, tmp_path / "copy.py")
     with pytest.raises(AssertionError):
         if number:
             guard(number, code_lines(rung(number - 1)), code_lines(changed))

@@ -227,6 +227,11 @@ def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
     picture = tmp_path / "limits.png"
     assert main(["limits", *A100, "--picture", str(picture)]) == 0
-    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+    *lines, written = capsys.readouterr().out.splitlines()
+    printed = "\n".join(line.rstrip() for line in lines)
     assert printed.strip() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG") and written == f"written: {picture}"
+    assert main(["limits", *A100, "--picture", str(picture)]) == 0  # anew
+    picture.write_text("mine")
+    assert main(["limits", *A100, "--picture", str(picture)]) == 2
+    assert "is there and no PNG" in capsys.readouterr().err and picture.read_text() == "mine"

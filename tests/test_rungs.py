@@ -326,7 +326,7 @@ def test_rung_does_what_it_says(number, run_small, monkeypatch):
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
-    module = load(with_mistake(number, right, wrong, tmp_path / "broken.py"))
+    module = load(with_mistake(rung(number), right, wrong, tmp_path / "broken.py"))
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[number](module, run_small, monkeypatch)
 

@@ -171,6 +171,7 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shar
         fake(tmp_path, "crash", "if B > 2: 1 / 0"),
         fake(tmp_path, "aborts", "if B > 1: os.write(2, b'std::bad_alloc'); os.abort()"),
         fake(tmp_path, "none", NO_MEMORY),
+        fake(tmp_path, "cublas", "if B > 1: sys.exit('error cuBLAS did not start, as it does')"),
         fake(tmp_path, "all", ""),
     ]
     out = tmp_path / "out"
@@ -183,12 +184,14 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shar
         "crash": (0, [3]),
         "aborts": (1, [1, 2]),
         "none": (0, [1]),
+        "cublas": (1, [1, 2]),
         "all": (9, [1, 2, 4, 8, 9]),
     }
     found = {row["script"]: row for row in rows}
     assert found["upto5"]["result"] == {"tok_per_s": 500.0, "peak_bytes": 5 * 10**9}
     assert found["crash"]["note"] == "B=3 failed: ZeroDivisionError: division by zero"
     assert found["aborts"]["tries"]["2"] == "out of memory"
+    assert found["cublas"]["tries"]["2"] == "out of memory"
     assert found["none"]["note"] == "not even B=1 fits"
     assert "more may fit" in found["all"]["note"]
     (shown,) = (line for line in said.splitlines() if "│ upto5" in line)

@@ -328,7 +328,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     started = time.monotonic()
     if facts.get("precompile") and not ended:
         console.print("compiling first, side by side: minutes for each script on a CPU")
-        news = precompile(scripts, flags, folder.resolve() / "cache", facts)
+        news = precompile(scripts, flags, process.compile_cache(folder), facts)
         facts["minutes"] = (time.monotonic() - started) / 60
         console.print(news, markup=False)
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
@@ -370,7 +370,7 @@ def run_rounds(folder: Path, console: Console) -> None:
 
     facts["clocks"]["after"] = clocks(device_of(facts))
     save(folder, facts)
-    shutil.rmtree(folder / "cache", ignore_errors=True)  # nothing is left to resume
+    shutil.rmtree(process.compile_cache(folder), ignore_errors=True)  # nothing is left to resume
 
 
 def peak_of_round(folder: Path, facts: dict, k: int) -> str:
@@ -452,7 +452,7 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
 
     Raises BadInput, saying why, if it failed.
     """
-    cache = folder.resolve() / "cache" / path.stem
+    cache = process.compile_cache(folder) / path.stem
     if name.endswith(".r1") and not facts.get("precompile"):
         shutil.rmtree(cache, ignore_errors=True)  # its first step is the whole compilation
     with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:

@@ -36,7 +36,7 @@ from ladder.cli import (
     positive,
 )
 from ladder.commands.log import read_log
-from ladder.commands.process import new_folder, run_python
+from ladder.commands.process import compile_cache, new_folder, run_python
 from ladder.commands.scripts import RUNGS, select
 from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
@@ -125,6 +125,7 @@ def batches_of(
         first, row = row.B, Row(path.stem)
         search(row, first, largest, partial(try_batch, path, folder, python, flags))
         yield row.script, row.B or row.note
+    shutil.rmtree(compile_cache(folder), ignore_errors=True)
 
 
 def python_within(gib: float | None, device_type: str) -> list[str]:
@@ -176,12 +177,13 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
     out = folder / f"{path.stem}.B{B}"
     out.mkdir()
     words = (path, *flags, f"--batch-size={B}", f"--log-dir={out}")
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(folder.resolve() / "cache")}
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(compile_cache(folder))}
     done = run_python(*words, python=python, **env)
     (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
     if done.failure:
         # A process that could not allocate may crash while it exits: trust stderr, not the status.
-        no_memory = f"error {NO_MEMORY}" in done.stderr or "std::bad_alloc" in done.stderr
+        signs = (f"error {NO_MEMORY}", "std::bad_alloc", "error cuBLAS did not start")
+        no_memory = any(words in done.stderr for words in signs)
         return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
     try:
         log = read_log(next(out.glob("*.log"), out))

@@ -73,6 +73,8 @@ def run(args) -> int:
         print(f"The limit on {name or 'such a GPU'}: calculated, not measured\n({words})")
         console.print(limit_table(steps, rates))
         print("(07: the compiler pads rung 06's matmuls as well, where its own benchmark says so.)")
+    if args.picture:
+        print(f"written: {args.picture}")
     return 0
 
 
@@ -193,4 +195,8 @@ def draw(steps: dict[str, dict], picture: Path) -> None:
     axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
+    if picture.is_file():
+        with picture.open("rb") as file:
+            if file.read(4) != b"\x89PNG":
+                raise BadInput(f"{picture} is there and no PNG: choose another name")
     write_whole(picture, lambda file: axes.figure.savefig(file, format="png", dpi=110))

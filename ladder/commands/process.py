@@ -1,7 +1,9 @@
 """Python started in a process of its own, why it failed, and where its results go."""
 
 import ctypes
+import hashlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -58,8 +60,12 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
 def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
-    This package is found, installed or not.
+    This package is found, installed or not. ddp_run.py saves no checkpoint: what is measured is no
+    training to resume. The last of its words is its --log-dir, which gets its lock.
     """
+    if any(Path(word).name == "ddp_run.py" for word in words):
+        logs = str(words[-1]).removeprefix("--log-dir=")
+        words += ("--ckpt-every=0", f"--ckpt-dir={logs}/checkpoints")
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     command = [*python, *map(str, words)]
@@ -113,6 +119,19 @@ def failure(returncode: int, stderr: str) -> str:
     lines = stderr.strip().splitlines() or ["it said nothing"]
     said = [line for line in lines if line.startswith("error ")] or lines
     return printable(said[-1].removeprefix("error "))[:LONGEST_REASON]
+
+
+def compile_cache(folder: Path) -> Path:
+    """Where the scripts that write to this folder keep compiled code: in it, if that can be.
+
+    PyTorch splits the compiler's command at blanks and quotes, also those of the cache's path: then
+    it is a temporary folder, always the same.
+    """
+    inside = str(folder.resolve() / "cache")
+    if shlex.quote(inside) == inside:
+        return Path(inside)
+    name = hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"ladder-cache-{name}")
 
 
 def new_folder(name: str | Path | None, kind: str) -> Path:

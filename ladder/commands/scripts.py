@@ -34,6 +34,14 @@ def number_of(path: Path) -> int:
     return int(path.stem[:2]) if path.stem[:2].isdigit() else 0
 
 
+def by_number(paths: list[Path]) -> dict[int, Path]:
+    """Scripts by number, in their order; of a rung and a candidate with the same one, the rung."""
+    known = {}
+    for path in paths:
+        known.setdefault(number_of(path), path)
+    return known
+
+
 def peer_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
@@ -42,11 +50,13 @@ def peer_scripts() -> list[Path]:
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     """Scripts by number (`3`), range (`0-4`), path or a part of the name; without words, all rungs.
 
-    With `candidates` numbers and names mean those too, and no words mean the last rung and all of
-    them but those of low precision. Raises BadInput for a word that no script has, or several.
+    With `candidates` numbers and names mean those too (of a rung and a candidate with the same
+    number it means the rung, a range means both), and no words mean the last rung and all of them
+    but those of low precision. Raises BadInput for a word that no script has, or several.
     """
     rungs, waiting = all_scripts(), candidate_scripts()
-    known = {number_of(path): path for path in (chain() if candidates else rungs)}
+    paths = chain() if candidates else rungs
+    known = by_number(paths)
     found = []
     for word in words:
         if match := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word):
@@ -54,11 +64,12 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
             if first > last or not {first, last} <= known.keys():
                 more = f" ({waiting[0].stem} and up are candidates)" if waiting else ""
                 raise BadInput(f"there is no rung {word}: they go from 0 to {max(known)}{more}")
-            found += [path for number, path in known.items() if first <= number <= last]
+            among = paths if first < last else [known[first]]
+            found += [path for path in among if first <= number_of(path) <= last]
         elif Path(word).is_file():
             found.append(Path(word).resolve())
         else:
-            found.append(named(word, [*known.values(), ROOT / "ddp_run.py"]))
+            found.append(named(word, [*paths, ROOT / "ddp_run.py"]))
     if candidates:
         rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
     return found or rungs
