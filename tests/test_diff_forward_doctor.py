@@ -1,5 +1,6 @@
 """ladder diff, forward and doctor; forward in a copy of the scripts."""
 
+import errno
 import os
 import platform
 import re
@@ -161,6 +162,19 @@ def test_forward_writes_every_script_before_it_prints(project, ladder, monkeypat
     edit(all_scripts()[3], BATCHES, BATCHES * 2)
     assert ladder("forward", 3).status == 130
     assert [source.count(BATCHES) for source in texts()] == [1] * 3 + [2] * (len(STEMS) - 3)
+
+
+def test_forward_on_a_full_disk_cuts_no_script(project, ladder, monkeypatch):
+    """It is rendered beside its place: opening the script itself to write would have emptied it."""
+    edit(all_scripts()[3], BATCHES, BATCHES * 2)
+    before = texts()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    refused(ladder("forward", 3), "No space left on device")
+    assert texts() == before
 
 
 def test_forward_marks_and_names_a_conflict(project, ladder):

@@ -19,7 +19,7 @@ from pathlib import Path
 from ladder.commands.diff import parts_of, rung_number, shown
 from ladder.commands.scripts import A_RUNG, chain, split_source
 from ladder.errors import BadInput
-from ladder.files import git
+from ladder.files import git, write_whole
 
 # Begins a line that no script contains (it is the ASCII unit separator).
 MARK = "\x1f"
@@ -54,7 +54,7 @@ def run(args) -> int:
         lines += troubles or [f"{shown(path)} {news}"]
         troubled += bool(troubles)
     for path, source in sources.items():
-        path.write_text(source, encoding="utf-8")
+        write_whole(path, source.encode())
     print(*lines, sep="\n")
     if troubled:
         print(
