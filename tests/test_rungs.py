@@ -18,7 +18,6 @@ from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
-from ladder.cli import MODELS
 from ladder.commands.log import read_log
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
 
@@ -90,10 +89,8 @@ def spied_run(module, run_main, monkeypatch, steps):
 
 @pytest.fixture(scope="module")
 def log_of(shard, tmp_path_factory):
-    """log_of(n, compiled): the log of rung n, run once as `python rung.py` runs it.
-
-    With half of tiny's layers, which the compiler takes one by one; not `compiled`, without it.
-    """
+    """log_of(n, compiled): the log of rung n, run once as `python rung.py` runs it, or without the
+    compiler."""
 
     @functools.cache
     def run(number: int, compiled: bool):
@@ -102,7 +99,6 @@ def log_of(shard, tmp_path_factory):
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(MODELS["tiny"], "n_layer", 2)
             if not compiled:
                 patch.setattr(torch, "compile", lambda model: model)
             patch.setattr(sys, "argv", list(map(str, (rung(number), *flags))))
