@@ -3,24 +3,25 @@
 Checkpoints are written atomically; the last two are kept, and the best by validation loss.
 """
 
+import hashlib
 import json
 import math
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
 from ladder.cli import MODELS
 from ladder.corpus import GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
-from ladder.files import lock, write_whole
+from ladder.files import lock, regular, write_whole
 
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
+HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
 
@@ -34,6 +35,15 @@ def checkpoints(folder: str) -> list[Path]:
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
 
 
+def _hash(file: BinaryIO, size: int) -> bytes:
+    """The SHA-256 of the first `size` bytes of a file; its position is then after them."""
+    sha256 = hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(min(2**20, size - file.tell())):
+        sha256.update(piece)
+    return sha256.digest()
+
+
 def save(folder: str, name: str | None = None, **state) -> Path:
     """Write step_NNNNNN.pt, or `name`, atomically; keep the last two steps. Returns its path.
 
@@ -41,8 +51,13 @@ def save(folder: str, name: str | None = None, **state) -> Path:
     be written.
     """
     path = Path(folder) / (name or f"step_{state['step']:06d}.pt")
+
+    def write(file):
+        torch.save(state, file)
+        file.write(_hash(file, file.tell()))
+
     try:
-        write_whole(path, partial(torch.save, state))
+        write_whole(path, write)
     except (OSError, RuntimeError) as error:
         if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
@@ -55,20 +70,16 @@ def save(folder: str, name: str | None = None, **state) -> Path:
 
 
 def read(path: Path) -> dict:
-    """Load what `save` wrote, onto the CPU. Raises BadInput, which is Damaged if bytes differ.
-
-    torch.save writes a zip file, with a CRC-32 of each tensor that torch.load does not check.
-    """
+    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            whole = archive.testzip() is None
+        with regular(path).open("rb") as file:
+            size = max(0, path.stat().st_size - HASH_BYTES)
+            whole = _hash(file, size) == file.read()
     except OSError as error:
         where = "every machine has to see --ckpt-dir"
         raise BadInput(f"cannot read {path} ({error.strerror}): {where}") from None
-    except Exception:  # zipfile raises many kinds of error
-        whole = False
     if not whole:
-        raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py")
+        raise Damaged(f"{path} is damaged or not a checkpoint of ddp_run.py (its SHA-256 is wrong)")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds of error
@@ -84,35 +95,53 @@ def load(path: Path, identity: dict, keys=KEYS) -> dict:
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
-    except (AttributeError, KeyError, TypeError) as error:
+        counts = saved["flags"] | saved if keys is KEYS else {}
+        for key in ("step", "position", "--steps", "--warmup") if counts else ():
+            if type(counts[key]) is not int or counts[key] < 0:
+                raise ValueError(f"{key} is {counts[key]!r}")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
     return saved
 
 
 def other_version(path: Path, error: Exception) -> BadInput:
-    """The error for a complete file that this version of ddp_run.py cannot use."""
+    """The error for a complete checkpoint that this version of ddp_run.py cannot use."""
     why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
-    return BadInput(f"{path} is of another version of ddp_run.py, or of another program ({why})")
+    return BadInput(f"{path} is of another version of ddp_run.py ({why})")
+
+
+def form(value, name: str = "") -> dict:
+    """The names of all values in nested dicts, and the type of each; of a tensor its layout too.
+
+    Fused kernels rely on the layout and do not check it: they would write past a tensor's end.
+    """
+    if isinstance(value, dict):
+        parts = (form(part, f"{name}[{key!r}]") for key, part in value.items())
+        return {key: kind for part in parts for key, kind in part.items()}
+    if isinstance(value, torch.Tensor):
+        return {name: (value.layout, value.dtype, value.shape, value.stride())}
+    return {name: type(value)}
 
 
 def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, int]:
     """Load a checkpoint into all three; return its step and position. Raises BadInput."""
-    saved = load(path, identity)
+    saved, scale = load(path, identity), scaler.state_dict()
+    groups = optimizer.state_dict()["param_groups"]
+    params = enumerate(p for group in optimizer.param_groups for p in group["params"])
+    state = {i: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for i, p in params}
+    ours = {"model": model.state_dict(), "optimizer": {"state": state}, "scaler": scale}
     try:
-        model.load_state_dict(saved["model"])
-        groups = optimizer.state_dict()["param_groups"]
-        for own, group in zip(groups, saved["optimizer"]["param_groups"], strict=True):
-            # The schedule sets lr, and an older PyTorch may lack a setting.
-            if {**own, **group, "lr": own["lr"]} != own:
-                raise ValueError("AdamW had other settings")
-        optimizer.load_state_dict(saved["optimizer"])
-        # Fused kernels rely on the layout, unchecked: they would write past the end of a tensor.
-        for p, moments in optimizer.state.items():
-            for name in ("exp_avg", "exp_avg_sq"):
-                if (moments[name].shape, moments[name].stride()) != (p.shape, p.stride()):
-                    raise ValueError(f"{name} has another layout than its weights")
-        if saved["scaler"]:  # empty after a run that was not in float16
-            scaler.load_state_dict(saved["scaler"])
+        # A scaler's state is empty in a run that is not in float16.
+        found = {key: saved[key] for key in ours} | {"scaler": (scale and saved["scaler"]) or scale}
+        # The schedule sets lr, and an older PyTorch may lack a setting.
+        pairs = zip(groups, found["optimizer"].pop("param_groups"), strict=True)
+        if any({**own, **group, "lr": own["lr"]} != own for own, group in pairs):
+            raise ValueError("AdamW had other settings")
+        if differ := form(found).items() ^ form(ours).items():
+            raise ValueError(f"{min(name for name, _ in differ)} is not as this run saves it")
+        model.load_state_dict(found["model"])
+        optimizer.load_state_dict({**found["optimizer"], "param_groups": groups})
+        scaler.load_state_dict(found["scaler"])
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -176,12 +205,15 @@ def saved_flags(folder: str) -> dict | None:
 
 def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
     """The validation loss of the best model in `folder`; infinite where this run has none there."""
-    path, saved = Path(folder) / BEST, {}
+    path = Path(folder) / BEST
     try:
-        saved = read(path) if path.exists() else {}
-    except BadInput as error:
+        if path.exists() and (saved := read(path))["identity"] == identity:
+            if math.isfinite(loss := float(saved["val_loss"])):
+                return loss
+            raise ValueError(f"its val_loss is {loss}")
+    except (BadInput, KeyError, TypeError, ValueError) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
-    return saved.get("val_loss", math.inf) if saved.get("identity") == identity else math.inf
+    return math.inf
 
 
 # --------------------------------------------------------------- weights, from here or elsewhere
@@ -195,6 +227,11 @@ class Stored:
     shape: dict[str, int]  # the fields of GPTConfig
     tokenizer: str  # "gpt2" or "bytes"
     weights: dict[str, torch.Tensor]
+
+    def __post_init__(self):
+        for key, value in self.shape.items():
+            if type(value) is not int or value < 1:
+                raise BadInput(f"{self.name} has {key} {value!r}: expected a positive integer")
 
 
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
@@ -218,11 +255,7 @@ def transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def stored(name: str) -> Stored:
-    """The weights at `name`: a checkpoint, a folder of them, or a folder that transformers saved.
-
-    Of a folder of checkpoints it takes the best, or the newest where there was no validation.
-    Raises BadInput if `name` is none of these, is damaged, or holds another model than GPT-2.
-    """
+    """A checkpoint, the best of a folder of them, or a folder of transformers. Raises BadInput."""
     path = Path(name)
     if (path / "config.json").exists():
         return _of_transformers(path)
@@ -246,7 +279,7 @@ def stored(name: str) -> Stored:
 def _of_transformers(folder: Path) -> Stored:
     """The model in a folder that transformers' save_pretrained wrote, or one like OpenAI's."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(regular(folder / "config.json").read_text(encoding="utf-8"))
         for key, ours in FIXED.items():
             if (value := config.get(key, ours)) != ours:
                 raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
@@ -269,8 +302,9 @@ def _of_transformers(folder: Path) -> Stored:
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    if not (path := folder / "model.safetensors").exists():
-        return torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
+    if not (path := regular(folder / "model.safetensors")).exists():
+        path = regular(folder / "pytorch_model.bin")
+        return torch.load(path, map_location="cpu", weights_only=True)
     try:
         from safetensors.torch import load_file
     except ImportError:
@@ -307,7 +341,7 @@ def fill(model, found: Stored) -> None:
         rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
         both = {"transformer.wte.weight": rows, "lm_head.weight": rows}
         model.load_state_dict({**found.weights, **both})
-    except RuntimeError as error:  # a line of its own for each tensor
+    except (AttributeError, RuntimeError) as error:  # a line of its own for each tensor
         why = " ".join(str(error).split())[:120]
         raise BadInput(f"{found.name} lacks tensors of GPT-2, or has others: {why}") from None
 

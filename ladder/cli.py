@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 
@@ -188,10 +189,12 @@ def signals_to(handler: Callable = signal.default_int_handler):
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
-    ignored.
+    ignored. Only the main thread receives signals, so in other threads this does nothing.
     """
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     heard = {n for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
+    if threading.current_thread() is not threading.main_thread():
+        heard = set()
     before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield

@@ -484,3 +484,35 @@ def test_a_model_that_computes_nan_writes_nothing():
     torch.nn.init.constant_(model.transformer.ln_f.bias, math.nan)
     with pytest.raises(BadInput, match="NaN or infinity"):
         next(checkpoint.sample(model, [0], 1, 256))
+
+
+@pytest.mark.parametrize("loss", ["x", None, math.nan, -math.inf])
+def test_a_best_loss_that_is_none_is_not_compared_with(loss, tmp_path):
+    said = []
+    checkpoint.save(tmp_path, "best.pt", identity={}, val_loss=loss)
+    assert checkpoint.best_loss(tmp_path, {}, said.append) == math.inf
+    assert "cannot be used" in said[0]
+
+
+@pytest.mark.parametrize("rows", [100, 60000, None])
+def test_a_vocabulary_that_is_not_that_of_its_config(rows, trained, tmp_path):
+    config = export.config(dict(TINY, block_size=1024))
+    weights = checkpoint.read(trained / "best.pt")["model"]
+    weights["transformer.wte.weight"] = torch.zeros(*((rows, 128) if rows else (50257, 128, 1)))
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    for V, said in (
+        (50257, "lacks tensors of GPT-2, or has others"),
+        ("50257", "has vocab_size '50257': expected a positive integer"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": V}))
+        with pytest.raises(BadInput, match=said):
+            model_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_fifo_is_no_model(name, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(export.config(dict(TINY, block_size=1024))))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BadInput, match="is not a regular file"):
+        checkpoint.stored(str(tmp_path))
