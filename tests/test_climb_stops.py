@@ -496,6 +496,17 @@ def test_a_bad_log_stops_a_climb_and_is_no_failure_of_another_run(tmp_path, caps
         assert read_facts(tmp_path)["failures"] == {} and begun.read_text() == "once"
 
 
+def test_what_no_run_of_a_climb_left_stops_it_before_the_first(tmp_path, capsys):
+    names = ["zzz.rX", "zzz.r1", "a.r01", "a.r9", "other"]
+    for name, failures in [*((name, {}) for name in names), ("a.r9999", {"a.r9999": "it broke"})]:
+        write(tmp_path, {"a.py": "1 / 0"}, failures=failures)
+        (tmp_path / f"{name}.log").write_text(LOG)
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+        assert f" has {name}, which is no run of this climb: remove it" in capsys.readouterr().err
+        (tmp_path / f"{name}.log").unlink()
+    assert not list(tmp_path.glob("*.failed"))
+
+
 def test_a_script_of_ones_own_that_changed_stops_its_climb(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.py").write_text(copies(LOG))
     found = {"clocks": "1", "peak_flops": 1e12, "device": device_name(pick_device(None))}

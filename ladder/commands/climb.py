@@ -312,7 +312,7 @@ def run_rounds(folder: Path, console: Console) -> None:
     old, again = facts["failures"].items(), ("killed by", "this climb: its logs differ")
     facts["failures"] = {name: why for name, why in old if not why.startswith(again)}
     ended = facts["failures"].keys() | {path.stem for path in folder.glob("*.r*.log")}
-    check_logs(folder)
+    check_logs(folder, facts)
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
     if facts["kind"] == "fit":
@@ -417,7 +417,7 @@ def run_next(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
         news = f"{run_once(folder, facts, path, name, flags):.0f} tok/s"
     except BadInput as error:
         check_code(folder, facts)  # which explains it
-        check_logs(folder)
+        check_logs(folder, facts)
         facts["failures"][name] = str(error)
         news = f"failed: {error}"
     facts["minutes"] = facts.get("minutes", 0) + (time.monotonic() - started) / 60
@@ -438,9 +438,15 @@ def check_code(folder: Path, facts: dict) -> None:
             raise BadInput(f"{folder / name} changed: change it back")
 
 
-def check_logs(folder: Path) -> None:
-    """Raise BadInput if a log cannot stand in the table: later runs would fail for it."""
-    if any(folder.glob("*.log")):
+def check_logs(folder: Path, facts: dict) -> None:
+    """Raise BadInput if a log or failure in the folder is not one of this climb, or a log cannot
+    stand in its table: later runs would fail for it."""
+    rounds = range(1, facts["repeats"] + 2)  # kill -9 may leave a log that climb.json lacks
+    known = {f"{Path(name).stem}.r{k}" for name in facts["scripts"] for k in rounds}
+    logs = {path.stem for path in folder.glob("*.log")}
+    if odd := (logs | facts["failures"].keys()) - known:
+        raise BadInput(f"{folder} has {min(odd)}, which is no run of this climb: remove it")
+    if logs:
         try:
             read_climb(folder)
         except BadInput as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ladder.commands.gather import gather
 from ladder.commands.page import page
 from ladder.commands.publish import BLOCK
-from ladder.commands.results import read_facts
+from ladder.commands.results import LARGEST_FACTS, read_facts
 from ladder.errors import BadInput
 from ladder.files import ROOT, regular, write_whole
 from ladder.log import printable
@@ -55,7 +55,7 @@ def gather_default() -> list[dict]:
     published ones of each."""
     kept = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
     own = [path for path in Path("runs").glob("*/climb.json") if path.is_file()]
-    own = [path for path in own if path.read_bytes() not in kept]
+    own = [p for p in own if p.stat().st_size > LARGEST_FACTS or p.read_bytes() not in kept]
     own = [path.parent for path in own if any(path.parent.glob("*.log"))]
     own.sort(key=lambda folder: -(folder / "climb.json").stat().st_mtime)
     climbs, seen, known = [], set(), published()
