@@ -1,5 +1,6 @@
 """`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
 
+# ruff: noqa: F811 (a fixture of test_climb.py)
 import argparse
 import json
 import os
@@ -9,8 +10,9 @@ from contextlib import closing
 
 import pytest
 from conftest import ROOT
+from test_climb import no_peak  # noqa: F401
 
-from ladder.commands import climb, diff, main, picture, process, publish, share, tables
+from ladder.commands import climb, diff, main, picture, publish, share, tables
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts, select
 from ladder.errors import BadInput
@@ -38,15 +40,6 @@ def project(tmp_path, monkeypatch):
     (folder / "mine.py").write_text("made = True\n")
     change(folder, started="2026-12-24 10:00")
     return copy, folder
-
-
-@pytest.fixture
-def no_peak(monkeypatch):
-    """new_folder() asks no process for a matmul's rate."""
-    answer = {"device": CPU, "peak_flops": 1e12, "peak_dtype": "bfloat16"}
-    answer |= {"peak_shape": [1, 1, 1], "clocks": "2596 MHz"}
-    done = process.Finished(json.dumps(answer), "", 0, None)
-    monkeypatch.setattr(process, "run_python", lambda *words, **env: done)
 
 
 @pytest.fixture
