@@ -350,7 +350,7 @@ def test_kept_memory_spares_page_faults(shard, tmp_path):
     if huge.exists() and "[always]" in huge.read_text():
         pytest.skip("huge pages for all: too few faults to count")
     # Logits of 51 MB in bfloat16: those below 32 MB may find room in what glibc happened to keep.
-    flags = [*SMALL, "--batch-size", 1, "--seq-len", 512, "--steps", 6, "--data", shard]
+    flags = [*SMALL, "--batch-size", 1, "--seq-len", 512, "--steps", 14, "--data", shard]
     before_and_after = []
     for number in (10, 11):
         done = run_script("-c", COUNT_FAULTS, rung(number), *flags, "--log-dir", tmp_path)
