@@ -12,7 +12,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from ladder.cli import path
+from ladder.cli import path, signals_to
 from ladder.commands import program
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -45,6 +45,8 @@ def prepare(text, out, shard_tokens, val_fraction):
     corpus = load_corpus(text, say=show)
     if corpus.tokenizer != "gpt2":
         raise BadInput("shards hold GPT-2 tokens: set TIKTOKEN_CACHE_DIR or connect once")
+    if not out and corpus.name.strip(".") in ("", "shards"):  # data/shards is the cache
+        raise BadInput(f"{corpus.name!r} cannot name a folder of data/: name one with --out")
     out = Path(out or DATA_DIR / corpus.name)
     held_out = int(len(corpus) * val_fraction)
     if val_fraction and not held_out:
@@ -62,8 +64,9 @@ def prepare(text, out, shard_tokens, val_fraction):
                 tokens = corpus.read(start, min(shard_tokens, last - start))
                 write_shard(Path(unfinished, name), tokens)
                 show(f"{out / name}: {len(tokens)} tokens")
-        for path in sorted(Path(unfinished).iterdir(), reverse=True):  # val first
-            path.rename(out / path.name)
+        with signals_to(lambda *_: None):
+            for path in sorted(Path(unfinished).iterdir(), reverse=True):  # val first
+                path.rename(out / path.name)
 
 
 if __name__ == "__main__":

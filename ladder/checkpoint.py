@@ -6,6 +6,7 @@ Checkpoints are written atomically; the last two are kept, and the best by valid
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -179,6 +180,8 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
             if (before := saved["flags"].get(flag)) != value:
                 say(f"note  {flag} was {before}, now it is {value}")
     for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
+        if not re.fullmatch(r"(step_\d{6,}|best)\.pt\.\d+\.tmp", unfinished.name):
+            continue
         say(f"note  deleted {unfinished}, which was never finished; the one before it is used")
         unfinished.unlink()
     return chosen

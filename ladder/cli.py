@@ -195,6 +195,8 @@ def signals_to(handler: Callable = signal.default_int_handler):
     heard = {n for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
     if threading.current_thread() is not threading.main_thread():
         heard = set()
+    elif hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else every child's exit status reads 0
     before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield

@@ -131,6 +131,9 @@ def _corpus_at(path: Path, say) -> Corpus:
     if not shards:
         return _text_corpus(path, say)
     name = path.resolve().name
+    if part := next(path.glob("unfinished-*/*.bin"), None):
+        why = f"{part.parent} is of a data/prepare.py that was killed"
+        raise BadInput(f"{why}: delete {path}, and run it again")
     if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
         say(f"note  {name} holds shards: its texts are not read")
     if held_out := val_shards(path):
@@ -151,7 +154,7 @@ def _default_corpus(say) -> Corpus:
     say("note  downloading tinyshakespeare (1.1 MB) into data/")
     try:
         text = download(TINYSHAKESPEARE_URL, TINYSHAKESPEARE_SHA256)
-    except (OSError, http.client.HTTPException, BadInput) as error:
+    except (OSError, ValueError, http.client.HTTPException, BadInput) as error:
         instead = "falling back to the documentation that ships with Python; do not compare these"
         where = "LADDER_DATA names a folder with tinyshakespeare/input.txt in it"
         say(f"note  no tinyshakespeare ({error}): {instead} losses with others ({where})")
@@ -205,7 +208,8 @@ def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
     shards = [open_shard(file) for file in files]
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little") + shard[: 2**19].tobytes())
-    return Corpus(path.resolve().stem, digest.hexdigest(), shards)
+    name = path.resolve().name if path.is_dir() else path.stem
+    return Corpus(name, digest.hexdigest(), shards)
 
 
 def _text_corpus(path: Path, say) -> Corpus:

@@ -90,7 +90,7 @@ def peak_flops(device) -> float | None:
 
 
 def peak_bytes(device) -> int | None:
-    """Peak memory so far, in bytes: of tensors on a GPU, of the process on a CPU, None on MPS."""
+    """Peak memory so far, in bytes: of tensors on a GPU, of the process on a CPU, else None."""
     import torch
 
     if device.type in GPUS:
@@ -99,8 +99,9 @@ def peak_bytes(device) -> int | None:
         return None
     if sys.platform == "linux":
         # Not getrusage: its figure starts at the parent's peak.
-        status = Path("/proc/self/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+        status = Path("/proc/self/status")
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+        return int(found[1]) * 1024 if found else None  # gVisor does not count it
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -167,7 +168,8 @@ def default_folder(resume: bool, restarted: bool) -> str:
         return max(map(str, folder.glob(f"[0-9]*-[0-9]*-{process}")), default=new)
     if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
         return new
-    last = max(map(str, folder.glob("[0-9]*-[0-9]*-*")), default=None)
+    own = re.compile(r"\d{8}-\d{6}-\d+")  # a copy of one has another name
+    last = max((str(f) for f in folder.glob("*-*-*") if own.fullmatch(f.name)), default=None)
     if last not in {str(step.parent) for step in steps}:
         newest = max(steps, key=lambda step: step.stat().st_mtime).parent
         do = f"--ckpt-dir {newest} --resume continues that; leave --resume out to start anew"

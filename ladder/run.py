@@ -20,7 +20,7 @@ import torch
 from ladder import machine, probe
 from ladder.cli import GPUS, largest_batch, signals_to
 from ladder.errors import explain, refuse
-from ladder.files import ROOT, commit, drop
+from ladder.files import FOLDERS, ROOT, commit, drop
 from ladder.log import pairs_line, printable, step_line, warmup_steps
 
 LEAST_SCALE = 2**-14  # of a float16 run: gradients that overflow below it will not stop to
@@ -45,6 +45,8 @@ class Run:
         self.args, self.rank, self.ranks = args, rank, ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+        of_the_ladder = ("baseline.py", "ddp_run.py", *FOLDERS)
+        self.ours = path.is_relative_to(ROOT) and self.script.split("/")[0] in of_the_ladder
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.signal = 0  # the one that ends the run ...
@@ -71,6 +73,9 @@ class Run:
                 raise SystemExit(0)  # at a failure torchrun might end rank 0 before it says why
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
+            while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
+                pass  # some daemons close 0, 1 and 2
+            os.close(spare)
             self.file = self._open_log()
         except OSError as error:
             refuse(f"cannot write the log {error.filename}: {error.strerror}")
@@ -231,6 +236,8 @@ class Run:
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
+        if not self.ours:
+            self.say(f"note  {self.script} is not in that commit: only what it imports is")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             self.say(f"note  compiling: {COMPILING}")

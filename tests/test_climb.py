@@ -331,6 +331,14 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
             assert (clean != before) == counts and len(clean) == 12, name
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
+    # Signed commits, and log.showSignature in the user's configuration.
+    (tmp_path / "gpg").write_text("#!/bin/sh\necho '[GNUPG:] SIG_CREATED ' >&2; echo sig\n")
+    (tmp_path / "gpg").chmod(0o755)
+    files.git("config", "gpg.program", str(tmp_path / "gpg"))
+    files.git("config", "commit.gpgSign", "true")
+    files.git("config", "log.showSignature", "true")
+    commit_all()
+    assert re.fullmatch("[0-9a-f]{12}", files.commit())
 
 
 def test_why_git_does_not_know_the_commit_is_said_once(monkeypatch, capsys):

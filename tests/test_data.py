@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import io
 import os
+import signal
 import urllib.request
 from pathlib import Path
 from unittest.mock import Mock
@@ -166,6 +167,8 @@ def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
 
 
 def test_folder_of_shards_leaves_val_and_texts_out(tmp_path, monkeypatch, capsys):
+    tmp_path = tmp_path / "fineweb-1.5"
+    tmp_path.mkdir()
     write_shard(tmp_path / "my-val_train_000001.bin", np.array([3, 4], np.uint16))
     write_shard(tmp_path / "interval_train_000000.bin", np.array([1, 2], np.uint16))
     write_shard(tmp_path / "interval_val_000000.bin", np.array([9, 9], np.uint16))
@@ -174,7 +177,7 @@ def test_folder_of_shards_leaves_val_and_texts_out(tmp_path, monkeypatch, capsys
     corpus = load_corpus(".", say=print)
     assert corpus.read(0, 4).tolist() == [1, 2, 3, 4] and len(corpus) == 4
     out = capsys.readouterr().out
-    assert corpus.name == tmp_path.name and "its texts are not read" in out
+    assert corpus.name == "fineweb-1.5" and "its texts are not read" in out
     assert f"{corpus.name} has 1 of its 3 shards held out (val)" in out
 
 
@@ -234,9 +237,10 @@ def test_default_corpus_is_downloaded_once_and_a_broken_download_leaves_nothing(
     folder = tmp_path / "data" / "tinyshakespeare"
     monkeypatch.delenv("LADDER_DATA", raising=False)
     monkeypatch.setattr(data, "TINYSHAKESPEARE_SHA256", hashlib.sha256(body).hexdigest())
-    answers = [http.client.IncompleteRead(body[:9]), io.BytesIO(body[:9]), io.BytesIO(body)]
+    proxy = ValueError("proxy URL with no authority")
+    answers = [http.client.IncompleteRead(body[:9]), io.BytesIO(body[:9]), proxy, io.BytesIO(body)]
     monkeypatch.setattr(urllib.request, "urlopen", Mock(side_effect=answers))
-    for why in ("IncompleteRead", "has the wrong SHA-256"):
+    for why in ("IncompleteRead", "has the wrong SHA-256", "proxy URL"):
         assert load_corpus(None, said.append).name == "python-docs"
         (line,) = (line for line in said if line.startswith("note  no tinyshakespeare ("))
         assert why in line and not folder.exists()
@@ -363,6 +367,26 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
     assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
     assert module.main(words) == 0 and len(os.listdir(out)) == 6
+
+    (out / "unfinished-x").mkdir()  # it was killed while the shards moved
+    (out / "play_train_000000.bin").rename(out / "unfinished-x" / "play_train_000000.bin")
+    with pytest.raises(BadInput, match="unfinished-x is of a data"):
+        load_corpus(str(out), say=print)
+
+
+def test_a_signal_while_shards_move_loses_none(tmp_path, bytes_for_tokens, monkeypatch):
+    (tmp_path / "play.txt").write_text("to be or not to be")
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda *a: (rename(*a), signal.raise_signal(15)))
+    assert prepare(tmp_path / "play.txt", "--out", tmp_path / "out", "--shard-tokens", 5) == 0
+    assert len([*(tmp_path / "out").glob("*.bin")]) == 4
+
+
+@pytest.mark.parametrize("name", ["...txt", "shards.txt"])
+def test_prepare_takes_no_folder_that_is_not_its_own(name, tmp_path, bytes_for_tokens, capsys):
+    (tmp_path / name).write_text("to be")
+    assert prepare(tmp_path / name) == 2
+    assert "cannot name a folder of data/: name one with --out" in capsys.readouterr().err
 
 
 def test_prepare_writes_no_bytes_as_tokens(tmp_path, monkeypatch, capsys):

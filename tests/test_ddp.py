@@ -575,7 +575,9 @@ def test_a_second_job_leaves_the_folder_of_the_first_alone(tmp_path):
     assert unfinished.exists()
     for name in ("step_000003.pt", "step_000009.pt.1.tmp"):
         (tmp_path / name).mkdir()
+    (mine := tmp_path / "thesis.pt.v1.tmp").touch()
     assert choose(tmp_path, seed=1).name == "step_000001.pt" and not unfinished.exists()
+    assert mine.exists()
 
 
 def test_another_schedule_is_said(alone, one, tmp_path):

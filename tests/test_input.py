@@ -286,6 +286,23 @@ def test_under_nohup_a_closed_terminal_stops_nothing(run_main, monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_daemon_without_standard_streams_trains(shard, tmp_path):
+    flags = [*SMALL, "--steps=3", "--data", str(shard), "--log-dir", str(tmp_path)]
+    shell = 'exec "$@" <&- >&- 2>&-'
+    words = ["sh", "-c", shell, "sh", sys.executable, str(rung(0)), *flags]
+    assert subprocess.run(words, cwd=ROOT).returncode == 0
+    assert read_log(the_log(tmp_path)).result["status"] == "ok"
+
+
+def test_a_child_that_fails_is_seen_where_the_parent_ignored_sigchld():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        asked = [sys.executable, "-c", "raise SystemExit(3)"]
+        assert commands.program(lambda: subprocess.run(asked).returncode) == 3
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("full", ["log", "screen"])
 def test_a_full_disk_costs_only_what_is_on_it(full, capsys, shard, tmp_path, monkeypatch):

@@ -91,7 +91,9 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
         folder.mkdir(parents=True)
     mine = tmp_path / "checkpoints" / "mine"  # a --ckpt-dir, which has no date
     mine.mkdir()
-    for folder in (other, mine):
+    copy = other.with_name(other.name + "-backup")
+    copy.mkdir()
+    for folder in (other, mine, copy):
         (folder / "step_000001.pt").touch()
     assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
     assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
@@ -507,6 +509,17 @@ def test_a_vocabulary_that_is_not_that_of_its_config(rows, trained, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": V}))
         with pytest.raises(BadInput, match=said):
             model_of(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"n_head": 3}, {"n_positions": 10**13}, {"n_layer": 10**9}])
+def test_a_config_that_does_not_fit_its_weights(change, trained, tmp_path, capsys):
+    folder = tmp_path / "out"
+    assert ladder(["export", str(trained), str(folder)]) == 0
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    capsys.readouterr()
+    assert ladder(["sample", str(folder)]) == 2
+    assert "is damaged: its weights are not of a GPT-2 with" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

@@ -232,6 +232,7 @@ def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     assert printed.strip() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     assert picture.read_bytes().startswith(b"\x89PNG") and written == f"written: {picture}"
     assert main(["limits", *A100, "--picture", str(picture)]) == 0  # anew
-    picture.write_text("mine")
+    picture.write_text("\x89PNG of mine")
     assert main(["limits", *A100, "--picture", str(picture)]) == 2
-    assert "is there and no PNG" in capsys.readouterr().err and picture.read_text() == "mine"
+    assert "and not of this command" in capsys.readouterr().err
+    assert picture.read_text() == "\x89PNG of mine"

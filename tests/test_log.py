@@ -1,6 +1,8 @@
 """The log format, written and read back; what is not a whole log is refused by name."""
 
 import re
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +52,7 @@ def test_lines_survive_a_round_trip(tmp_path):
         ("run   B=1\nstep 1/2 | loss x | dt 1 ms | tok/s 1\n", "line 2"),
         ("run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5\n", "cut short"),
         ('run   B=1\nRESULT {"median_ms": 98.3', "line 2"),
+        (f"run   B={'1' * 20_000}\n", "line 1"),  # it would take minutes
     ],
 )
 def test_foreign_or_cut_logs_are_refused_by_name(tmp_path, text, words):
@@ -83,6 +86,7 @@ def test_numbers_of_a_real_log_agree_with_each_other(run_main, capsys, monkeypat
     assert result["peak_bytes"] > 1e8
     assert log.run["params"] == "13790208" and log.run["data"] == "topics"
     assert log.notes[0] == "load 6.1 on 2 cores: these times will mean little"
+    assert not [note for note in log.notes if "commit" in note]
 
     *_, result_line, last = (out := capsys.readouterr().out).splitlines()
     assert result_line.startswith("RESULT ") and "\nmfu " not in out
@@ -102,6 +106,21 @@ def test_a_copy_of_the_screen_is_a_log_too(tmp_path):
     text = "run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5 | left 2 min\n"
     (tmp_path / "a.log").write_text(text + 'RESULT {"mfu": null}\n00 baseline: 5 tok/s\n')
     assert read_log(tmp_path / "a.log").result == {"mfu": None}
+
+
+def test_a_copy_of_a_script_does_not_pass_for_its_commit(run_main, tmp_path):
+    copy = shutil.copy(rung(0), tmp_path)
+    log = run_main(load(Path(copy)), "--steps", 1)
+    assert "baseline.py is not in that commit: only what it imports is" in log.notes
+
+
+def test_peak_memory_that_linux_does_not_count_is_unknown(run_main, monkeypatch, capsys):
+    """gVisor, under many clouds' containers, has no VmHWM in /proc/self/status."""
+    read = Path.read_text
+    cut = lambda self, *a, **k: read(self, *a, **k).replace("VmHWM", "Vm")  # noqa: E731
+    monkeypatch.setattr(Path, "read_text", cut)
+    assert run_main(load(rung(0)), "--steps", 3).result["peak_bytes"] is None
+    assert " measured), loss " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,24 @@ def test_publish_prepends_and_redraws(project, capsys):
     assert state(copy) == before
 
 
+def test_a_corpus_whose_name_is_no_formula_is_drawn(tmp_path):
+    facts, rows = read_climb(CLIMB)
+    for row in rows:
+        row.logs[1].run["data"] = "prices in $_and_$"
+    picture.draw(facts, rows, tmp_path / "climb.png")
+    assert (tmp_path / "climb.png").exists()
+
+
+def test_a_publish_that_was_killed_half_way_is_done_again(project, no_picture):
+    copy, folder = project
+    publish.publish(folder, "All is well.")
+    after = state(copy)
+    for page in publish.PAGES:  # before the pages took their places
+        shutil.copy(ROOT / page, copy)
+    publish.publish(folder, "All is well.")
+    assert state(copy) == after
+
+
 def test_what_is_no_climb_from_the_baseline_goes_into_the_run_log_alone(project, no_picture):
     """And of an ablation its scripts do not: they can be made again."""
     copy, folder = project

@@ -210,7 +210,9 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_pat
     own.mkdir(parents=True)
     text = (EXAMPLES / "10_fused_adamw.json").read_text().replace("2e93aea66793", "d2d72edfc0b7")
     (own / "10_fused_adamw.json").write_text(text)
-    (own / "list.json").write_text("[1]")
+    for name, none in (("list", "[1]"), ("ms", '{"run": {"commit": 1}, "median_ms": []}')):
+        (own / f"{name}.json").write_text(none)
+    (own / "deep.json").write_text("[" * 200_000)
     os.mkfifo(own / "fifo.json")
     assert "commit d2d72edfc0b7" in gather.gather(CLIMB)["rungs"][-1]["profile"]["from"]
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})

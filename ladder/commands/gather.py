@@ -166,6 +166,9 @@ def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path 
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
+NO_PROFILE = (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError)
+
+
 def find_profiles(run: dict) -> dict[str, dict]:
     """Results of `ladder profile` on the same device, torch, model, B and T, by stem of the script.
 
@@ -174,7 +177,7 @@ def find_profiles(run: dict) -> dict[str, dict]:
     others, own = {}, {}
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
     for path in sorted(filter(Path.is_file, paths), key=lambda path: path.parent.name):
-        with suppress(KeyError, OSError, TypeError, ValueError):  # it is no profile
+        with suppress(*NO_PROFILE):
             facts = json.loads(path.read_text(encoding="utf-8"))
             header = facts["run"]
             one = {

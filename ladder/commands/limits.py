@@ -27,6 +27,7 @@ from ladder.errors import BadInput
 from ladder.files import write_whole
 from ladder.machine import DATA_SHEETS, find_gpu
 
+MADE_BY = "ladder limits"  # in the PNG
 WORK = Path(__file__).with_name("work.json")
 NAMES = {path.stem: title(path) for path in all_scripts()}
 UNITS = ("fp32", "tf32", "bf16")
@@ -195,8 +196,12 @@ def draw(steps: dict[str, dict], picture: Path) -> None:
     axes.set_xlabel("gigabytes read and written in one step: counted, not measured")
     axes.legend()
     axes.spines[["top", "right"]].set_visible(False)
+
+    def save(file):
+        axes.figure.savefig(file, format="png", dpi=110, metadata={"Software": MADE_BY})
+
     if picture.is_file():
         with picture.open("rb") as file:
-            if file.read(4) != b"\x89PNG":
-                raise BadInput(f"{picture} is there and no PNG: choose another name")
-    write_whole(picture, lambda file: axes.figure.savefig(file, format="png", dpi=110))
+            if MADE_BY.encode() not in file.read(1000):
+                raise BadInput(f"{picture} is there, and not of this command: choose another name")
+    write_whole(picture, save)

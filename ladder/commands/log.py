@@ -66,6 +66,8 @@ def _read_line(log: Log, line: str) -> None:
     if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):
+        if len(rest) > 10_000:  # shlex takes the square of it
+            raise ValueError("too long")
         setattr(log, kind, _once(word.split("=", 1) for word in shlex.split(rest)))
     elif kind in ("note", "error"):
         getattr(log, kind + "s").append(rest.strip())

@@ -15,7 +15,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     above = [row.tok_per_s * (row.spread[1] - 1) for row in good]
     below = [row.tok_per_s * (1 - row.spread[0]) for row in good]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
-    labels = [titles().get(row.stem, row.stem.replace("_", " ")) for row in good]
+    labels = [plain(titles().get(row.stem, row.stem.replace("_", " "))) for row in good]
     axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
@@ -31,6 +31,11 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     axes.set_xlim(0, right)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
-    axes.set_title(caption(facts, good), fontsize=7, loc="left", wrap=True)
+    axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.savefig(path, dpi=110)
+
+
+def plain(text: str) -> str:
+    """`text`, in which matplotlib sees no formula: the name of a corpus may have a $."""
+    return text.replace("$", r"\$")

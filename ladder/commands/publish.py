@@ -86,11 +86,11 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     with closing(lock(ROOT / "logs")):
         kept = {page: (ROOT / page).read_bytes() for page in PAGES}
         old = {page: (ROOT / page).read_text("utf-8", "surrogateescape") for page in PAGES}
-        target = new_target(folder, facts)
+        target = new_target(folder, facts, old["RUNLOG.md"])
         shown = target.relative_to(ROOT).as_posix()
         readme = place(old["README.md"], shown, facts, rows, force)
         title, first, entries = old["RUNLOG.md"].partition("\n## ")
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         try:
             # What an ablation made can be made again: ablate.source_at.
             scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
@@ -187,7 +187,7 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
             yield f"has {name}.log with a flops_per_token that no GPT-2 124M has"
 
 
-def new_target(folder: Path, facts: dict) -> Path:
+def new_target(folder: Path, facts: dict, runlog: str) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
     for number in itertools.count(1):
         target = ROOT / "logs" / (slug(facts) if number == 1 else f"{slug(facts)}-{number}")
@@ -195,6 +195,8 @@ def new_target(folder: Path, facts: dict) -> Path:
             return target
         there = target / "climb.json"
         if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
+            if f"`{target.relative_to(ROOT).as_posix()}`" not in runlog:  # killed half-way
+                return target
             raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
 
 

@@ -1,6 +1,7 @@
 """From the raw logs of a climb to rows that can be compared, with their uncertainty."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ def read_facts(folder: Path) -> dict:
         return {}
     try:
         facts = json.loads(regular(path, LARGEST_FACTS).read_text(encoding="utf-8"))
+        os.fsencode(json.dumps(facts, ensure_ascii=False))  # names of files, for git
         for key, form in FACTS.items():
             text = json.dumps(facts[key]) if key in facts else ""
             if not re.fullmatch(form, text, flags=re.ASCII):
