@@ -20,7 +20,7 @@ import numpy as np
 
 from ladder.errors import BadInput
 from ladder.files import DATA_DIR, regular, write_whole
-from ladder.shards import Shard, may_open, open_shard, write_shard
+from ladder.shards import Shard, may_open, open_own_shard, open_shard, write_shard
 
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -91,10 +91,8 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
 
     `say` is called with a line for every download and fallback. Raises BadInput.
     """
-    if path is None:
-        return _default_corpus(say)
     try:
-        return _corpus_at(Path(path), say)
+        return _default_corpus(say) if path is None else _corpus_at(Path(path), say)
     except OSError as error:
         raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
     except MemoryError:
@@ -199,15 +197,16 @@ def within(seconds: float, function: Callable, *args, **kwargs):
 
 
 def _shard_corpus(path: Path, files: list[Path]) -> Corpus:
-    """A corpus of token shards. The hash covers the size and the first MiB of each: hashing many
-    gigabytes would take minutes."""
+    """A corpus of token shards. The hash covers the size and the first and last 512 KiB of each:
+    hashing many gigabytes would take minutes."""
     if not files:
         raise BadInput(f"{path} holds only val shards: training needs at least one other")
     digest = hashlib.sha256()
     may_open(len(files))
     shards = [open_shard(file) for file in files]
     for shard in shards:
-        digest.update(len(shard).to_bytes(8, "little") + shard[: 2**19].tobytes())
+        digest.update(len(shard).to_bytes(8, "little"))
+        digest.update(shard[: 2**18].tobytes() + shard[-(2**18) :].tobytes())
     name = path.resolve().name if path.is_dir() else path.stem
     return Corpus(name, digest.hexdigest(), shards)
 
@@ -256,7 +255,7 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
     if cache.exists():
         try:
-            return Corpus(name, sha256, [open_shard(cache)])
+            return Corpus(name, sha256, [open_own_shard(cache)])
         except (OSError, BadInput) as error:
             say(f"note  {error}: it is written anew")
     say(f"note  tokenizing {name} ({sum(map(len, documents))} bytes)")

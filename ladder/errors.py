@@ -31,6 +31,9 @@ _CAUSES = {
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
         "another rank has exited: if it failed, its own line says why"
     ),
+    "Timed out waiting .* operation to complete": (  # gloo's words
+        "another rank has not answered for long: it hangs, or its machine or network is gone"
+    ),
     "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
         "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"

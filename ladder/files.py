@@ -85,7 +85,7 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
 def git(*words: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. Raises BadInput if it cannot."""
     command, utf8 = ["git", "-C", str(ROOT)], dict(encoding="utf-8", errors="replace")
-    command += ["-c", "log.showSignature=false", *words]
+    command += ["--no-optional-locks", "-c", "log.showSignature=false", *words]
     # Inside a hook they name another repository, or its index; others change what a path means.
     env = {k: v for k, v in os.environ.items() if not re.match("GIT_(?!CONFIG|TEST)", k)}
     try:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -165,16 +166,37 @@ def default_folder(resume: bool, restarted: bool) -> str:
     process, folder = os.getppid() if DISTRIBUTED else os.getpid(), Path("checkpoints")
     new = f"{folder}/{datetime.now():%Y%m%d-%H%M%S}-{process}"
     if restarted:
-        return max(map(str, folder.glob(f"[0-9]*-[0-9]*-{process}")), default=new)
+        # In containers torchrun often has the same id: what is older than it is another job's.
+        # (By two hours: clocks are set, and at the end of summer time by one.)
+        oldest = f"{folder}/{datetime.fromtimestamp(max(0, started(process) - 7200)):%Y%m%d-%H%M%S}"
+        found = map(str, folder.glob(f"[0-9]*-[0-9]*-{process}"))
+        return max((name for name in found if name > oldest), default=new)
     if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
         return new
     own = re.compile(r"\d{8}-\d{6}-\d+")  # a copy of one has another name
-    last = max((str(f) for f in folder.glob("*-*-*") if own.fullmatch(f.name)), default=None)
+    found = ((begun(f), str(f)) for f in folder.glob("*-*-*") if own.fullmatch(f.name))
+    last = max(found, default=(0, None))[1]
     if last not in {str(step.parent) for step in steps}:
         newest = max(steps, key=lambda step: step.stat().st_mtime).parent
         do = f"--ckpt-dir {newest} --resume continues that; leave --resume out to start anew"
         refuse(f"the last run without --ckpt-dir ({last or 'none yet'}) saved no checkpoint: {do}")
     return last
+
+
+def begun(folder: Path) -> float:
+    """When a run made its folder, in seconds since the epoch: names have local time."""
+    lock = folder / ".lock"  # nothing is written to it
+    return lock.stat().st_mtime if lock.exists() else 0
+
+
+def started(process: int) -> float:
+    """When a process started, in seconds since the epoch; 0 where this is not Linux."""
+    stat = Path(f"/proc/{process}/stat")
+    if not stat.exists():
+        return 0
+    ticks = int(stat.read_text().rpartition(")")[2].split()[19])  # since the machine started
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
 
 
 def meet() -> None:
@@ -186,6 +208,9 @@ def meet() -> None:
         # If torchrun is killed, this rank gets SIGTERM as if torchrun had passed one on.
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    words = f"note  rank {RANK} of {WORLD} waits for the others: has each been started?"
+    waits = threading.Timer(10, print, [words], {"file": sys.stderr, "flush": True})
+    waits.start()
     try:
         if not 0 <= RANK < WORLD:
             raise ValueError(f"RANK is {RANK}, WORLD_SIZE {WORLD}")
@@ -202,6 +227,8 @@ def meet() -> None:
     except (ValueError, RuntimeError) as error:  # variables that are missing, a port that is taken
         reason = str(error).splitlines()[0]
         refuse(f"the ranks cannot meet: {reason}: start them with torchrun")
+    finally:
+        waits.cancel()
 
 
 def on_rank_0(function: Callable, *args, **options):

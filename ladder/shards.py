@@ -1,9 +1,10 @@
 """Token shards: the `.bin` layout of llm.c and modded-nanogpt.
 
 A shard is a header of 256 little-endian int32 (magic 20240520, version 1, token count, zeros),
-then the tokens as uint16.
+then the tokens as uint16. Our headers end with the tokens' SHA-256.
 """
 
+import hashlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,10 +32,13 @@ class Shard:
         return self.count
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        """Read tokens. Raises BadInput if the file was truncated after it was opened."""
+        """Read tokens. Raises BadInput if they are gone: the file was truncated, say."""
         start, stop, _ = part.indices(self.count)
-        self.file.seek(HEADER_BYTES + 2 * start)
-        found = self.file.read(2 * (stop - start))
+        try:
+            self.file.seek(HEADER_BYTES + 2 * start)
+            found = self.file.read(2 * (stop - start))
+        except OSError as error:  # a network's file system that is gone
+            raise BadInput(f"cannot read {self.path}: {error.strerror}") from error
         if len(found) < 2 * (stop - start):
             raise BadInput(f"{self.path} was cut while it was in use: make it anew")
         return np.frombuffer(found, dtype="<u2")
@@ -44,9 +48,10 @@ def write_shard(path: Path, tokens: np.ndarray) -> None:
     """Write `tokens` (uint16, 1-D) as one shard, atomically. Raises BadInput if too many."""
     if len(tokens) > MOST_TOKENS:
         raise BadInput(f"{path}: {len(tokens)} tokens, but a shard has at most {MOST_TOKENS}")
-    header = np.zeros(256, dtype="<i4")
-    header[:3] = MAGIC, VERSION, len(tokens)
-    write_whole(path, header.tobytes(), tokens.astype("<u2", copy=False).tobytes())
+    header, tokens = np.zeros(256, dtype="<i4"), tokens.astype("<u2", copy=False).tobytes()
+    header[:3] = MAGIC, VERSION, len(tokens) // 2
+    header[-8:] = np.frombuffer(hashlib.sha256(tokens).digest(), dtype="<i4")
+    write_whole(path, header.tobytes(), tokens)
 
 
 def may_open(count: int) -> None:
@@ -78,4 +83,12 @@ def open_shard(path: Path) -> Shard:
         raise BadInput(f"{path} is damaged: its header says {header[2]} tokens, but {found}")
     if len(shard) == 0:
         raise BadInput(f"{path} holds no tokens: expected at least one")
+    return shard
+
+
+def open_own_shard(path: Path) -> Shard:
+    """Open a shard that `write_shard` wrote. Also raises BadInput if its SHA-256 is wrong."""
+    shard, header = open_shard(path), np.fromfile(path, dtype="<i4", count=256)
+    if hashlib.sha256(shard[:]).digest() != header[-8:].tobytes():
+        raise BadInput(f"{path} is damaged: its SHA-256 is wrong")
     return shard

@@ -1,5 +1,6 @@
 """Shards, corpora and batches."""
 
+import errno
 import hashlib
 import http.client
 import io
@@ -149,6 +150,17 @@ def test_a_fifo_is_no_corpus(name, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(BadInput, match="is not a regular file"):
         load_corpus(str(tmp_path / name.split("/")[0]), say=print)
+
+
+def test_a_place_of_the_text_that_cannot_be_read_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("LADDER_DATA", "x" * 5000)
+    with pytest.raises(BadInput, match="cannot read x{5000}.*: File name too long"):
+        load_corpus(None, print)
+    write_shard(tmp_path / "a.bin", np.arange(9, dtype=np.uint16))
+    shard = open_shard(tmp_path / "a.bin")
+    shard.file = Mock(read=Mock(side_effect=OSError(errno.ESTALE, "Stale file handle")))
+    with pytest.raises(BadInput, match="cannot read .*a.bin: Stale file handle"):
+        shard[:]
 
 
 def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
@@ -303,7 +315,13 @@ def test_two_texts_are_not_one_with_their_bytes(tmp_path, bytes_for_tokens):
     assert [bytes(c.read(0, 4).astype(np.uint8)) for c in (one, two)] == [b"one\0", b"one\x50"]
 
 
-@pytest.mark.parametrize("damage", [lambda p: os.truncate(p, 1030), lambda p: p.write_bytes(b"")])
+def zero_tokens(path):
+    path.write_bytes(path.read_bytes()[:1024] + bytes(10))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda p: os.truncate(p, 1030), lambda p: p.write_bytes(b""), zero_tokens]
+)
 def test_damaged_tokens_of_a_text_are_made_anew(damage, tmp_path, bytes_for_tokens):
     text, said = tmp_path / f"{'x' * 250}.txt", []
     text.write_text("to be")
@@ -366,6 +384,7 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
     words = [str(text), "--out", str(out), "--shard-tokens", "5", "--val-fraction", "0.1"]
     assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
+    (out / "unfinished-old").mkdir()  # of one that was killed
     assert module.main(words) == 0 and len(os.listdir(out)) == 6
 
     (out / "unfinished-x").mkdir()  # it was killed while the shards moved

@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -349,6 +351,23 @@ def test_an_environment_that_torchrun_did_not_make(told, said, monkeypatch, caps
             ranks.meet()
     (line,) = capsys.readouterr().err.splitlines()
     assert caught.value.code == 2 and line.startswith("error ") and said in line
+
+
+def test_a_rank_that_waits_for_others_says_so(monkeypatch, capsys):
+    """Others that were never started are waited for half an hour."""
+    timer = threading.Timer
+    monkeypatch.setattr(threading, "Timer", lambda seconds, *args: timer(seconds / 100, *args))
+    monkeypatch.setattr(ranks, "RANK", 0)
+    monkeypatch.setattr(ranks, "WORLD", 2)
+
+    def rendezvous(url):
+        time.sleep(1)
+        raise ValueError("at last")
+
+    monkeypatch.setattr(ranks.dist, "rendezvous", rendezvous)
+    with pytest.raises(SystemExit, match="2"):
+        ranks.meet()
+    assert capsys.readouterr().err.startswith("note  rank 0 of 2 waits for the others: ")
 
 
 def test_where_one_rank_fails_all_end(monkeypatch):

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -85,6 +86,7 @@ def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypa
 def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    monkeypatch.setattr(ranks, "started", lambda process: 0)
     own = tmp_path / "checkpoints" / f"20260101-000000-{os.getppid()}"
     other = own.with_name("20270101-000000-1")
     for folder in (own, other):
@@ -97,7 +99,17 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
         (folder / "step_000001.pt").touch()
     assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
     assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
-    own.rmdir()
+    monkeypatch.setattr(ranks, "started", lambda process: time.time())  # in a new container
+    assert not os.path.exists(ranks.default_folder(True, True))
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    (own / "step_000001.pt").touch()
+    for number, folder in enumerate((other, own)):  # two time zones: the name says the wrong one
+        (folder / ".lock").touch()
+        os.utime(folder / ".lock", (number, number))
+    assert ranks.default_folder(True, False) == str(own.relative_to(tmp_path))
+    shutil.rmtree(own)
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
     assert not os.path.exists(ranks.default_folder(True, True))
 
 

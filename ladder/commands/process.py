@@ -125,13 +125,18 @@ def compile_cache(folder: Path) -> Path:
     """Where the scripts that write to this folder keep compiled code: in it, if that can be.
 
     PyTorch splits the compiler's command at blanks and quotes, also those of the cache's path: then
-    it is a temporary folder, always the same.
+    it is a temporary folder, always the same. Raises BadInput if others may write there.
     """
     inside = str(folder.resolve() / "cache")
     if shlex.quote(inside) == inside:
         return Path(inside)
     name = hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
-    return Path(tempfile.gettempdir(), f"ladder-cache-{name}")
+    cache = Path(tempfile.gettempdir(), f"ladder-cache-{name}")
+    cache.mkdir(mode=0o700, exist_ok=True)
+    there = cache.lstat()
+    if os.name == "posix" and (there.st_uid != os.getuid() or there.st_mode & 0o022):
+        raise BadInput(f"{cache}, for compiled code, is not yours alone: delete it, or set TMPDIR")
+    return cache
 
 
 def new_folder(name: str | Path | None, kind: str) -> Path:
