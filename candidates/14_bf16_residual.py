@@ -172,10 +172,14 @@ def keep_memory(say):
     """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt:  # with jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's
+        libraries = ctypes.CDLL(None), ctypes.CDLL("libc.so.6")
+        used, glibc = (ctypes.cast(lib.malloc, ctypes.c_void_p).value for lib in libraries)
+        mallopt = mallopt if used == glibc else None
     # In this order: where an older glibc refuses the first, the second is not set either.
     settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
     if not mallopt or not all(mallopt(name, value) for name, value in settings):
-        say("note  this C library refuses to keep memory: it frees it as it always does")
+        say("note  this malloc cannot be told to keep memory: it frees it as it always does")
 
 
 def main(argv=None):

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import closing
@@ -551,6 +552,7 @@ def test_an_nvidia_smi_that_hangs_or_prints_other_bytes(does, card, tmp_path, mo
 def test_no_compile_cache_has_a_blank_in_its_path(tmp_path, monkeypatch):
     """PyTorch splits the compiler's command there."""
     caches, folder = [], tmp_path / "My Projects"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def run_python(*_, **env):
         caches.append(env["TORCHINDUCTOR_CACHE_DIR"])
@@ -563,6 +565,9 @@ def test_no_compile_cache_has_a_blank_in_its_path(tmp_path, monkeypatch):
             climb.run_once(out, {}, Path("05.py"), "05.r2", [])
     assert shlex.split(" ".join(caches)) == caches and caches[0] == caches[1]
     assert caches[2] == str(tmp_path / "cache" / "05")
+    process.compile_cache(folder).chmod(0o777)  # or another user's, who knows its name
+    with pytest.raises(BadInput, match="is not yours alone: delete it, or set TMPDIR"):
+        process.compile_cache(folder)
 
 
 def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path, monkeypatch):

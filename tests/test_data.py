@@ -154,12 +154,12 @@ def test_a_fifo_is_no_corpus(name, tmp_path):
 
 def test_a_place_of_the_text_that_cannot_be_read_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("LADDER_DATA", "x" * 5000)
-    with pytest.raises(BadInput, match="cannot read x{5000}.*: File name too long"):
+    with pytest.raises(BadInput, match=r"cannot read x{5000}.*: File name too long"):
         load_corpus(None, print)
     write_shard(tmp_path / "a.bin", np.arange(9, dtype=np.uint16))
     shard = open_shard(tmp_path / "a.bin")
     shard.file = Mock(read=Mock(side_effect=OSError(errno.ESTALE, "Stale file handle")))
-    with pytest.raises(BadInput, match="cannot read .*a.bin: Stale file handle"):
+    with pytest.raises(BadInput, match=r"cannot read .*a\.bin: Stale file handle"):
         shard[:]
 
 

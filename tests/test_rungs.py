@@ -1,6 +1,7 @@
 """Each rung does what it says, and the check for it fails when the rung is broken on purpose."""
 
 import ast
+import ctypes
 import functools
 import math
 import platform
@@ -237,12 +238,17 @@ def check_10(module, run_main, monkeypatch):
 
 def check_11(module, run_main, monkeypatch):
     """It asks the C library to keep whatever fits; what that spares is counted below."""
-    asked = Counter()
+    asked, said, glibc = Counter(), [], ctypes.CDLL(None)
     libc = SimpleNamespace(mallopt=lambda name, value: asked.update({name: value}) or True)
-    monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=lambda _: libc))
+    libc.malloc, more = glibc.malloc, dict(cast=ctypes.cast, c_void_p=ctypes.c_void_p)
+    monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=lambda _: libc, **more))
     spied_run(module, run_main, monkeypatch, 1)
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     assert asked[M_TRIM_THRESHOLD] > 2**29 and asked[M_MMAP_THRESHOLD] > 2**29
+    other = SimpleNamespace(malloc=glibc.calloc)  # stands for jemalloc's
+    module.ctypes.CDLL = lambda name: libc if name is None else other
+    module.keep_memory(said.append)
+    assert len(said) == 1 and said[0].startswith("note  this malloc cannot be told to keep memory")
 
 
 def check_12(module, run_main, monkeypatch):
