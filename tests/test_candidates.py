@@ -486,6 +486,7 @@ def kernel_errors(*types_and_paths):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("triton")
 def test_kernel_gives_what_pytorch_gives():
     half, single = kernel_errors("float16", SCRIPTS[17], "float32", SCRIPTS[17])

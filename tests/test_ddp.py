@@ -169,7 +169,7 @@ def test_the_log_of_several_ranks_is_that_of_one_script(two):
     assert kept == ["step_000003.pt", "step_000006.pt"]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_that_was_cut_goes_on_in_one_process(ranks, one, two, alone, tmp_path):
     """Bit for bit where it began in one."""
     began = one if ranks == 1 else two
@@ -203,7 +203,8 @@ def test_two_nodes_stop_where_one_rank_gets_sighup_and_one_node_goes_on(job, two
     assert_equal_weights(tmp_path, two)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGKILL", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
     """Its ranks finish a step and save it."""
     if name == "SIGKILL" and sys.platform != "linux":
@@ -620,6 +621,7 @@ def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
     assert int(log.run["params"]) == 7_363_328 + (1100 - 1024) * 128 and log.run["T"] == "1100"
 
 
+@pytest.mark.slow
 def test_shuffled_rows_are_gone_on_from_with_another_batch(alone, one, tmp_path):
     assert alone("--shuffle", 3, "--ckpt-every", 3)[0] == 0
     uncut = losses(tmp_path)

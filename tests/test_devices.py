@@ -288,7 +288,7 @@ def float16(run_small, monkeypatch, tmp_path):
     return ["--data", tmp_path / "batch.bin", "--steps"]
 
 
-@pytest.mark.parametrize("number", [3, 12])
+@pytest.mark.parametrize("number", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_float16_learns_a_batch_by_heart(number, float16, run_main):
     module = load(rung(number))
     module.LEARNING_RATE = module.MAX_LR = 6e-3

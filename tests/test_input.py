@@ -180,7 +180,9 @@ def test_unreadable_corpus(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("compiler", "said"),
     [
-        (None, "error torch.compile found no working C++ compiler"),
+        pytest.param(
+            None, "error torch.compile found no working C++ compiler", marks=pytest.mark.slow
+        ),
         ("#!/bin/sh\nexit 0\n", "error torch.compile failed (IndexError"),
     ],
 )

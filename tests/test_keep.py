@@ -168,6 +168,7 @@ def test_how_many_steps_fit():
     assert ranks.steps_within(100, 90, 2.0, 100) < 1
 
 
+@pytest.mark.slow
 def test_hours_train_as_the_same_number_of_steps_does(
     shard, trained, tmp_path, monkeypatch, capsys
 ):

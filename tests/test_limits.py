@@ -26,8 +26,8 @@ RUNGS = {path.stem: path for path in all_scripts()}
     [
         ("cuda", "baseline"),
         ("cuda", "03_bf16_autocast"),
-        ("cuda", "10_fused_adamw"),
-        ("cpu", "12_causal_blocks"),
+        pytest.param("cuda", "10_fused_adamw", marks=pytest.mark.slow),
+        pytest.param("cpu", "12_causal_blocks", marks=pytest.mark.slow),
     ],
 )
 def test_work_json_is_what_a_recount_gives(device, stem):
@@ -45,6 +45,7 @@ def test_work_json_has_every_rung_that_counts():
     assert list(limits.counted()["cpu"]) == list(RUNGS)
 
 
+@pytest.mark.slow
 def test_layers_are_linear():
     """Three from one and two. (Twelve were traced once: 0.25 % more bytes between the matmuls.)"""
     script = RUNGS["06_flash_attention"]
@@ -108,6 +109,7 @@ def test_docstrings_say_what_is_counted():
     assert len(found) == 5
 
 
+@pytest.mark.slow
 def test_operators_are_those_that_a_cpu_runs():
     """The eager FP32 step on real tensors: the same operators, as often."""
 

@@ -201,6 +201,7 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shar
     assert status == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to a limit")
 def test_fit_finds_where_a_real_rung_runs_out_of_memory(ladder, shard, tmp_path):
     out = tmp_path / "out"
