@@ -401,6 +401,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
         (FileNotFoundError(errno.ENOENT, "No usable temporary directory"), "No usable temp"),
         (MemoryError(), "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory: try"),
     ],
 )
 def test_an_error_without_a_file_is_not_blamed_on_the_output(trouble, said, capsys, monkeypatch):
@@ -415,3 +416,8 @@ def test_an_error_without_a_file_is_not_blamed_on_the_output(trouble, said, caps
         missing = "git is not installed" if trouble.errno == errno.ENOENT else "git does not start"
         assert files.commit() == "unknown"
         assert f"note  git cannot say which commit this is: {missing}" in capsys.readouterr().err
+
+
+def test_a_bug_in_a_command_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        commands.program(lambda: 1 / 0)

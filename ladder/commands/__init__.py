@@ -72,8 +72,6 @@ def program(function: Callable, *args) -> int:
             return status or 0
     except KeyboardInterrupt:
         return 130
-    except (BadInput, MemoryError) as error:
-        line = explain(error)
     except OSError as error:
         where = error.filename and f"{error.filename}: "
         try:
@@ -84,5 +82,8 @@ def program(function: Callable, *args) -> int:
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
         line = f"{where or ''}{error.strerror or error}"
+    except Exception as error:
+        if (line := explain(error)) is None:  # a bug: its traceback says where
+            raise
     print(f"error {printable(line)}", file=sys.stderr)
     return 2
