@@ -171,6 +171,7 @@ def test_of_several_ways_the_fastest_that_is_whole_counts(capsys):
     for way, ms in (("flash", 0.5), ("math", 2.0)):
         rows += [row(way, "forward", ms=ms), row(way, "backward", ms=2 * ms)]
     facts = dict(device="GPU [x]", torch="2.13", model="gpt2", B=4, T=64, dtype="float16")
+    facts["parts_in_all"] = len(rows)
     roofline.report(facts, rows, Console(width=120))
     printed = capsys.readouterr().out
     assert "GPU [x], torch 2.13, gpt2, B=4, T=64, float16" in printed
@@ -211,4 +212,17 @@ def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, 
         assert saved["parts"][1]["failed"] == "RuntimeError: no such kernel"
         assert "2 of 3 bad: RuntimeError: no such kernel\n" in printed and "AdamW" in printed
     else:
-        assert "stopped after 1 of 3 parts" in printed
+        assert "stopped after 1 of 3 parts" in printed and "a step," not in printed
+        assert "1 of 3 parts: they add up to no step" in printed and saved["parts_in_all"] == 3
+
+
+def test_what_is_killed_keeps_the_parts_done(run, monkeypatch, tmp_path):
+    def killed():
+        raise SystemExit  # so that nothing is written after it
+
+    good = ALONE._replace(make=lambda: lambda: time.sleep(0.001))
+    monkeypatch.setattr(roofline, "parts", lambda *_: [good, good._replace(make=killed)])
+    with pytest.raises(SystemExit):
+        run()
+    saved = json.loads((tmp_path / "out" / "roofline.json").read_text())
+    assert len(saved["parts"]) == 1 and saved["parts_in_all"] == 2

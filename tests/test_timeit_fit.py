@@ -111,6 +111,18 @@ def test_timeit_shows_pairs_and_what_failed_and_a_full_disk_loses_no_table(
     assert "No cell was measured both without and with warm-up." in said
 
 
+def test_a_timeit_that_is_killed_keeps_the_cells_done(ladder, tmp_path, monkeypatch):
+    def run_cell(*_):
+        if (tmp_path / "out" / "timeit.json").exists():
+            raise SystemExit  # so that nothing is written after it
+        return Finished("[1, 2]", "", 0, None)
+
+    monkeypatch.setattr(timeit, "run_python", run_cell)
+    with pytest.raises(SystemExit):
+        ladder("timeit", "--device", "cpu", "--out", tmp_path / "out")
+    assert len(json.loads((tmp_path / "out" / "timeit.json").read_text())["cells"]) == 1
+
+
 def test_on_80_columns_timeit_leaves_columns_out():
     kept = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples" / "timeit.json"
     for width, last in ((80, "total"), (100, "max")):

@@ -26,6 +26,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -81,7 +82,7 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Time all parts, print and write the table; 130 after Ctrl-C, which keeps those done.
+    """Time all parts, print and write the table; 130 after Ctrl-C. What stops it keeps those done.
 
     Returns 1 if a part failed, not counting attention: few devices have all its backends.
     """
@@ -98,16 +99,22 @@ def run(args) -> int:
     model = script["GPT"](script["GPTConfig"](**MODELS[asked.model])).to(device)
     to = dict(device=device, dtype=getattr(torch, dtype))
     found = list(parts(model, asked.batch_size, asked.seq_len, to))
+    facts |= {"seconds": args.seconds, "parts_in_all": len(found), "parts": rows}
+
+    def save():
+        write_whole(folder / "roofline.json", json.dumps(facts, indent=1).encode() + b"\n")
+
     try:
         for part in found:
             rows.append(measure(part, device, args.seconds))
+            with suppress(OSError):  # of a full disk: told at the end, below the table
+                save()
             outcome = rows[-1].get("failed") or f"{rows[-1]['ms']:.3f} ms"
             print(f"{len(rows)} of {len(found)} {part.name}: {outcome}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(rows)} of {len(found)} parts")
     report(facts, rows, wide_console())
-    text = json.dumps({**facts, "seconds": args.seconds, "parts": rows}, indent=1)
-    write_whole(folder / "roofline.json", text.encode() + b"\n")
+    save()
     print(f"Numbers: {folder / 'roofline.json'}")
     failed = any("failed" in row for row in rows if row["stage"] != "attention")
     return 130 if len(rows) < len(found) else int(failed)
@@ -228,7 +235,7 @@ def measure(part: Part, device: torch.device, least: float) -> dict:
 
 
 def report(facts: dict, rows: list[dict], console: Console) -> None:
-    """Print the table, and what the parts of a step add up to."""
+    """Print the table, and what the parts of a step add up to, if all of them are there."""
     line = "{device}, torch {torch}, {model}, B={B}, T={T}, {dtype}"
     console.print(line.format(**facts), soft_wrap=True, markup=False)
     heads = ("a step", "GFLOP", "GB", "ms", "ms a step", "TFLOP/s", "GB/s", "of roof")
@@ -250,6 +257,9 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
             share = max(row["tflop_per_s"] / flop_rate, row["gb_per_s"] / byte_rate)
             table.add_row(row["name"], *cells, f"{share:.0%}", end_section=row["name"] == "copy")
     console.print(table)
+    if len(rows) < facts["parts_in_all"]:
+        console.print(f"{len(rows)} of {facts['parts_in_all']} parts: they add up to no step.")
+        return
     best = {stage: min((ms, way) for way, ms in ways.items()) for stage, ways in steps.items()}
     terms = " + ".join(f"{stage} {way}".strip() + f" {ms:.2f}" for stage, (ms, way) in best.items())
     total = sum(ms for ms, _ in best.values())

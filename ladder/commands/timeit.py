@@ -18,6 +18,7 @@ import math
 import runpy
 import sys
 import time
+from contextlib import suppress
 from itertools import groupby, product
 from operator import itemgetter
 from statistics import mean, median, stdev
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Time all cells, print and write the table. Ctrl-C keeps the cells that are done."""
+    """Time all cells, print and write the table. What stops it keeps the cells that are done."""
     if args.steps < 2:
         raise BadInput("--steps 1: a standard deviation needs at least 2")
     device = pick_device(args.device)
@@ -63,6 +64,12 @@ def run(args: argparse.Namespace) -> int:
     settings = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
     settings |= {"steps": args.steps, "device": str(device)}
     folder, cells = new_folder(args.out, "timeit"), []
+    facts = {**settings, "torch": torch.__version__, "commit": commit()}
+    facts |= {"device": machine.device_name(device), "cells": cells}
+
+    def save():
+        write_whole(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
+
     asked = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
     print(f"timing {len(asked)} cells, each in a process of its own")
     started = time.monotonic()
@@ -77,16 +84,16 @@ def run(args: argparse.Namespace) -> int:
                 cell |= {f"{name}_ms": of(times) for name, of in STATISTICS.items()}
                 cell["times_ms"] = times
             cells.append(cell)
+            with suppress(OSError):  # of a full disk: told at the end, below the table
+                save()
             # One line per finished cell, no bar: its thread would redraw while a cell is timed.
             outcome = "failed" if done.failure else "done"
             left = (time.monotonic() - started) / number * (len(asked) - number) / 60
             print(f"cell {number} of {len(asked)} {outcome}, about {left:.0f} min left", flush=True)
     except KeyboardInterrupt:
         print(f"stopped after {len(cells)} of {len(asked)} cells")
-    facts = {**settings, "torch": torch.__version__, "commit": commit()}
-    facts |= {"device": machine.device_name(device), "cells": cells}
     report(facts, wide_console())  # first: the disk may be full
-    write_whole(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
+    save()
     print(f"Raw times: {folder / 'timeit.json'}")
     if len(cells) < len(asked):
         return 130
