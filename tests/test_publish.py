@@ -108,6 +108,16 @@ def test_a_corpus_whose_name_is_no_formula_is_drawn(tmp_path):
     assert (tmp_path / "climb.png").exists()
 
 
+def test_a_full_disk_is_told_with_the_name_of_the_picture(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")  # as Pillow's: it names no file
+
+    monkeypatch.setattr(picture.Figure, "savefig", full)
+    with pytest.raises(OSError) as caught:
+        picture.draw(*read_climb(CLIMB), tmp_path / "climb.png")
+    assert caught.value.filename == str(tmp_path / "climb.png")
+
+
 def test_a_publish_that_was_killed_half_way_is_done_again(project, no_picture):
     copy, folder = project
     publish.publish(folder, "All is well.")

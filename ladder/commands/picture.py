@@ -1,11 +1,13 @@
 """The picture of a climb: tokens per second for each rung, and the hardware's limit."""
 
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
+from ladder.files import write_whole
 
 
 def draw(facts: dict, rows: list[Row], path: Path) -> None:
@@ -33,7 +35,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
     axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.figure.savefig(path, dpi=110)
+    write_whole(path, partial(axes.figure.savefig, format="png", dpi=110))
 
 
 def plain(text: str) -> str:
