@@ -428,6 +428,13 @@ for _ in range(300):
     assert not (tmp_path / "alone").exists()
 
 
+def test_a_script_that_fails_is_not_counted_as_compiled_and_need_not_be_utf_8(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_bytes(b"# -*- coding: latin-1 -*- \xe9, torch.compile\nraise SystemExit(2)\n")
+    news = precompile.precompile([path], [], tmp_path / "cache", {"cores": 1})
+    assert news.startswith("compiled 0 scripts") and ", 1 failed: " in news
+
+
 def test_what_the_search_of_a_climb_with_fit_left_is_removed(tmp_path):
     """It may have been stopped when all batches were found."""
     write(tmp_path, {"a.py": copies(LOG)}, kind="fit", batches={"a": 4}, repeats=1)

@@ -15,7 +15,8 @@ def precompile(scripts: list[Path], flags: list[str], cache: Path, facts: dict) 
     The first runs alone: the peak memory in its log says how many fit beside each other. What fails
     here is left to the script's first run, which says why.
     """
-    compiled = [path for path in scripts if "torch.compile" in path.read_text(encoding="utf-8")]
+    text = dict(encoding="utf-8", errors="replace")  # an own script may say that it is latin-1
+    compiled = [path for path in scripts if "torch.compile" in path.read_text(**text)]
     begin, children, at_once = time.monotonic(), [], 1
     try:
         for number, path in enumerate(compiled):
@@ -32,7 +33,9 @@ def precompile(scripts: list[Path], flags: list[str], cache: Path, facts: dict) 
         for child in children:  # after Ctrl-C
             child.kill()
     minutes = (time.monotonic() - begin) / 60
-    return f"compiled {len(compiled)} scripts first, {at_once} at once: {minutes:.1f} min"
+    failed = sum(child.returncode != 0 for child in children)
+    news = f"compiled {len(children) - failed} scripts first, {at_once} at once: {minutes:.1f} min"
+    return news + f", {failed} failed: round 1 compiles them, or says why" * bool(failed)
 
 
 def how_many_fit(logs: Path, facts: dict) -> int:
