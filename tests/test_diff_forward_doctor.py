@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -269,7 +270,7 @@ def rungs(done):
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_doctor_on_this_cpu(compiled, ladder, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(torch, "compile", lambda model: model)
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     done = ladder("doctor", "--device", "cpu")
     assert done.status == 0, done.stderr
     # A CUDA build of torch warns of a machine without a driver, and doctor of slow imports.
@@ -333,6 +334,13 @@ def test_doctor_finds_a_compiler_that_computes_something_else(monkeypatch, broke
     monkeypatch.setattr(torch, "compile", broken)
     runs, helps, why = doctor.judge("05_torch_compile", CPU)
     assert (runs, helps) == ("no", "–") and f"(relative error {error})" in why
+
+
+@pytest.mark.usefixtures("ladder")
+def test_doctor_finds_that_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    runs, helps, why = doctor.judge("05_torch_compile", CPU)
+    assert (runs, helps) == ("yes", "no") and why.startswith("nothing was compiled (tried)")
 
 
 def test_doctor_without_a_compiler_and_with_a_driver(tmp_path):

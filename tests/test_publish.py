@@ -543,6 +543,21 @@ def test_a_log_that_contradicts_itself_is_not_published(project):
     assert state(copy) == before
 
 
+def test_a_rung_that_was_not_compiled_is_named_and_not_published(project):
+    """As with TORCHDYNAMO_DISABLE=1. Rungs below 05 compile nothing, nor do peers."""
+    folder = project[1]
+    facts, rows = read_climb(folder)
+    assert not tables.foot(facts, rows)
+    edit(folder, "compiled=yes", "compiled=no")
+    found = tables.foot(*read_climb(folder))
+    assert [line.partition(":")[0].count(", ") for line in found] == [7], found
+    assert found[0].startswith("Nothing was compiled in 05 torch.compile, 06 flash attention, ")
+    with pytest.raises(BadInput, match="has 05_torch_compile, in which nothing was compiled"):
+        publish.publish(folder, "No.")
+    peers = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-peers"
+    assert not tables.foot(*read_climb(peers))
+
+
 @pytest.mark.parametrize("trouble", [PermissionError(1, "not permitted", "x"), KeyboardInterrupt()])
 def test_both_pages_change_or_none(project, no_picture, monkeypatch, trouble):
     copy, folder = project

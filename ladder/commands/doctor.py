@@ -30,6 +30,7 @@ from ladder.cli import GPUS, MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.process import first_line
 from ladder.commands.scripts import all_scripts, title
+from ladder.commands.tables import WHY_NOT_COMPILED
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
 from ladder.machine import device_name, half_precision
@@ -211,6 +212,8 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
 
     single, eager = step(model, autocast=False), step(model)
+    graphs = torch._dynamo.utils.counters["stats"]
+    before = graphs["unique_graphs"]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         compiled = step(torch.compile(model))
@@ -223,6 +226,8 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
             "a compiled step gives other gradients than an eager one (relative error "
             f"{error:.1g}): this compiler is broken here, run a rung below 05"
         )
+    if graphs["unique_graphs"] == before:
+        return "no", f"nothing was compiled (tried): {WHY_NOT_COMPILED}"
     return "yes", "a compiled step has the gradients of an eager one (tried)"
 
 

@@ -25,7 +25,7 @@ from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
 from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
-from ladder.commands.tables import caption, markdown, percent, pipes
+from ladder.commands.tables import WHY_NOT_COMPILED, caption, markdown, not_compiled, percent, pipes
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, lock, write_whole
@@ -175,6 +175,8 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
             yield f"has the script {name!r:.80}, which is not the rung"
     if runs := asked ^ ({name for name, *_ in logs} | facts["failures"].keys()):
         yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
+    if eager := [row.stem for row in rows if not_compiled(row)]:
+        yield f"has {eager[0]}, in which nothing was compiled: {WHY_NOT_COMPILED}"
     formula = 6 * 124e6 + 12 * 12 * 768 * int(run["T"])  # FLOPs per token of the 124M model
     for name, stem, log in logs:
         if Path(log.run["script"]).stem != stem:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ladder.commands.kinds import kind_of
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
-from ladder.commands.scripts import all_scripts, number_of, peer_scripts, title
+from ladder.commands.scripts import all_scripts, chain, number_of, peer_scripts, title
 from ladder.log import printable
 from ladder.machine import busy
 
@@ -31,6 +31,7 @@ SLOWED_BY = {
     0x80: "a power brake",
 }  # fmt: skip
 BEYOND = "*beyond the ten*"
+WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 @cache
@@ -120,8 +121,8 @@ def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
 
 
 def foot(facts: dict, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, and are in no number, and rounds that
-    stand apart, and count as all others do."""
+    """What has to be said of a table: rounds that failed, and are in no number, rounds that stand
+    apart, and count as all others do, and rungs that should have been compiled and were not."""
     names = titles()
     called = {row.stem: names.get(row.stem, row.stem) for row in rows if row.logs}
     runs = ((*name.rpartition(".r")[::2], why) for name, why in facts.get("failures", {}).items())
@@ -131,12 +132,20 @@ def foot(facts: dict, rows: list[Row]) -> list[str]:
         for stem, k, why in runs
         if stem in called
     ]
+    if eager := [called[row.stem] for row in rows if not_compiled(row)]:
+        failed.append(f"Nothing was compiled in {', '.join(eager)}: {WHY_NOT_COMPILED}")
     return failed + [
         f"Round {k} of {called[row.stem]} took {ms:.1f} ms a step, more than twice "
         "the median of its row. It is kept."
         for row in rows
         for k, ms in row.apart.items()
     ]
+
+
+def not_compiled(row: Row) -> bool:
+    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
+    eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
+    return eager and row.stem in [path.stem for path in chain() if number_of(path) >= 5]
 
 
 def screen(facts: dict, rows: list[Row], console: Console) -> Table:
