@@ -113,6 +113,11 @@ def test_a_folder_of_an_ablation_is_not_named(tmp_path):
     assert files[name] == (source / name).read_text()
 
 
+def test_a_climb_of_a_negative_seed_is_shared(climbed, tmp_path):
+    edit(climbed, " seed=1337", " seed=-1")
+    assert " seed=-1 " in shared(climbed, tmp_path / "x.json.gz")[1]["baseline.r1.log"]
+
+
 def packed(files) -> bytes:
     return gzip.compress(json.dumps(files).encode())
 

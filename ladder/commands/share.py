@@ -28,7 +28,7 @@ WORDS = "(script|commit|torch|python|model|data_sha256)="  # these values need n
 # The lines of a log that are kept, by their first word. No word matches in two ways: of n such
 # words re would try 2ⁿ combinations.
 LINES = {
-    "run": rf"run  ( ({WORDS}[\w/.+-]{{1,80}}|(?!{WORDS}|device=)\w{{1,30}}=[\d.]{{1,30}}"
+    "run": rf"run  ( ({WORDS}[\w/.+-]{{1,80}}|(?!{WORDS}|device=)\w{{1,30}}=-?[\d.]{{1,30}}"
     rf'|device="?{NAME}"?|data=tinyshakespeare))+',
     "step": r"step +\d+/\d+ \| loss \d+\.\d+ \| dt +\d+\.\d+ ms \| tok/s +\d+"
     r"( \| \w{1,20} +(\d\.\d+e[+-]\d\d|inf|nan))*",  # a skipped step's norm
