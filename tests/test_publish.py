@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from contextlib import closing
 
 import pytest
@@ -574,6 +575,24 @@ def test_both_pages_change_or_none(project, no_picture, monkeypatch, trouble):
 
     monkeypatch.setattr(publish.os, "replace", only_one)
     with pytest.raises(type(trouble)):
+        publish.publish(folder, "Half.")
+    assert state(copy) == before
+
+
+def test_a_second_signal_does_not_stop_the_clean_up(project, monkeypatch):
+    copy, folder = project
+    before, rmtree = state(copy), shutil.rmtree
+
+    def stopped(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    def stopped_again(*words, **how):
+        stopped()
+        rmtree(*words, **how)
+
+    monkeypatch.setattr(picture, "draw", stopped)
+    monkeypatch.setattr(publish.shutil, "rmtree", stopped_again)
+    with pytest.raises(KeyboardInterrupt):
         publish.publish(folder, "Half.")
     assert state(copy) == before
 

@@ -20,9 +20,11 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
+from ladder.cli import signals_to
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
+from ladder.commands.process import once
 from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import WHY_NOT_COMPILED, caption, markdown, not_compiled, percent, pipes
@@ -83,14 +85,14 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
     facts, rows = fit(folder)
-    with closing(lock(ROOT / "logs")):
+    with closing(lock(ROOT / "logs")), signals_to(once()):
         kept = {page: (ROOT / page).read_bytes() for page in PAGES}
         old = {page: (ROOT / page).read_text("utf-8", "surrogateescape") for page in PAGES}
         target = new_target(folder, facts, old["RUNLOG.md"])
         shown = target.relative_to(ROOT).as_posix()
         readme = place(old["README.md"], shown, facts, rows, force)
         title, first, entries = old["RUNLOG.md"].partition("\n## ")
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True)
         try:
             # What an ablation made can be made again: ablate.source_at.
             scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
@@ -198,6 +200,7 @@ def new_target(folder: Path, facts: dict, runlog: str) -> Path:
         there = target / "climb.json"
         if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
             if f"`{target.relative_to(ROOT).as_posix()}`" not in runlog:  # killed half-way
+                shutil.rmtree(target)
                 return target
             raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
 
