@@ -380,6 +380,9 @@ def test_diff_of_scripts_that_a_stranger_wrote(ladder, tmp_path):
     for path, word in ((a, "here"), (b, "there")):  # it took a time that grows with the square
         path.write_text("x = 1\n" * 2_400 + f"{word} = 2\n" + "x = 1\n" * 2_400)
     assert "-here = 2\n" in ladder("diff", a, b).stdout
+    for path, k in ((a, 1), (b, 2)):  # with the cube of it, or so
+        path.write_text("".join(f"x{k * i % 101}\n" for i in range(3_000)))
+    assert ladder("diff", a, b).stdout.splitlines()[2].startswith("not compared: so many lines")
     for deep in ("-" * 200_000 + "1", "1" + "+1" * 20_000):
         a.write_text(f"x = {deep}\n")
         refused(ladder("diff", a, b), "is not valid Python")

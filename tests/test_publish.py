@@ -603,7 +603,7 @@ def test_a_finding_has_no_control_characters(project, capsys):
 
 
 def test_files_too_large_to_be_ours_are_not_read(project, capsys):
-    for name in ("baseline.r1.log", "climb.json"):
+    for name in ("baseline.r1.log", "climb.json", "mine.py"):
         os.truncate(project[1] / name, 10**12)  # it takes no room
         for command in (["publish", str(project[1]), "No."], ["report", str(project[1])]):
             assert main(command) == 2

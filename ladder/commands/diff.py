@@ -8,7 +8,7 @@ against rung 10). With two it compares those two scripts. The diff itself leaves
 """
 
 import re
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, UNREADABLE, chain, sel
 from ladder.errors import BadInput
 from ladder.log import printable
 
+LONGEST = 5e7  # comparisons: seconds; two files of 4,000 lines may take as many
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
@@ -79,10 +80,19 @@ def parts_of(path: Path) -> tuple[str, str]:
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:
-    """A unified diff of the code of two scripts, with the line numbers of the whole files."""
+    """A unified diff of the code of two scripts, with the line numbers of the whole files.
+
+    Below its two lines of names it is one line that says so where it would take too long: difflib
+    may search all equal pairs of lines again for each line.
+    """
     parts = [parts_of(path) for path in (before, after)]
     above = [len(docstring.splitlines()) for docstring, _ in parts]
     sides = [code.splitlines() for _, code in parts]
+    at = SequenceMatcher(None, *sides).b2j
+    pairs = sum(len(at.get(line, ())) for line in sides[0])
+    if (len(sides[0]) + pairs) * min(map(len, sides)) > LONGEST:
+        names = f"--- {shown(before)}", f"+++ {shown(after)}"
+        return [*names, "not compared: so many lines, or equal ones, take too long"]
     lines = list(unified_diff(*sides, shown(before), shown(after), lineterm=""))
     for at, line in enumerate(lines):
         if hunk := re.match(r"@@ -(\d+)(.*) \+(\d+)(.*) @@", line):

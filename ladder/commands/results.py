@@ -54,7 +54,7 @@ FACTS = {
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 T_975 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101)
 NOT_YET = "not run yet"  # where another row has why it failed
-LARGEST_FACTS = 1e7  # bytes of a climb.json
+LARGEST_FACTS, LARGEST_SCRIPT = 1e7, 1e6  # bytes of a climb.json, and of a script beside it
 LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
@@ -115,10 +115,12 @@ class Row:
 
 def read_facts(folder: Path) -> dict:
     """climb.json, empty if there is none. Raises BadInput if it is not one of ours, or if a log or
-    script beside it is a link or no regular file."""
+    script beside it is a link or no regular file, or such a script is too large."""
     for path in folder.glob("*"):
         if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
             raise BadInput(f"{path} is not a regular file: remove it")
+        if path.suffix == ".py":
+            regular(path, LARGEST_SCRIPT)
     path = folder / "climb.json"
     if not path.exists():
         return {}
