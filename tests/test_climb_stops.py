@@ -390,6 +390,11 @@ def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, cap
     [
         ("{", "is not a climb.json of this ladder: "),
         ('{"kind": "climb", "started": 3}', "climb.json: started=3 is not as ladder climb"),
+        ('{"batches": null}', "batches=None is not as ladder climb writes it"),
+        ('{"batches": {"a": []}}', "batches={'a': []} is not as"),
+        ('{"data": 7}', "data=7 is not as"),
+        ('{"free_bytes": "x"}', "free_bytes='x' is not as"),
+        ('{"code": 1}', "code=1 is not as"),
         ('{"scripts": ["\\ud800.py"]}', "is not a climb.json of this ladder: 'utf-8' codec"),
         (None, "is no climb: it has no climb.json"),  # a folder of that name
     ],

@@ -23,8 +23,7 @@ LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 CAPTION = ("device", "torch", "model", "B", "T", "steps", "data", "commit")  # of the run line
-# The values of climb.json, each as JSON, empty where a key may be missing. Keys that are not here
-# are for `ladder climb` alone.
+# The values of climb.json, each as JSON, empty where a key may be missing.
 TEXT, WORD = r'"([^"\\]|\\(?!u0000).)*"', r"[\w.:+-]{1,40}"
 NAME, AMOUNT = r"[\w .,()@/+-]{1,80}", r"\d{1,16}(\.\d{1,20})?(e[-+]\d{1,3})?"
 RATE = r"[1-9]\d{6,17}(\.\d{1,9})?"  # FLOP/s or bytes per second
@@ -49,6 +48,13 @@ FACTS = {
     # Names of files; `ladder report` asks git for each.
     "scripts": r'\[("([^"\\]|\\(?!u0000).){1,200}"(, )?){1,500}\]',
     "sha256": rf'(\{{({TEXT}: "[0-9a-f]{{64}}"(, )?)*\}})?',  # of scripts of one's own
+}
+# Of `ladder climb` alone: they may hold paths and messages, which are not shared.
+OWN_FACTS = {
+    "data": f"({TEXT}|null)?",
+    "batches": rf"(\{{({TEXT}: ([1-9]\d{{0,8}}|{TEXT})(, )?)*\}})?",
+    "free_bytes": r"(\d{1,16})?",
+    "code": '("[0-9a-f]{64}")?',
 }
 # 97.5 % quantile of Student's t for 1, 2, … degrees of freedom; of more it is 1.96 + 2.6 / them.
 T_975 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
@@ -127,7 +133,7 @@ def read_facts(folder: Path) -> dict:
     try:
         facts = json.loads(regular(path, LARGEST_FACTS).read_text(encoding="utf-8"))
         os.fsencode(json.dumps(facts, ensure_ascii=False))  # names of files, for git
-        for key, form in FACTS.items():
+        for key, form in (OWN_FACTS | FACTS).items():
             text = json.dumps(facts[key]) if key in facts else ""
             if not re.fullmatch(form, text, flags=re.ASCII):
                 why = f"{key}={facts.get(key)!r:.80} is not as ladder climb writes it"
