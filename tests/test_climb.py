@@ -332,7 +332,9 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
     # Signed commits, and log.showSignature in the user's configuration.
-    (tmp_path / "gpg").write_text("#!/bin/sh\necho '[GNUPG:] SIG_CREATED ' >&2; echo sig\n")
+    (tmp_path / "gpg").write_text(
+        "#!/bin/sh\ncat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo sig\n"
+    )
     (tmp_path / "gpg").chmod(0o755)
     files.git("config", "gpg.program", str(tmp_path / "gpg"))
     files.git("config", "commit.gpgSign", "true")

@@ -458,6 +458,14 @@ def test_as_many_at_once_as_memory_allows(tmp_path, monkeypatch):
     gpu = {"cores": 64, "free_bytes": 10 * (1.25 * peak + 1e9)}
     assert precompile.how_many_fit(tmp_path, gpu) == 10
     assert precompile.how_many_fit(tmp_path / "none", {"cores": 64}) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(precompile, "CGROUP", tmp_path)
+    all_of_it = precompile.free_bytes()
+    assert all_of_it > 2**20
+    for most, free in ((2**20, 2**20 - 5), ("max", all_of_it)):
+        (tmp_path / "memory.max").write_text(f"{most}\n")
+        (tmp_path / "memory.current").write_text("5\n")
+        assert precompile.free_bytes() == pytest.approx(free, rel=0.5)
 
 
 @pytest.mark.usefixtures("no_peak")

@@ -4,6 +4,7 @@ import errno
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -394,3 +395,10 @@ def test_an_unfinished_rung_is_named_in_one_line(ladder, project):
         path.write_text(source)
         with pytest.raises(scripts.BadInput, match=rf"13_x\.py.*{said}"):
             describe(path)
+
+
+def test_doctor_asks_rung_11_itself(monkeypatch):
+    """glibc's mallopt says yes also where jemalloc has taken the place of its malloc."""
+    keep = {"keep_memory": lambda say: say("note  this malloc cannot")}
+    monkeypatch.setattr(runpy, "run_path", lambda path: keep)
+    assert doctor.kept_memory(torch.device("cpu")) == ("no", "this malloc cannot (tried)")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from ladder.cli import signals_to
-from ladder.commands.process import if_slow
+from ladder.commands.process import if_slow, once
 from ladder.errors import BadInput, explain
 from ladder.files import IS_CHECKOUT, drop
 from ladder.log import printable
@@ -66,7 +66,7 @@ def program(function: Callable, *args) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
-        with signals_to():
+        with signals_to(once()):  # the second does not interrupt what the first has to save
             status = function(*args)
             print(end="", flush=True)  # a full device shows here and not as the process ends
             return status or 0

@@ -39,7 +39,6 @@ from ladder.cli import (
     given_flags,
     integer,
     pick_device,
-    signals_to,
 )
 from ladder.commands import process
 from ladder.commands.kinds import kind_of
@@ -279,7 +278,7 @@ def run_and_report(folder: Path) -> int:
     or its disk full.
     """
     console = wide_console()
-    with closing(lock(folder)), signals_to(process.once()):
+    with closing(lock(folder)):
         try:
             run_rounds(folder, console)
         except KeyboardInterrupt:

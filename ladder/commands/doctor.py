@@ -8,7 +8,6 @@ training step with an eager one. It trains nothing and takes less than a minute.
   ladder doctor --device cpu       for another one
 """
 
-import ctypes
 import os
 import platform
 import runpy
@@ -268,10 +267,10 @@ def fused_adamw(device: torch.device) -> tuple[str, str]:
 def kept_memory(device: torch.device) -> tuple[str, str]:
     if device.type != "cpu":
         return "no", "on a GPU PyTorch's own allocator keeps memory already"
-    if os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"):
-        return "no", "no mallopt in this C library: only glibc has it"
-    if not ctypes.CDLL(None).mallopt(-3, 2**30):  # M_MMAP_THRESHOLD, as rung 11 sets it
-        return "no", "this glibc refuses the setting (tried)"
+    said = []
+    runpy.run_path(str(ROOT / "speedups" / "11_keep_memory.py"))["keep_memory"](said.append)
+    if said:
+        return "no", f"{said[0].removeprefix('note  ')} (tried)"
     return "yes", "glibc's malloc gives memory back, and can be set not to (tried)"
 
 

@@ -8,6 +8,8 @@ from ladder.commands.log import read_log
 from ladder.commands.process import start
 from ladder.errors import BadInput
 
+CGROUP = Path("/sys/fs/cgroup")  # of this container
+
 
 def precompile(scripts: list[Path], flags: list[str], cache: Path, facts: dict) -> str:
     """Run the first two steps of each script that compiles; returns what was done, in a line.
@@ -53,7 +55,12 @@ def how_many_fit(logs: Path, facts: dict) -> int:
 
 
 def free_bytes() -> int:
-    """Memory of this machine that new processes can have; 0 where it is not Linux to say so."""
+    """Memory that new processes can have on this machine or in this container; 0 if not Linux."""
     info = Path("/proc/meminfo")
     text = info.read_text() if info.exists() else "MemAvailable: 0 kB"
-    return int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) * 1024
+    free = int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) * 1024
+    try:  # a container may have less; where it has no limit this says `max`
+        most, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):
+        return free
+    return min(free, max(0, most - used))

@@ -20,11 +20,9 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
-from ladder.cli import signals_to
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
-from ladder.commands.process import once
 from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import WHY_NOT_COMPILED, caption, markdown, not_compiled, percent, pipes
@@ -85,7 +83,7 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
     facts, rows = fit(folder)
-    with closing(lock(ROOT / "logs")), signals_to(once()):
+    with closing(lock(ROOT / "logs")):
         kept = {page: (ROOT / page).read_bytes() for page in PAGES}
         old = {page: (ROOT / page).read_text("utf-8", "surrogateescape") for page in PAGES}
         target = new_target(folder, facts, old["RUNLOG.md"])
