@@ -57,9 +57,10 @@ def prepare(text, out, shard_tokens, val_fraction):
     # Nothing trains on a part of them: the shards get into `out` when the last one is written.
     temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out)
     with lock(out), temporary as unfinished:
-        for old in set(out.glob("unfinished-*/")) - {Path(unfinished)}:
-            show(f"note  deleted {old}, of a data/prepare.py that was killed")
-            shutil.rmtree(old)
+        for old in set(out.glob("unfinished-????????")) - {Path(unfinished)}:
+            if old.is_dir() and all(path.suffix in (".bin", ".tmp") for path in old.iterdir()):
+                show(f"note  deleted {old}, of a data/prepare.py that was killed")
+                shutil.rmtree(old)
         if any(out.glob("*.bin")):
             raise BadInput(f"{out} already holds shards: delete them or choose another --out")
         for split, first, last in (("train", 0, train), ("val", train, len(corpus))):

@@ -384,8 +384,13 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
     words = [str(text), "--out", str(out), "--shard-tokens", "5", "--val-fraction", "0.1"]
     assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
-    (out / "unfinished-old").mkdir()  # of one that was killed
-    assert module.main(words) == 0 and len(os.listdir(out)) == 6
+    for name in ("12345678/play_val_000000.bin", "chapters/1.txt", "x"):  # one was killed
+        path = out / f"unfinished-{name}"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert module.main(words) == 0 and len([*out.glob("*.bin")]) == 5
+    assert {path.name[11:] for path in out.glob("unfinished-*")} == {"chapters", "x"}
+    (out / "unfinished-x").unlink()
 
     (out / "unfinished-x").mkdir()  # it was killed while the shards moved
     (out / "play_train_000000.bin").rename(out / "unfinished-x" / "play_train_000000.bin")

@@ -55,16 +55,14 @@ def run(args: argparse.Namespace) -> int:
 
 def load(name: str):
     """The weights at `name` as `checkpoint.stored` has them, and the GPT that they fit into."""
-    import torch
-
     from ladder import checkpoint
 
     found, script = checkpoint.stored(name), runpy.run_path(str(ROOT / "ddp_run.py"))
     shape = {key: value for key, value in found.shape.items() if key != "vocab_size"}  # 50304
     # Before a model of such a shape is made, which may take all memory.
-    C, positions = shape["n_embd"], found.weights.get("transformer.wpe.weight", torch.empty(0))
-    fits = positions.shape == (shape["block_size"], C) and shape["n_layer"] <= len(found.weights)
-    if not fits or C % shape["n_head"]:
+    C, positions = shape["n_embd"], found.weights.get("transformer.wpe.weight")
+    fits = getattr(positions, "shape", None) == (shape["block_size"], C)
+    if not fits or C % shape["n_head"] or shape["n_layer"] > len(found.weights):
         raise BadInput(f"{name} is damaged: its weights are not of a GPT-2 with {shape}")
     model = script["GPT"](script["GPTConfig"](**shape))
     checkpoint.fill(model, found)
