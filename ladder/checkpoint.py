@@ -87,17 +87,26 @@ def read(path: Path) -> dict:
         raise other_version(path, error) from None
 
 
-def load(path: Path, identity: dict, keys=KEYS) -> dict:
-    """`keys` of a checkpoint. Raises BadInput if it is damaged, lacks one, or is of another run."""
+def of_this_run(path: Path, identity: dict) -> dict:
+    """Read a checkpoint. Raises BadInput if it is damaged, or of another run."""
     saved = read(path)
     try:
-        saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
-        saved = {key: saved[key] for key in keys}
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
-        counts = saved["flags"] | saved if keys is KEYS else {}
-        for key in ("step", "position", "--steps", "--warmup") if counts else ():
+    except (AttributeError, KeyError, TypeError) as error:
+        raise other_version(path, error) from None
+    return saved
+
+
+def load(path: Path, identity: dict) -> dict:
+    """What a run needs to go on. Raises BadInput as `of_this_run`, and if something is missing."""
+    saved = of_this_run(path, identity)
+    try:
+        saved = {"scaler": {}} | saved  # before there was float16, checkpoints had no scaler
+        saved = {key: saved[key] for key in KEYS}
+        counts = saved["flags"] | saved
+        for key in ("step", "position", "--steps", "--warmup"):
             if type(counts[key]) is not int or counts[key] < 0:
                 raise ValueError(f"{key} is {counts[key]!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -171,7 +180,7 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
     if resume and not saved and best.exists():  # the first validation would write over it
         try:
-            load(best, identity, keys=("identity",))
+            of_this_run(best, identity)
         except BadInput as error:
             raise BadInput(f"{error}: choose another --ckpt-dir, or delete it") from None
     if saved:

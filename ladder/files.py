@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -21,8 +22,9 @@ IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is instal
 DATA_DIR = (ROOT if IS_CHECKOUT else Path.cwd()) / "data"
 # The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
 FOLDERS = ("candidates", "ladder", "peers", "speedups")
-RUNNING_CODE = ("baseline.py", "ddp_run.py", "ladder/gpus.csv")
-RUNNING_CODE += tuple(f":(glob){name}/*.py" for name in FOLDERS)
+SCRIPTS = ("baseline.py", "ddp_run.py")  # outside these folders
+RUNNING_CODE = (*SCRIPTS, "ladder/gpus.csv", *(f":(glob){name}/*.py" for name in FOLDERS))
+COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
 def regular(path: Path, largest: float = math.inf) -> Path:
@@ -74,6 +76,8 @@ def write_whole(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
                 part(file) if callable(part) else file.write(part)
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)  # a script may be executable
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ import torch
 from ladder import machine, probe
 from ladder.cli import GPUS, largest_batch, signals_to
 from ladder.errors import explain, refuse
-from ladder.files import FOLDERS, ROOT, commit, drop
+from ladder.files import FOLDERS, ROOT, SCRIPTS, commit, drop
 from ladder.log import pairs_line, printable, step_line, warmup_steps
 
 LEAST_SCALE = 2**-14  # of a float16 run: gradients that overflow below it will not stop to
@@ -45,8 +45,8 @@ class Run:
         self.args, self.rank, self.ranks = args, rank, ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        of_the_ladder = ("baseline.py", "ddp_run.py", *FOLDERS)
-        self.ours = path.is_relative_to(ROOT) and self.script.split("/")[0] in of_the_ladder
+        ours = (*SCRIPTS, *FOLDERS)
+        self.ours = path.is_relative_to(ROOT) and self.script.split("/")[0] in ours
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.signal = 0  # the one that ends the run ...

@@ -464,3 +464,10 @@ def test_no_link_is_written_through(tmp_path):
     write_whole(tmp_path / "page", b"2")
     assert (tmp_path / "page").read_bytes() == b"2" and not (tmp_path / "page").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"1"
+
+
+def test_a_rewritten_script_stays_executable(tmp_path):
+    (script := tmp_path / "baseline.py").write_bytes(b"1")
+    script.chmod(0o755)
+    write_whole(script, b"2")
+    assert script.stat().st_mode & 0o777 == 0o755

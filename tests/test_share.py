@@ -42,6 +42,13 @@ def shared(folder, out):
     return out, json.loads(gzip.decompress(out.read_bytes()))
 
 
+def test_the_file_lies_beside_the_folder_also_from_within(climbed, monkeypatch):
+    monkeypatch.chdir(climbed)
+    before = os.listdir(climbed)
+    assert main(["share", "."]) == 0
+    assert os.listdir(climbed) == before and [*climbed.parent.glob("*.json.gz")]
+
+
 def refused(words, capsys):
     """The one line that a command says when it refuses."""
     capsys.readouterr()

@@ -15,7 +15,6 @@ round, with its 95 % interval. Nothing that git tracks is changed unless --publi
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import tempfile
@@ -67,12 +66,11 @@ from ladder.commands.share import pack
 from ladder.commands.tables import caption, doubts, foot, screen, wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, RUNNING_CODE, commit, lock, sha256, write_whole
+from ladder.files import COMMITTED, ROOT, RUNNING_CODE, commit, lock, sha256, write_whole
 from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
-COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() says where it stands for the code
 PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 

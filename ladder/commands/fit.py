@@ -119,7 +119,7 @@ def batches_of(
     shutil.rmtree(folder, ignore_errors=True)  # of a search that was stopped
     folder.mkdir()
     flags, row = [*flags, "--steps=6"], Row("", 1)  # the last one counts
-    python = python_with(facts["memory_gib"]) if facts["memory_gib"] else [sys.executable]
+    python = python_with(gib) if (gib := facts.get("memory_gib")) else [sys.executable]
     largest = most(flags)
     for path in scripts:
         first, row = row.B, Row(path.stem)

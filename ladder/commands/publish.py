@@ -28,7 +28,7 @@ from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, 
 from ladder.commands.tables import WHY_NOT_COMPILED, caption, markdown, not_compiled, percent, pipes
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
-from ladder.files import git, lock, write_whole
+from ladder.files import COMMITTED, git, lock, write_whole
 from ladder.machine import find_gpu
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
@@ -162,7 +162,7 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
     for key in ("commit", "device"):
         if run[key] != facts[key]:
             yield f"has logs of {run[key]}, and climb.json is of {facts[key]!r:.80}"
-    if not re.fullmatch("[0-9a-f]{12}", commit):
+    if not COMMITTED.fullmatch(commit):
         yield f"was climbed at {commit}: commit, climb again"
     text = run["data"], run.get("data_sha256")
     if facts.get("data") or text != ("tinyshakespeare", TINYSHAKESPEARE_SHA256[:12]):

@@ -46,7 +46,7 @@ def add_arguments(parser):
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     packed = pack(args.folder)
-    out = args.out or args.folder.parent / f"{slug(read_facts(args.folder))}.json.gz"
+    out = args.out or args.folder.resolve().parent / f"{slug(read_facts(args.folder))}.json.gz"
     if regular(out).exists() and out.read_bytes() != packed:
         raise BadInput(f"{out} is there already: choose another --out")
     write_whole(out, packed)
