@@ -119,13 +119,18 @@ def test_a_full_disk_is_told_with_the_name_of_the_picture(tmp_path, monkeypatch)
     assert caught.value.filename == str(tmp_path / "climb.png")
 
 
-def test_a_publish_that_was_killed_half_way_is_done_again(project, no_picture):
+def test_after_a_publish_that_was_killed_nothing_in_logs_is_deleted(project, no_picture):
     copy, folder = project
     publish.publish(folder, "All is well.")
     after = state(copy)
     for page in publish.PAGES:  # before the pages took their places
         shutil.copy(ROOT / page, copy)
-    publish.publish(folder, "All is well.")
+    killed, (target,) = state(copy), copy.glob("logs/2026-12-24-*")
+    for source in (folder, target):
+        with pytest.raises(BadInput, match=r"no entry .* move it elsewhere first"):
+            publish.publish(source, "All is well.")
+    assert state(copy) == killed
+    publish.publish(target.rename(folder.with_name("elsewhere")), "All is well.")
     assert state(copy) == after
 
 

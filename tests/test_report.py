@@ -21,7 +21,7 @@ from conftest import ROOT
 from ladder.__main__ import main
 from ladder.commands import gather, page, report
 from ladder.commands.limits import LABELS
-from ladder.commands.results import read_climb
+from ladder.commands.results import Gain, read_climb
 from ladder.commands.tables import cells, columns
 from ladder.files import git
 from ladder.log import pairs_line, step_line, warmup_steps
@@ -164,6 +164,17 @@ def test_the_result_in_words(make, tmp_path):
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
     head, _ = said("d", times, kind="ablate")
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
+
+
+def test_the_result_is_the_largest_gain_that_is_no_noise():
+    climb = copy.deepcopy(gathered(CLIMB))
+    rows = [rung["row"] for rung in climb["rungs"]]
+    for row in rows[1:]:
+        row.total = Gain(1.0, 0.9, 1.1, 3)
+    rows[1].total, rows[2].total = Gain(1.43, 1.42, 1.44, 3), Gain(1.6, 0.8, 2.5, 2)
+    rows[2].gain.rounds = 2
+    head, sure = page.verdict(climb)
+    assert head.startswith("1.43 times as fast as 00") and "over 2 to 3 rounds;" in sure
 
 
 def test_the_spread_of_the_fastest_rung_stays_in_the_chart():

@@ -33,7 +33,7 @@ def gather(folder: Path) -> dict:
         why = "none of its runs has ended well yet" if facts else "it has no climb.json"
         raise BadInput(f"{folder} cannot be shown: {why}")
     run, result = good[0].log.run, good[0].log.result
-    kind, rounds, rungs = kind_of(facts), facts["repeats"], find_rungs(folder, facts, rows, run)
+    kind, rungs = kind_of(facts), find_rungs(folder, facts, rows, run)
     settings = "{device}, {started}, {model}, B={B}, T={T}"
     own = {"B": "its own"} if kind.own_batch else {}
     settings = settings.format(**{**run, **own, "started": facts["started"]})
@@ -41,7 +41,7 @@ def gather(folder: Path) -> dict:
     if facts["kind"] == "climb":
         label = f"{rungs[0]['title']} to {rungs[-1]['title']}"
     done = sum(len(row.logs) for row in rows) + len(facts["failures"])
-    wanted = rounds * len(facts["scripts"])
+    wanted = facts["repeats"] * len(facts["scripts"])
     return {
         "id": folder.resolve().name,
         "folder": folder_name(folder),
@@ -52,7 +52,6 @@ def gather(folder: Path) -> dict:
         # What it has in common with an ablation that belongs to it.
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "kind": kind,
-        "rounds": rounds,
         "ceiling": limit_tok_per_s(facts, good) or 0,
         "ceiling_name": limit_name(good),
         "rates": "measured here" if facts.get("copy_bytes_per_s") else "of the data sheet",
@@ -67,7 +66,7 @@ def gather(folder: Path) -> dict:
             "Clocks": ", ".join(f"{when}: {rates}" for when, rates in facts["clocks"].items()),
             "Versions": ", ".join(f"{name} {new}" for name, new in facts["versions"].items()),
             "Text": f"{run['data']}, SHA-256 {run.get('data_sha256', 'unknown')}…",
-            "Rounds": f"{rounds}, interleaved",
+            "Rounds": f"{max(len(row.logs) for row in good)}, interleaved",
             "Steps": f"{result['warmup_steps']} for warm-up, left out; {result['measured_steps']} "
             "measured in each run",
             "Raw logs": folder_name(folder),

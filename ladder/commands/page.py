@@ -62,18 +62,20 @@ def verdict(climb: dict) -> tuple[str, str]:
     if not rungs:
         return f"On {climb['device']}", "Nothing to compare: a gain needs two rungs and two rounds."
     states, of = [rung["state"] for rung in rungs], "gain" if kind.gain_of_first else "total"
+    rounds = {rung["row"].gain.rounds for rung in rungs}
     sure = (
         f"Of {len(states)} differences, gains: {states.count('up')}, losses: "
         f"{states.count('down')}, not told from noise: {states.count('noise')} (95 % intervals "
-        f"over {climb['rounds']} rounds; about one in twenty is wrong by chance)."
+        f"over {' to '.join(map(str, sorted({min(rounds), max(rounds)})))} rounds; about one in "
+        "twenty is wrong by chance)."
     )
     if not (rungs := [rung for rung in rungs if getattr(rung["row"], of)]):  # the first failed
         return f"On {climb['device']}", sure
-    best = max(rungs, key=lambda rung: getattr(rung["row"], of).ratio)
+    if not (clear := [rung for rung in rungs if getattr(rung["row"], of).low > 1]):
+        return f"Nothing is clearly faster on {climb['device']}", sure
+    best = max(clear, key=lambda rung: getattr(rung["row"], of).ratio)
     gain = getattr(best["row"], of)
     fast, slow = (first, best) if kind.gain_of_first else (best, first)
-    if gain.low <= 1:
-        return f"Nothing is clearly faster on {climb['device']}", sure
     said = f"{times(gain.ratio)} times as fast as {slow['title']} on {climb['device']}"
     if kind.against != "above":
         said = f"{fast['title']} is {said}"

@@ -197,10 +197,11 @@ def new_target(folder: Path, facts: dict, runlog: str) -> Path:
             return target
         there = target / "climb.json"
         if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
-            if f"`{target.relative_to(ROOT).as_posix()}`" not in runlog:  # killed half-way
-                shutil.rmtree(target)
-                return target
-            raise BadInput(f"{folder} is published already, as {target.relative_to(ROOT)}")
+            shown = target.relative_to(ROOT).as_posix()
+            if f"`{shown}`" not in runlog:  # it may be the only copy: nothing is deleted
+                why = "RUNLOG.md no entry for it, as after a publish that was killed"
+                raise BadInput(f"{shown} has this climb, but {why}: move it elsewhere first")
+            raise BadInput(f"{folder} is published already, as {shown}")
 
 
 def slug(facts: dict) -> str:
