@@ -36,6 +36,11 @@ def checkpoints(folder: str) -> list[Path]:
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
 
 
+def all_since(folder: str, when: float) -> bool:
+    """Whether no checkpoint in `folder` is older than `when`, in seconds since the epoch."""
+    return all(path.stat().st_mtime >= when for path in Path(folder).glob("*.pt"))
+
+
 def _hash(file: BinaryIO, size: int) -> bytes:
     """The SHA-256 of the first `size` bytes of a file; its position is then after them."""
     sha256 = hashlib.sha256()

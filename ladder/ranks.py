@@ -114,8 +114,12 @@ def settle(train: Callable, args):
     Exits with status 2 if none fit, and with 0 if the trial was stopped.
     """
     restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
-    args.resume = args.resume or restarts > 0  # what torchrun restarted
-    args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, restarts > 0)
+    # When torchrun started: on the first of the nodes, for one may have been replaced.
+    first = -reduced(-started(os.getppid()), op=dist.ReduceOp.MAX)
+    began = first if restarts else None
+    args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, began)
+    if began is not None:  # go on, but not with what the first start refused
+        args.resume = args.resume or on_rank_0(checkpoint.all_since, args.ckpt_dir, began)
     if not args.hours:
         return args
     planned, hours = Namespace(**{**vars(args), "hours": None}), f"--hours {args.hours:g}"
@@ -157,20 +161,18 @@ def steps_within(seconds: float, spent: float, step: float, eval_every: int) -> 
     return math.floor(left / (step * (1 + (0.5 / eval_every if eval_every else 0))))
 
 
-def default_folder(resume: bool, restarted: bool) -> str:
+def default_folder(resume: bool, began: float | None) -> str:
     """A new folder under checkpoints/ for each job; to resume, that of the last run there.
 
-    A job that torchrun restarted finds its own by the id of torchrun's process, and no other run's.
+    A job that torchrun restarted finds its own by the id of torchrun's process, and by when that
+    `began`, in seconds since the epoch: in containers many have the same id.
     Exits with status 2 if others have checkpoints, but not the last run that made such a folder.
     """
     process, folder = os.getppid() if DISTRIBUTED else os.getpid(), Path("checkpoints")
     new = f"{folder}/{datetime.now():%Y%m%d-%H%M%S}-{process}"
-    if restarted:
-        # In containers torchrun often has the same id: what is older than it is another job's.
-        # (By two hours: clocks are set, and at the end of summer time by one.)
-        oldest = f"{folder}/{datetime.fromtimestamp(max(0, started(process) - 7200)):%Y%m%d-%H%M%S}"
-        found = map(str, folder.glob(f"[0-9]*-[0-9]*-{process}"))
-        return max((name for name in found if name > oldest), default=new)
+    if began is not None:
+        found = folder.glob(f"[0-9]*-[0-9]*-{process}")
+        return max((str(own) for own in found if begun(own) >= began), default=new)
     if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
         return new
     own = re.compile(r"\d{8}-\d{6}-\d+")  # a copy of one has another name

@@ -303,6 +303,19 @@ def test_bad_input_is_one_line_of_rank_0(ranks, trouble, job, alone, one, tmp_pa
     assert {p: p.read_bytes() for p in tmp_path.glob("ckpt/step*")} == before
 
 
+def test_a_restarted_job_goes_on_only_with_its_own_checkpoints(alone, one, tmp_path, monkeypatch):
+    """torchrun restarts also what refused to start: that must not turn into --resume."""
+    half_of(one, tmp_path)
+    monkeypatch.setattr(ranks, "RESTARTS", 1)
+    monkeypatch.setattr(ranks, "started", lambda process: 100)
+    os.utime(path := tmp_path / "ckpt" / "step_000003.pt", (99, 99))
+    status, _, err = alone()
+    assert status == 2 and "is of an earlier run: continue it with --resume" in err
+    os.utime(path, (100, 100))
+    status, out, _ = alone()
+    assert status == 0 and "going on after step 3" in out
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

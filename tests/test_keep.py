@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -86,7 +85,6 @@ def test_a_run_leaves_its_model_in_a_folder_of_its_own(shard, tmp_path, monkeypa
 def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ranks, "DISTRIBUTED", True)
-    monkeypatch.setattr(ranks, "started", lambda process: 0)
     own = tmp_path / "checkpoints" / f"20260101-000000-{os.getppid()}"
     other = own.with_name("20270101-000000-1")
     for folder in (own, other):
@@ -97,20 +95,22 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     copy.mkdir()
     for folder in (other, mine, copy):
         (folder / "step_000001.pt").touch()
-    assert ranks.default_folder(True, True) == str(own.relative_to(tmp_path))
-    assert ranks.default_folder(True, False) == str(other.relative_to(tmp_path))
-    monkeypatch.setattr(ranks, "started", lambda process: time.time())  # in a new container
-    assert not os.path.exists(ranks.default_folder(True, True))
+    assert ranks.default_folder(True, 0) == str(own.relative_to(tmp_path))
+    assert ranks.default_folder(True, None) == str(other.relative_to(tmp_path))
+    (own / ".lock").touch()
+    os.utime(own / ".lock", (2, 2))
+    assert ranks.default_folder(True, 1) == str(own.relative_to(tmp_path))
+    assert not os.path.exists(ranks.default_folder(True, 3))  # in a new container
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     (own / "step_000001.pt").touch()
     for number, folder in enumerate((other, own)):  # two time zones: the name says the wrong one
         (folder / ".lock").touch()
         os.utime(folder / ".lock", (number, number))
-    assert ranks.default_folder(True, False) == str(own.relative_to(tmp_path))
+    assert ranks.default_folder(True, None) == str(own.relative_to(tmp_path))
     shutil.rmtree(own)
     monkeypatch.setattr(ranks, "DISTRIBUTED", True)
-    assert not os.path.exists(ranks.default_folder(True, True))
+    assert not os.path.exists(ranks.default_folder(True, 0))
 
 
 @pytest.mark.parametrize("last", ["20270101-000000-1", "none yet"])
@@ -123,10 +123,10 @@ def test_to_resume_a_run_without_a_checkpoint_takes_no_other_run(
     other.mkdir(parents=True)
     if last != "none yet":
         (other.with_name(last)).mkdir()
-    assert not os.path.exists(ranks.default_folder(True, False))  # nothing to confuse it with
+    assert not os.path.exists(ranks.default_folder(True, None))  # nothing to confuse it with
     (other / "step_000001.pt").touch()
     with pytest.raises(SystemExit, match="2"):
-        ranks.default_folder(True, False)
+        ranks.default_folder(True, None)
     err = capsys.readouterr().err
     assert last in err and f"--ckpt-dir checkpoints/{other.name} --resume continues that" in err
 
