@@ -1,6 +1,7 @@
 """Errors that a user can fix: one line and exit status 2."""
 
 import errno
+import os
 import re
 import sys
 from typing import NoReturn
@@ -99,6 +100,9 @@ def _of_the_machine(error: BaseException) -> str | None:
             "that works, and room in a cache folder (TORCHINDUCTOR_CACHE_DIR) where programs may "
             "run; rungs below 05 need neither"
         )
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
+    if isinstance(error, OSError) and error.filename and cache.startswith(str(error.filename)):
+        return f"TORCHINDUCTOR_CACHE_DIR={cache} cannot be made: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         return f"{error.filename or 'the system'}: {error.strerror}"
     if "can't start new thread" in str(error):

@@ -213,9 +213,11 @@ def raised(outer, inner):
         (RuntimeError("can't start new thread"), "no more threads"),
         (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
+        (FileNotFoundError(errno.ENOENT, "No such file", "/proc/y"), "_DIR=/proc/y/z cannot be"),
     ],
 )
-def test_what_the_machine_refuses_is_said_in_a_line(error, said):
+def test_what_the_machine_refuses_is_said_in_a_line(error, said, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/proc/y/z")
     line = explain(error)
     assert said in line if said else line is None
 

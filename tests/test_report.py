@@ -131,6 +131,16 @@ def test_unasked_the_newest_of_each_kind_come_first_then_the_published(make, tmp
     assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
+def test_a_fifo_in_logs_is_no_climb(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    for name in ("README.md", "RUNLOG.md"):
+        (tmp_path / name).touch()
+    (tmp_path / "logs" / "x").mkdir(parents=True)
+    os.mkfifo(tmp_path / "logs" / "x" / "climb.json")
+    assert report.gather_default() == []
+
+
 def test_an_ablation_belongs_to_climbs_of_its_settings(make, tmp_path):
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11}
     other = fabricate(tmp_path / "other", times, kind="ablate")

@@ -53,7 +53,7 @@ def run(args) -> int:
 def gather_default() -> list[dict]:
     """The newest climb under runs/ of each kind, machine, first rung and settings, then the
     published ones of each."""
-    kept = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
+    kept = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json") if path.is_file()}
     own = [path for path in Path("runs").glob("*/climb.json") if path.is_file()]
     own = [p for p in own if p.stat().st_size > LARGEST_FACTS or p.read_bytes() not in kept]
     own = [path.parent for path in own if any(path.parent.glob("*.log"))]
