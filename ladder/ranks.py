@@ -131,8 +131,11 @@ def settle(train: Callable, args):
     args.plan = f"{hours}: a trial of {TRIAL} steps comes first; it keeps nothing"
     args.steps, args.warmup, args.ckpt_every = TRIAL, 1, 0
     result = train(args)
-    if result["status"] != "ok":  # SIGTERM
-        raise SystemExit(0)
+    if stop := int(reduced(args.stop, op=dist.ReduceOp.MAX)):  # also after its last step
+        if RANK == 0:
+            print(f"note  {signal.Signals(stop).name}: the run after the trial is not started")
+        raise SystemExit(2 if args.lost else 0)
+    planned.lost = args.lost
     torch.compiler.reset()  # else it holds the model of the trial
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         dynamo.counters.clear()  # what the trial compiled is no cold cache of the run

@@ -53,7 +53,7 @@ class Run:
         self.held = 0  # ... once these blocks are done: see _whole
         self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`, which the loop reads
         self.stop = 0
-        self.lost = False  # whether lines could not be written
+        self.lost = getattr(args, "lost", False)  # whether lines could not be written
         self.model, self.first_step = None, 0
         self.scaler = torch.amp.GradScaler(enabled=False)  # of a script with autocast, its own
         self.skipped = 0  # steps whose gradient overflowed float16
@@ -135,7 +135,9 @@ class Run:
         # stays, so that another Ctrl-C does not print a traceback.
         if not self.signal or Path(sys.argv[0]).name != Path(self.script).name:
             self.signals.__exit__(None, None, None)
-        if status is not None and (status or self.lost):
+        self.args.stop, self.args.lost = self.stop or self.signal, self.lost
+        trial = getattr(self.args, "hours", None)  # `ranks.settle` reads both after it
+        if status is not None and (status or (self.lost and not trial)):
             raise SystemExit(status or 2) from None
 
     def _what_fits(self, line: str) -> str:

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -214,15 +215,31 @@ def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
     assert len(log.steps) == int(log.run["steps"])
 
 
-@pytest.mark.parametrize("stop", ["too short", "SIGTERM"])
+@pytest.mark.parametrize("stop", ["too short", "SIGTERM", "SIGTERM in the sample"])
 def test_a_trial_that_ends_it_leaves_no_checkpoint(stop, shard, tmp_path, monkeypatch, capsys):
     if stop == "SIGTERM":
         signal_after_step(monkeypatch, signal.SIGTERM)
+    if stop == "SIGTERM in the sample":  # no step is left that could be the last
+        monkeypatch.setattr(
+            checkpoint, "sample", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or []
+        )
     status = train(shard, tmp_path, "--hours", 1e-6, exact=EXACT[:-2])
     out, err = capsys.readouterr()
-    assert status == (0 if stop == "SIGTERM" else 2) and "--resume continues" not in out
+    assert status == (2 if stop == "too short" else 0) and "--resume continues" not in out
     assert not list((tmp_path / "ckpt").glob("*.pt"))
-    assert err.count("\n") == (status > 0) and (stop == "SIGTERM" or "--hours 1e-06 is too" in err)
+    assert err.count("\n") == (status > 0) and (status == 0 or "--hours 1e-06 is too" in err)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_a_screen_that_fails_in_the_trial_does_not_end_the_run(
+    shard, tmp_path, monkeypatch, capsys
+):
+    """It ends with status 2, as without --hours."""
+    monkeypatch.setattr(sys, "stdout", open("/dev/full", "w"))  # noqa: SIM115
+    monkeypatch.setattr(ranks, "steps_within", lambda *_: 3)
+    assert train(shard, tmp_path, "--hours", 1, "--eval-every", 0, exact=EXACT[:-2]) == 2
+    assert capsys.readouterr().err.count("the run goes on without it") == 1
+    assert len(checkpoint.checkpoints(tmp_path / "ckpt")) == 1
 
 
 @pytest.mark.parametrize(
