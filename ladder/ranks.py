@@ -124,7 +124,9 @@ def settle(train: Callable, args):
         return args
     planned, hours = Namespace(**{**vars(args), "hours": None}), f"--hours {args.hours:g}"
     if args.resume and (flags := on_rank_0(checkpoint.saved_flags, args.ckpt_dir)):
-        planned.steps, planned.warmup = flags["--steps"], flags["--warmup"]
+        planned.steps = flags["--steps"]
+        if planned.warmup is None:
+            planned.warmup = flags["--warmup"]
         planned.plan = f"{hours}: the {planned.steps} steps of its start are kept"
         return planned
     start = time.monotonic()

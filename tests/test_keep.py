@@ -196,6 +196,14 @@ def test_hours_train_as_the_same_number_of_steps_does(
     assert not [note for note in log.notes if "was" in note]
 
 
+def test_a_warm_up_that_is_given_counts_in_a_resumed_run(trained):
+    """--hours keeps the number of steps alone."""
+    for given, warmup in (([], 1), (["--warmup", "3"], 3)):
+        flags = ["--device=cpu", "--ckpt-dir", str(trained), "--resume", "--hours=1", *given]
+        args = ranks.settle(None, ranks.parse("", flags))
+        assert (args.steps, args.warmup) == (6, warmup)
+
+
 @pytest.mark.slow
 def test_two_ranks_agree_on_the_steps_that_fit(job, tmp_path):  # noqa: F811
     code = (
