@@ -220,11 +220,16 @@ def saved_flags(folder: str) -> dict | None:
         return saved and saved["flags"]
 
 
-def best_loss(folder: str, identity: dict, say: Callable[[str], None]) -> float:
-    """The validation loss of the best model in `folder`; infinite where this run has none there."""
+def best_loss(folder: str, identity: dict, resumed: Path | None, say: Callable) -> float:
+    """The validation loss of the best model in `folder`; infinite where this run has none there.
+
+    A run that did not resume a checkpoint has none: it may have begun with other weights.
+    """
     path = Path(folder) / BEST
     try:
         if path.exists() and (saved := read(path))["identity"] == identity:
+            if not resumed:
+                raise ValueError("it is of an earlier start")
             if math.isfinite(loss := float(saved["val_loss"])):
                 return loss
             raise ValueError(f"its val_loss is {loss}")

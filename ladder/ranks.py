@@ -377,7 +377,9 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         batches = Batches(held_out, 1, T)
         val_rows = min(args.total_batch // T, batches.rows_per_epoch)
         batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
-    identity, flags = {"data": text.identity, **named(args, MUST_AGREE)}, named(args, MAY_CHANGE)
+    # With other held-out text the text to train on may end elsewhere, and losses do not compare.
+    texts = {"data": text.identity, "held-out text": held_out.identity}
+    identity, flags = texts | named(args, MUST_AGREE), named(args, MAY_CHANGE)
     job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
     found = checkpoint.choose(args.ckpt_dir, args.resume, identity, flags, say)
     if args.init and found:
@@ -386,7 +388,9 @@ def agree(args, text: Corpus, held_out: Corpus, say) -> dict:
         return job | dict(folder=None, checkpoint=None, best=-math.inf)
     if args.resume and not found:
         say(f"note  no checkpoint in {args.ckpt_dir}: starting from the beginning")
-    best = checkpoint.best_loss(args.ckpt_dir, identity, say) if args.ckpt_every else -math.inf
+    best = -math.inf
+    if args.ckpt_every:
+        best = checkpoint.best_loss(args.ckpt_dir, identity, found, say)
     return job | dict(folder=args.ckpt_dir, checkpoint=found, best=best)
 
 

@@ -153,10 +153,38 @@ def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path,
     assert (step, loss) == (7, 2.25) and any("best.pt cannot be used" in n for n in log.notes)
     own = checkpoint.read(best)["identity"]
     for identity, known in ((own, 2.25), (own | {"--model": "gpt2"}, math.inf)):
-        assert checkpoint.best_loss(best.parent, identity, print) == known
+        assert checkpoint.best_loss(best.parent, identity, best, print) == known
     for path in best.parent.glob("step_*.pt"):
         path.unlink()
     assert train(shard, tmp_path, *flags) == 2  # what is left is not written over
+
+
+def prepared(folder):
+    """What ranks agree on before a run on the shards in `folder`, and the notes."""
+    sizes = ["--device=cpu", "--batch-size=1", "--seq-len=8", "--total-batch=8", "--resume"]
+    args, said = ranks.parse("", [*sizes, f"--data={folder}", f"--ckpt-dir={folder}/ckpt"]), []
+    return ranks.prepare(args, said.append), "\n".join(said)
+
+
+def test_a_run_that_starts_anew_has_no_best_model_yet(tmp_path):
+    """It may start from other weights than that of which best.pt is left."""
+    write_shard(tmp_path / "train.bin", np.arange(1000, dtype=np.uint16))
+    run, _ = prepared(tmp_path)
+    run.save_best(print, 2.0, step=1, model={})
+    run, said = prepared(tmp_path)
+    assert run.best == math.inf and "best.pt cannot be used (it is of an earlier start)" in said
+    run.save(print, step=1, position=8, model={}, optimizer={}, scaler={})
+    assert prepared(tmp_path)[0].best == 2.0
+
+
+def test_a_run_is_not_resumed_with_other_held_out_text(tmp_path):
+    """Its losses do not compare, and what was held out would be trained on."""
+    write_shard(tmp_path / "train.bin", np.arange(1000, dtype=np.uint16))
+    run, _ = prepared(tmp_path)
+    run.save(print, step=1, position=8, model={}, optimizer={}, scaler={})
+    write_shard(tmp_path / "val.bin", np.arange(100, dtype=np.uint16))
+    with pytest.raises(BadInput, match=r"was saved with held-out text gpt2 .*, this run has gpt2"):
+        prepared(tmp_path)
 
 
 # ------------------------------------------------------------------------------------- --hours
@@ -530,7 +558,7 @@ def test_a_model_that_computes_nan_writes_nothing():
 def test_a_best_loss_that_is_none_is_not_compared_with(loss, tmp_path):
     said = []
     checkpoint.save(tmp_path, "best.pt", identity={}, val_loss=loss)
-    assert checkpoint.best_loss(tmp_path, {}, said.append) == math.inf
+    assert checkpoint.best_loss(tmp_path, {}, tmp_path, said.append) == math.inf
     assert "cannot be used" in said[0]
 
 
