@@ -596,3 +596,13 @@ def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path,
     for logs in (["--log-dir", tmp_path], [f"--log-dir={tmp_path}"]):
         process.start(ROOT / "ddp_run.py", *logs)
     assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 2
+
+
+def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):
+    """It may be another checkout, whose code would be measured under this one's commit."""
+    (tmp_path / "ladder").mkdir()
+    for name in ("ladder/__init__.py", "torch.py", "runpy.py"):
+        (tmp_path / name).write_text("raise SystemExit('another one')")
+    monkeypatch.chdir(tmp_path)
+    done = process.run_python("-m", "ladder.commands.gemm", "--device=none")
+    assert done.failure.startswith("--device none: expected cpu")

@@ -24,6 +24,12 @@ from ladder.log import printable
 
 LONGEST_REASON = 300  # characters
 ANSWER_SECONDS = 10  # nvidia-smi hangs where a driver does
+# `python -m` looks in the current folder first, which may hold another checkout, or a torch.py.
+RUN_MODULE = """import sys
+sys.path = [path for path in sys.path if path]
+del sys.argv[0]
+import runpy
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)"""
 # Linux kills a child when its parent is gone, even by kill -9: prctl(PR_SET_PDEATHSIG, SIGKILL).
 DIE_WITH_PARENT = None
 if sys.platform == "linux":
@@ -60,12 +66,14 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
 def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
-    This package is found, installed or not. ddp_run.py saves no checkpoint: what is measured is no
+    This package is found, installed or not, and no other one. ddp_run.py saves no checkpoint: what is measured is no
     training to resume. The last of its words is its --log-dir, which gets its lock.
     """
     if any(Path(word).name == "ddp_run.py" for word in words):
         logs = str(words[-1]).removeprefix("--log-dir=")
         words += ("--ckpt-every=0", f"--ckpt-dir={logs}/checkpoints")
+    if words[0] == "-m":
+        words = ("-c", RUN_MODULE, *words[1:])
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     command = [*python, *map(str, words)]
