@@ -385,6 +385,27 @@ def test_a_folder_that_is_deleted_or_full_ends_a_climb_in_one_line(tmp_path, cap
     assert "No space left on device; 1 runs are kept. Go on: " in line
 
 
+def ctrl_c(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+@pytest.mark.parametrize("trouble", ["full", "head -1", "tee, and Ctrl-C"])
+def test_what_ends_standard_output_ends_a_climb(trouble, tmp_path, capsys, monkeypatch):
+    write(tmp_path, {"a.py": copies(LOG)})
+    if "Ctrl-C" in trouble:  # it ends tee too
+        monkeypatch.setattr(process, "run_python", ctrl_c)
+    read, pipe = os.pipe()
+    os.close(read)
+    with open("/dev/full" if trouble == "full" else pipe, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        status = main(["climb", "--resume", str(tmp_path)])
+    told, *more = capsys.readouterr().err.splitlines()
+    assert told == f"stopped; {climb.kept(tmp_path)}"
+    full = ["error standard output: No space left on device"]
+    assert (status, more) == ((2, full) if trouble == "full" else (130, []))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -246,6 +246,16 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_
     assert "stopped" in said and " 200 │" in said
     assert "B=2: fits, 200 tok/s\n" in said
 
+    with monkeypatch.context() as patch:  # Ctrl-C ends what a pipe leads to as well
+
+        def closed(*_):
+            raise BrokenPipeError
+
+        patch.setattr(fit, "report", closed)
+        words = fits(shard, tmp_path / "piped", tmp_path / "all.py", "--seq-len", 16)
+        assert ladder(*words)[0] == 130
+    assert json.loads((tmp_path / "piped" / "fit.json").read_text())["rungs"] == [row]
+
     monkeypatch.setattr(fit, "write_whole", full)
     words = fits(shard, tmp_path / "full", fake(tmp_path, "all", ""), "--max-batch", 1)
     status, said, err = ladder(*words, "--seq-len", 16)

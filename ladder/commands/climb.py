@@ -17,6 +17,7 @@ import os
 import platform
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import closing, nullcontext, suppress
@@ -273,16 +274,21 @@ def run_and_report(folder: Path) -> int:
     """Do what is left of a climb and print its table; 130 if Ctrl-C or a signal stopped it.
 
     Raises BadInput if another process climbs there, the code has changed, or the folder is deleted
-    or its disk full.
+    or its disk full; OSError if standard output is closed or full.
     """
     console = wide_console()
     with closing(lock(folder)):
         try:
             run_rounds(folder, console)
-        except KeyboardInterrupt:
-            console.print(f"stopped; {kept(folder)}", markup=False, soft_wrap=True)
-            return 130
-        except (BadInput, OSError) as error:
+        except (KeyboardInterrupt, BadInput, OSError) as error:
+            try:
+                if isinstance(error, KeyboardInterrupt):
+                    console.print(f"stopped; {kept(folder)}", markup=False, soft_wrap=True)
+                    return 130
+                print(end="", flush=True)
+            except OSError:  # of standard output: `program` says it
+                print(f"stopped; {kept(folder)}", file=sys.stderr)
+                raise
             why = error
             if isinstance(error, OSError):
                 why = f"{error.filename or folder}: {error.strerror}"

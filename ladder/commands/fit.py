@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the largest B of each rung. Ctrl-C keeps what was found and prints it.
+    """Find the largest B of each rung. What stops it keeps what was found.
 
     Raises BadInput if device, limit, T or corpus are wrong, before the first try.
     """
@@ -86,15 +86,19 @@ def run(args: argparse.Namespace) -> int:
     flags = given_flags(args, *PASSED_ON)
     largest, rows = most(flags, args.max_batch), []
     folder = new_folder(args.out, "fit")
-    with suppress(KeyboardInterrupt):
-        for path in scripts:
-            # Neighbours differ little, so start with the B that fitted the rung before.
-            first = rows[-1].B if rows else 1
-            rows.append(Row(path.stem))
-            search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
-    report(rows, args.memory, wide_console())  # first: the disk may be full
-    found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
-    write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
+    try:
+        with suppress(KeyboardInterrupt):
+            for path in scripts:
+                # Neighbours differ little, so start with the B that fitted the rung before.
+                first = rows[-1].B if rows else 1
+                rows.append(Row(path.stem))
+                search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
+    finally:  # also after Ctrl-C that closed the pipe behind it
+        found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
+        try:
+            write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
+        finally:  # the disk may be full
+            report(rows, args.memory, wide_console())
     print(f"Logs of all tries and fit.json: {folder}")
     if rows[-1].note == "stopped":
         return 130

@@ -66,8 +66,9 @@ def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) 
 def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
-    This package is found, installed or not, and no other one. ddp_run.py saves no checkpoint: what is measured is no
-    training to resume. The last of its words is its --log-dir, which gets its lock.
+    This package is found, installed or not, and no other one. ddp_run.py saves no checkpoint: what
+    is measured is no training to resume. The last of its words is its --log-dir, which gets its
+    lock.
     """
     if any(Path(word).name == "ddp_run.py" for word in words):
         logs = str(words[-1]).removeprefix("--log-dir=")

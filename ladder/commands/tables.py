@@ -180,9 +180,16 @@ def whole(console: Console, draw: Callable[[int], Table], most: int, least: int)
     return draw(least)
 
 
+class Screen(Console):
+    """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that rich caught
+
+
 def wide_console(**options) -> Console:
     """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at."""
-    console = Console(highlight=False, **options)
+    console = Screen(highlight=False, **options)
     if not console.is_terminal:
         console.width = 160
     return console
