@@ -511,6 +511,8 @@ def test_a_log_that_contradicts_itself_is_not_published(project):
         (r'"first_step_ms": [\d.]+', '"first_step_ms": 1.0', "first step took another time than"),
         (" B=4 ", " B=4 B=8 ", "not a log of this ladder: line [12]: 'run"),
         (" B=4 ", " B=04 ", "makes no sense"),
+        (r" script=\S+", "", "cannot stand in a table: KeyError.'script'"),
+        (r" seed=\d+", "", "cannot stand in a table: KeyError.'seed'"),
         (r"\| dt ", "| dt 1.0 ms | dt ", "not a log of this ladder: line"),
         ('"status": "ok"', '"status": "ok", "status": "ok"', "not a log of this ladder: line"),
         (r'"peak_bytes": \d+', '"peak_bytes": true', "makes no sense"),

@@ -171,10 +171,10 @@ def contradictions(log: Log) -> Iterator[str]:
     large += [1 if peak == "unknown" else float(peak)]
     good = all(1e-6 < x < 1e9 for x in numbers) and all(1e-6 < x < 1e30 for x in large)
     good = good and all(abs(step[k]) < 1e9 for step in log.steps for k in ("loss", "dt"))
-    exact = [run[key] for key in ("B", "T", "seed") if key in run]
+    exact = [run[key] for key in ("B", "T", "seed")]
     good = good and all(text == str(int(text)) for text in exact)
     good = good and (result["peak_bytes"] or 0) < 1e15 and result["peak_bytes"] is not True
-    if not good or not all(run[key] for key in CAPTION):
+    if not good or not all(run[key] for key in ("script", *CAPTION)):
         yield "a number in it makes no sense"
     if not "".join(run.values()).isprintable():
         yield "its run line has control characters"
