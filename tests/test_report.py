@@ -264,6 +264,24 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
     assert feet[3]["Failed"] == "my_idea.r1: no!" and "/home/someone" not in json.dumps(feet)
 
 
+def test_what_is_said_below_other_tables_is_said_below_that_of_the_page(make, tmp_path):
+    folder = fabricate(
+        tmp_path / "odd",
+        {"baseline": 20, "05_torch_compile": 18},
+        failures={"baseline.r4": "killed <b>"},
+    )
+    path = folder / "climb.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "peaks": [1e12, 2e12]}))
+    make(folder)
+    text = (tmp_path / "page.html").read_text().partition("<h3>All numbers</h3>")[2]
+    for words in (
+        "Round 4 of 00 baseline failed; its row and gains have the others only: killed &lt;b&gt;",
+        "Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE",
+        "a large matmul ran at 1 TFLOP/s in one round and 2 in another",
+    ):
+        assert f'<p class="soft">{words}' in text
+
+
 def test_long_logs_are_cut(make, tmp_path):
     times = {"baseline": 20, "01_weight_tying": 18}
     long = fabricate(tmp_path / "long", times, repeats=1, steps=2000)

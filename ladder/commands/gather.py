@@ -15,7 +15,7 @@ from ladder.commands.kinds import kind_of
 from ladder.commands.limits import LABELS
 from ladder.commands.results import COMPARABLE, Row, limit_name, limit_tok_per_s, read_climb
 from ladder.commands.scripts import all_scripts, docstring
-from ladder.commands.tables import caption, cells, columns, first_beyond
+from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 
@@ -59,6 +59,7 @@ def gather(folder: Path) -> dict:
         "table": [[*rung["cells"].values()] for rung in rungs],
         "rungs": rungs,
         "beyond": first_beyond(facts, rows),
+        "notes": foot(facts, rows) + doubts(facts),
         "foot": {
             "Not finished": f"{done} of {wanted} runs are in" if done < wanted else "",
             "Failed": "; ".join(f"{name}: {why}" for name, why in facts["failures"].items()),
