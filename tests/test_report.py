@@ -22,6 +22,7 @@ from ladder.__main__ import main
 from ladder.commands import gather, page, report
 from ladder.commands.limits import LABELS
 from ladder.commands.results import Gain, read_climb
+from ladder.commands.scripts import candidate_scripts, select
 from ladder.commands.tables import cells, columns
 from ladder.files import git
 from ladder.log import pairs_line, step_line, warmup_steps
@@ -246,7 +247,10 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
     own = fabricate(tmp_path / "own", times, data="my texts", failures=why)
     peers = fabricate(tmp_path / "peers", {"transformers": 15}, kind="peers")
     fit = fabricate(tmp_path / "fit", {"baseline": 20}, kind="fit")
-    feet = [gathered(folder)["foot"] for folder in (CLIMB, ABLATION, NEGATIVE, own, peers, fit)]
+    waiting = candidate_scripts()[0].stem
+    new = fabricate(tmp_path / "new", {"baseline": 20, waiting: 15}, data="tinyshakespeare")
+    climbs = (CLIMB, ABLATION, NEGATIVE, own, peers, fit, new)
+    feet = [gathered(folder)["foot"] for folder in climbs]
     names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
     tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
     ten = "1 2 3 4 5 6 7 8 9 10"
@@ -257,7 +261,9 @@ def test_the_foot_says_how_to_measure_it_again(tmp_path):
         "ladder climb 0 own/my_idea.py --repeats 3 --steps=9 --data 'my texts'",
         "ladder peers --repeats 3 --steps=9 --data topics",
         "ladder climb --fit --memory 2.5 0 --repeats 3 --steps=9 --data topics",
+        f"ladder climb 0 {waiting} --candidates --repeats 3 --steps=9 --data tinyshakespeare",
     ]
+    assert select(["0", waiting], candidates=True)[1] == candidate_scripts()[0]
     assert feet[0]["Clocks"] == "before: 2596 MHz, 2596 MHz, after: 2596 MHz, 2596 MHz"
     assert feet[0]["Steps"] == "3 for warm-up, left out; 6 measured in each run"
     assert feet[3]["Not finished"] == "4 of 6 runs are in" and not feet[0]["Not finished"]

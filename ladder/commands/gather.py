@@ -14,7 +14,7 @@ from ladder.commands.diff import diff_lines
 from ladder.commands.kinds import kind_of
 from ladder.commands.limits import LABELS
 from ladder.commands.results import COMPARABLE, Row, limit_name, limit_tok_per_s, read_climb
-from ladder.commands.scripts import all_scripts, docstring
+from ladder.commands.scripts import all_scripts, chain, docstring
 from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
@@ -205,9 +205,13 @@ def again(folder: Path, facts: dict, run: dict) -> str:
     kind, first = facts["kind"], kind_of(facts).named_from
     words = ["climb", "--fit"] if kind == "fit" else [kind]
     words += ["--memory", str(gib)] if (gib := facts.get("memory_gib")) else []
+    # Beside the logs no other script may have such a name: it was a candidate.
+    candidates = {path.name: path.stem for path in chain()[1:]}
     for name in [] if first is None else facts["scripts"][first:]:
         number = re.match(r"(?:speedups/|without_)(\d\d)_|baseline\.py$", name)
-        words.append(str(int(number[1] or 0)) if number else f"{folder_name(folder)}/{name}")
+        own = candidates.get(name) or f"{folder_name(folder)}/{name}"
+        words.append(str(int(number[1] or 0)) if number else own)
+    words += ["--candidates"] if candidates.keys() & {*facts["scripts"]} else []
     words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
     words += ["--data", run["data"]] if facts.get("data") else []
     commit, changed, _ = facts["commit"].partition("-dirty")
