@@ -132,6 +132,29 @@ def test_after_a_publish_that_was_killed_nothing_in_logs_is_deleted(project, no_
     assert state(copy) == killed
     publish.publish(target.rename(folder.with_name("elsewhere")), "All is well.")
     assert state(copy) == after
+    shutil.copy(copy / "README.md", target)  # killed between RUNLOG.md and README.md
+    with pytest.raises(BadInput, match=rf"but for README.md: mv logs/{target.name}/README.md"):
+        publish.publish(folder, "All is well.")
+
+
+def test_a_publish_that_was_killed_at_its_second_copy_is_noticed(
+    project, no_picture, monkeypatch, capsys
+):
+    copy, folder = project
+    real = shutil.copy
+
+    def killed(source, target):
+        if any(target.iterdir()):
+            raise KeyboardInterrupt
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish.shutil, "copy", killed)
+        patch.setattr(publish.shutil, "rmtree", lambda *_, **__: None)  # SIGKILL cleans up nothing
+        assert main(["publish", str(folder), "Half."]) == 130
+    left = state(copy)
+    assert main(["publish", str(folder), "Whole."]) == 2 and state(copy) == left
+    assert "move it elsewhere first" in capsys.readouterr().err
 
 
 def test_what_is_no_climb_from_the_baseline_goes_into_the_run_log_alone(project, no_picture):

@@ -94,7 +94,8 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
         try:
             # What an ablation made can be made again: ablate.source_at.
             scripts = [] if facts["kind"] == "ablate" else folder.glob("*.py")
-            for path in [*folder.glob("*.r*.log"), *scripts, folder / "climb.json"]:
+            # climb.json first: by it new_target knows what a killed publish left.
+            for path in [folder / "climb.json", *folder.glob("*.r*.log"), *scripts]:
                 shutil.copy(path, target)
             draw(facts, rows, target / "climb.png")
             new = {"RUNLOG.md": f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"}
@@ -201,7 +202,9 @@ def new_target(folder: Path, facts: dict, runlog: str) -> Path:
             if f"`{shown}`" not in runlog:  # it may be the only copy: nothing is deleted
                 why = "RUNLOG.md no entry for it, as after a publish that was killed"
                 raise BadInput(f"{shown} has this climb, but {why}: move it elsewhere first")
-            raise BadInput(f"{folder} is published already, as {shown}")
+            late = (target / "README.md").exists()  # killed when RUNLOG.md had taken its place
+            rest = f", but for README.md: mv {shown}/README.md README.md" if late else ""
+            raise BadInput(f"{folder} is published already, as {shown}{rest}")
 
 
 def slug(facts: dict) -> str:
