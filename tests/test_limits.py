@@ -1,6 +1,7 @@
 """`ladder limits` and the counts behind it."""
 
 import math
+import os
 import re
 import runpy
 import shlex
@@ -238,3 +239,6 @@ def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     assert main(["limits", *A100, "--picture", str(picture)]) == 2
     assert "and not of this command" in capsys.readouterr().err
     assert picture.read_text() == "\x89PNG of mine"
+    os.mkfifo(fifo := tmp_path / "fifo.png")
+    assert main(["limits", *A100, "--picture", str(fifo)]) == 2
+    assert capsys.readouterr().err == f"error {fifo} is not a regular file\n" and fifo.is_fifo()

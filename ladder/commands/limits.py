@@ -24,7 +24,7 @@ from ladder.cli import above_zero, positive
 from ladder.commands.process import first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import regular, write_whole
 from ladder.machine import DATA_SHEETS, find_gpu
 
 MADE_BY = "ladder limits"  # in the PNG
@@ -200,7 +200,7 @@ def draw(steps: dict[str, dict], picture: Path) -> None:
     def save(file):
         axes.figure.savefig(file, format="png", dpi=110, metadata={"Software": MADE_BY})
 
-    if picture.is_file():
+    if regular(picture).exists():
         with picture.open("rb") as file:
             if MADE_BY.encode() not in file.read(1000):
                 raise BadInput(f"{picture} is there, and not of this command: choose another name")
