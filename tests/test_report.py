@@ -235,6 +235,7 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_pat
     for name, none in (("list", "[1]"), ("ms", '{"run": {"commit": 1}, "median_ms": []}')):
         (own / f"{name}.json").write_text(none)
     (own / "deep.json").write_text("[" * 200_000)
+    (own / "large.json").write_text(re.sub(r'"ms": [\d.]+', f'"ms": {"9" * 400}', text))
     os.mkfifo(own / "fifo.json")
     assert "commit d2d72edfc0b7" in gather.gather(CLIMB)["rungs"][-1]["profile"]["from"]
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})

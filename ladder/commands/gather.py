@@ -166,7 +166,8 @@ def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path 
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-NO_PROFILE = (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError)
+NO_PROFILE = (ArithmeticError, AttributeError, KeyError, OSError)
+NO_PROFILE += (RecursionError, TypeError, ValueError)
 
 
 def find_profiles(run: dict) -> dict[str, dict]:
