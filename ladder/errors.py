@@ -105,6 +105,6 @@ def _of_the_machine(error: BaseException) -> str | None:
         return f"TORCHINDUCTOR_CACHE_DIR={cache} cannot be made: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         return f"{error.filename or 'the system'}: {error.strerror}"
-    if "can't start new thread" in str(error):
+    if re.search("can't start new thread|Resource temporarily unavailable", str(error)):
         return "no more threads may be started here: raise the limit (ulimit -u)"
     return None

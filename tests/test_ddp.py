@@ -619,8 +619,9 @@ def test_another_schedule_is_said(alone, one, tmp_path):
     status, out, _err = alone("--resume", "--steps", 4, "--max-lr", 1e-3)
     assert status == 0 and "note  --steps was 6, now it is 4" in out
     assert "note  --max-lr was 0.0006, now it is 0.001" in out and "--dtype was" not in out
-    status, out, _err = alone("--resume", "--steps", 2)
+    status, out, _err = alone("--resume", "--steps", 2, "--dtype", "bfloat16")
     assert status == 0 and '"status": "ok"' in out and '"measured_steps": 0' in out
+    assert "note  --dtype was float32, now it is bfloat16" in out
 
 
 def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):

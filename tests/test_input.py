@@ -211,6 +211,7 @@ def raised(outer, inner):
         (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: Too many open files"),
         (raised(ValueError(), OSError(errno.ENOSPC, "No space")), "the system: No space"),
         (RuntimeError("can't start new thread"), "no more threads"),
+        (RuntimeError("Resource temporarily unavailable"), "no more threads"),  # C++ says it so
         (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
         (FileNotFoundError(errno.ENOENT, "No such file", "/proc/y"), "_DIR=/proc/y/z cannot be"),

@@ -1,7 +1,10 @@
 """The log format, written and read back; what is not a whole log is refused by name."""
 
+import errno
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +12,7 @@ import pytest
 import torch
 from conftest import ROOT, load, rung
 
-from ladder import machine
+from ladder import machine, probe
 from ladder.commands.log import read_log
 from ladder.errors import BadInput
 from ladder.log import pairs_line, step_line
@@ -180,3 +183,17 @@ def test_flops_per_token_of_the_124m_model():
 def test_peak_rates_are_found_by_whole_words(name, peak, monkeypatch):
     monkeypatch.setattr(machine, "device_name", lambda device: name)
     assert machine.peak_flops(torch.device("cuda")) == peak
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
+def test_no_file_stays_open_where_no_more_can_be_opened(monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("builtins.open", full)
+    monkeypatch.setattr("os.open", full)
+    with pytest.raises(OSError, match="Too many"):
+        probe.start()
+    monkeypatch.undo()
+    assert len(os.listdir("/proc/self/fd")) == before
