@@ -23,6 +23,8 @@ from ladder.files import lock, regular, write_whole
 KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
+# What a part of another type than `save` writes raises, in files of other versions or made up.
+WRONG_TYPE = (AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
 
@@ -99,7 +101,7 @@ def of_this_run(path: Path, identity: dict) -> dict:
         for key, value in identity.items():
             if (found := saved["identity"].get(key)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
-    except (AttributeError, KeyError, TypeError) as error:
+    except WRONG_TYPE as error:
         raise other_version(path, error) from None
     return saved
 
@@ -114,7 +116,7 @@ def load(path: Path, identity: dict) -> dict:
         for key in ("step", "position", "--steps", "--warmup"):
             if type(counts[key]) is not int or counts[key] < 0:
                 raise ValueError(f"{key} is {counts[key]!r}")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except WRONG_TYPE as error:
         raise other_version(path, error) from None
     return saved
 
@@ -159,7 +161,7 @@ def restore(path: Path, identity: dict, model, optimizer, scaler) -> tuple[int, 
         scaler.load_state_dict(found["scaler"])
     except torch.OutOfMemoryError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except WRONG_TYPE as error:
         raise other_version(path, error) from None
     return saved["step"], saved["position"]
 
@@ -191,7 +193,7 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     if saved:
         say(f"note  going on after step {saved['step']}, from {chosen}")
         for flag, value in flags.items():
-            if (before := saved["flags"].get(flag)) != value:
+            if str(before := saved["flags"].get(flag)) != str(value):  # it may be a tensor
                 say(f"note  {flag} was {before}, now it is {value}")
     for unfinished in filter(Path.is_file, Path(folder).glob("*.pt.*.tmp")):
         if not re.fullmatch(r"(step_\d{6,}|best)\.pt\.\d+\.tmp", unfinished.name):
@@ -227,13 +229,14 @@ def best_loss(folder: str, identity: dict, resumed: Path | None, say: Callable) 
     """
     path = Path(folder) / BEST
     try:
-        if path.exists() and (saved := read(path))["identity"] == identity:
+        if path.exists():
+            saved = of_this_run(path, identity)
             if not resumed:
                 raise ValueError("it is of an earlier start")
             if math.isfinite(loss := float(saved["val_loss"])):
                 return loss
             raise ValueError(f"its val_loss is {loss}")
-    except (BadInput, KeyError, TypeError, ValueError) as error:
+    except (BadInput, *WRONG_TYPE) as error:
         say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
     return math.inf
 
@@ -294,7 +297,7 @@ def stored(name: str) -> Stored:
         shape = {"block_size": len(weights["transformer.wpe.weight"]), "vocab_size": vocab_size}
         shape |= MODELS[identity["--model"]] | {"n_embd": n_embd}
         return Stored(name, shape, identity["data"].partition(" ")[0], weights)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except WRONG_TYPE as error:
         raise other_version(path, error) from None
 
 

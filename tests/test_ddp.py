@@ -525,6 +525,7 @@ def test_a_best_model_of_another_run_is_not_written_over(tmp_path):
     "more",
     [
         {"identity": 7},
+        {"identity": {"seed": torch.ones(2)}},
         {"optimizer": {"param_groups": [], "state": {}}},
         {"optimizer": 7},
         {"model": {"other": 1}},
@@ -546,6 +547,12 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
     checkpoint.save(tmp_path, step=3, identity={"seed": 1})
     with pytest.raises(BadInput, match=r"is of another version .* 'position'"):
         choose(tmp_path, seed=1)
+
+
+def test_a_flag_may_have_been_saved_as_anything(tmp_path):
+    save(tmp_path, 3, flags={"--steps": 9, "--warmup": 1, "--max-lr": torch.ones(2)})
+    checkpoint.choose(tmp_path, True, {}, {"--max-lr": 1.0}, (said := []).append)
+    assert said[1] == "note  --max-lr was tensor([1., 1.]), now it is 1.0"
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,10 @@ def test_the_best_model_by_validation_stays_beside_the_last_two(shard, tmp_path,
     step, loss, log = after(7, "--resume")
     assert (step, loss) == (7, 2.25) and any("best.pt cannot be used" in n for n in log.notes)
     own = checkpoint.read(best)["identity"]
-    for identity, known in ((own, 2.25), (own | {"--model": "gpt2"}, math.inf)):
-        assert checkpoint.best_loss(best.parent, identity, best, print) == known
+    for other, known in (({}, 2.25), ({"--new": None}, 2.25), ({"--model": "gpt2"}, math.inf)):
+        said = []
+        assert checkpoint.best_loss(best.parent, own | other, best, said.append) == known
+        assert len(said) == (known == math.inf)  # before it is written over
     for path in best.parent.glob("step_*.pt"):
         path.unlink()
     assert train(shard, tmp_path, *flags) == 2  # what is left is not written over
@@ -554,12 +556,15 @@ def test_a_model_that_computes_nan_writes_nothing():
         next(checkpoint.sample(model, [0], 1, 256))
 
 
-@pytest.mark.parametrize("loss", ["x", None, math.nan, -math.inf])
+@pytest.mark.parametrize("loss", ["x", None, math.nan, -math.inf, torch.ones(2)])
 def test_a_best_loss_that_is_none_is_not_compared_with(loss, tmp_path):
     said = []
     checkpoint.save(tmp_path, "best.pt", identity={}, val_loss=loss)
     assert checkpoint.best_loss(tmp_path, {}, tmp_path, said.append) == math.inf
     assert "cannot be used" in said[0]
+    with pytest.raises(BadInput, match="is of another version"):
+        checkpoint.save(tmp_path, "best.pt", identity={}, model=torch.ones(2))
+        checkpoint.stored(str(tmp_path))
 
 
 @pytest.mark.parametrize("rows", [100, 60000, None])
