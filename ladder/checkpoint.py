@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -177,6 +178,7 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         _locks.append(lock(Path(folder)))
+        tempfile.TemporaryFile(dir=folder).close()  # .lock may be left by a user who could write
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)

@@ -462,6 +462,14 @@ def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
         checkpoint.save(tmp_path / "file", step=1)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="root can write into other folders")
+def test_a_folder_that_takes_no_files_is_found_out_before_the_first_step(monkeypatch):
+    """Its .lock may be there from a time when it did."""
+    monkeypatch.setattr(checkpoint, "lock", lambda folder: None)
+    with pytest.raises(BadInput, match="cannot write checkpoints into /proc/self: "):
+        choose("/proc/self")
+
+
 def choose(folder, said=print, resume=True, **identity):
     return checkpoint.choose(folder, resume, identity, {"--steps": 9}, said)
 
