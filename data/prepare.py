@@ -9,6 +9,7 @@ corpora too large for that, for a fixed held-out split, and for other programs.
 """
 
 import argparse
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -57,8 +58,10 @@ def prepare(text, out, shard_tokens, val_fraction):
     # Nothing trains on a part of them: the shards get into `out` when the last one is written.
     temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out)
     with lock(out), temporary as unfinished:
+        ours = re.compile(r".+(_(train|val)_\d{6}\.bin|\.\d+\.tmp)")
         for old in set(out.glob("unfinished-????????")) - {Path(unfinished)}:
-            if old.is_dir() and all(path.suffix in (".bin", ".tmp") for path in old.iterdir()):
+            files = [*old.iterdir()] if old.is_dir() else []
+            if files and all(ours.fullmatch(p.name) and p.is_file() for p in files):
                 show(f"note  deleted {old}, of a data/prepare.py that was killed")
                 shutil.rmtree(old)
         if any(out.glob("*.bin")):

@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import io
 import os
+import shutil
 import signal
 import urllib.request
 from pathlib import Path
@@ -384,13 +385,16 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
     words = [str(text), "--out", str(out), "--shard-tokens", "5", "--val-fraction", "0.1"]
     assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
-    for name in ("12345678/play_val_000000.bin", "chapters/1.txt", "x"):  # one was killed
+    mine = ("chapters/1.txt", "business/notes.tmp", "invoices/a_val_000000.bin/x", "x")
+    for name in ("12345678/play_val_000000.bin", *mine):  # one was killed
         path = out / f"unfinished-{name}"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert module.main(words) == 0 and len([*out.glob("*.bin")]) == 5
-    assert {path.name[11:] for path in out.glob("unfinished-*")} == {"chapters", "x"}
+    assert not (out / "unfinished-12345678").exists()
+    assert all((out / f"unfinished-{name}").exists() for name in mine)
     (out / "unfinished-x").unlink()
+    shutil.rmtree(out / "unfinished-invoices")
 
     (out / "unfinished-x").mkdir()  # it was killed while the shards moved
     (out / "play_train_000000.bin").rename(out / "unfinished-x" / "play_train_000000.bin")
