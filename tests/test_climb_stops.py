@@ -627,3 +627,19 @@ def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = process.run_python("-m", "ladder.commands.gemm", "--device=none")
     assert done.failure.startswith("--device none: expected cpu")
+
+
+def test_the_answer_of_a_process_is_found_among_what_libraries_print():
+    """As with ONEDNN_VERBOSE=1."""
+    told = "onednn_verbose,v1,info\n[W] slow\n\n{}[W] bye\n3\n"
+    assert process.Finished(told.format('{"a": 1}\n'), "", 0, None).answer() == {"a": 1}
+    for failure, why in (None, "it printed no result"), ("it broke", "it broke"):
+        with pytest.raises(BadInput, match=why):
+            process.Finished(told.format("{}\n" * bool(failure)), "", 0, failure).answer()
+
+
+def test_a_full_temporary_folder_fails_no_run(tmp_path, monkeypatch):
+    """A script that can print no more ends with status 2, and its reason is lost."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    write(tmp_path, {"a.py": copies(LOG)}, repeats=1)
+    assert main(["climb", "--resume", str(tmp_path)]) == 0

@@ -92,10 +92,12 @@ def test_timeit_shows_pairs_and_what_failed_and_a_full_disk_loses_no_table(
         if cell["pass"] == "backward":
             return Finished("", "", 2, "out of memory: [tiny]")
         ms = {"fp32": 30, "autocast": 10}[cell["precision"]]
-        return Finished(json.dumps([ms, ms + 4 - 2 * cell["warmup"]]), "", 0, None)
+        times = json.dumps([ms, ms + 4 - 2 * cell["warmup"]])
+        return Finished(f"onednn_verbose,v1,info\n{times}\n", "", 0, None)
 
     monkeypatch.setattr(timeit, "run_python", run_cell)
     words = ("--models", "tiny", "--passes", "backward", "forward", "--device", "cpu")
+    words += ("--models", "tiny", "tiny")  # one named twice counts once
     with monkeypatch.context() as patch:
         patch.setattr(timeit, "write_whole", full)
         status, said, err = ladder("timeit", *words, "--out", tmp_path / "out")

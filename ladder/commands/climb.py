@@ -223,10 +223,7 @@ def running_code() -> str:
 def large_matmul(flags: list[str], *more: str) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    done = process.run_python("-m", "ladder.commands.gemm", *device, *more)
-    if done.failure:
-        raise BadInput(done.failure)
-    return json.loads(done.stdout)
+    return process.run_python("-m", "ladder.commands.gemm", *device, *more).answer()
 
 
 def versions() -> dict[str, str]:
@@ -468,7 +465,8 @@ def run_once(folder: Path, facts: dict, path: Path, name: str, flags: list[str])
         if isinstance(B := facts.get("batches", {}).get(path.stem), str):
             raise BadInput(B)  # it has none
         words = (path, *flags, *([f"--batch-size={B}"] if B else []), "--log-dir", scratch)
-        done = process.run_python(*words, TORCHINDUCTOR_CACHE_DIR=str(cache))
+        # Not in /tmp: where that is full, a script that loses its screen fails.
+        done = process.run_python(*words, folder=scratch, TORCHINDUCTOR_CACHE_DIR=str(cache))
         logs = list(Path(scratch).glob("*.log"))
         try:
             if done.failure:

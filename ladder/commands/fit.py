@@ -182,7 +182,7 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
     out.mkdir()
     words = (path, *flags, f"--batch-size={B}", f"--log-dir={out}")
     env = {"TORCHINDUCTOR_CACHE_DIR": str(compile_cache(folder))}
-    done = run_python(*words, python=python, **env)
+    done = run_python(*words, python=python, folder=out, **env)
     (out / "stderr.txt").write_text(done.stderr, encoding="utf-8")
     if done.failure:
         # A process that could not allocate may crash while it exits: trust stderr, not the status.

@@ -132,7 +132,7 @@ def main() -> None:
         facts["copy_bytes_per_s"] = round(copy_rate())
     if device.type in GPUS:
         facts["free_bytes"] = torch.get_device_module(device).mem_get_info(device)[0]
-    print(json.dumps(facts))
+    print("\n" + json.dumps(facts))  # a line of its own, whatever libraries print
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import json
 import os
 import shlex
 import signal
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -45,14 +46,34 @@ class Finished:
     status: int
     failure: str | None  # why it failed, in one line; None if it ended well
 
+    def answer(self) -> dict | list:
+        """The JSON in a line of what it printed. Raises BadInput if it failed or has none.
 
-def run_python(*words, python: tuple[str, ...] = (sys.executable,), **env: str) -> Finished:
+        Libraries print too, such as oneDNN where ONEDNN_VERBOSE is set.
+        """
+        if self.failure:
+            raise BadInput(self.failure)
+        for line in reversed(self.stdout.splitlines()):
+            with suppress(ValueError):
+                if line.startswith(("{", "[")):
+                    return json.loads(line)
+        raise BadInput("it printed no result")
+
+
+def run_python(
+    *words,
+    python: tuple[str, ...] = (sys.executable,),
+    folder: str | Path | None = None,
+    **env: str,
+) -> Finished:
     """Run `python words…`, a script or `-m module`, with `env` added to the environment.
 
-    Of what it prints the last megabyte is kept. Ctrl-C kills the process and goes on upwards.
+    Of what it prints the last megabyte is kept; all of it is meanwhile in `folder`, or that for
+    temporary files. Ctrl-C kills the process and goes on upwards.
     """
     # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
-    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+    file = partial(tempfile.TemporaryFile, dir=folder)
+    with file() as stdout, file() as stderr:
         child = start(*words, python=python, stdout=stdout, stderr=stderr, **env)
         try:
             status = child.wait()

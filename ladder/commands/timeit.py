@@ -70,24 +70,25 @@ def run(args: argparse.Namespace) -> int:
     def save():
         write_whole(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
 
-    asked = list(product(args.models, args.passes, PRECISIONS, (0, 1)))
+    # One named twice counts once.
+    asked = [*dict.fromkeys(product(args.models, args.passes, PRECISIONS, (0, 1)))]
     print(f"timing {len(asked)} cells, each in a process of its own")
     started = time.monotonic()
     try:
         for number, values in enumerate(asked, 1):
             cell = dict(zip(CELL, values, strict=True))
             done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **settings}))
-            if done.failure:
-                cell["error"] = done.failure
-            else:
-                times = json.loads(done.stdout)
+            try:
+                times = done.answer()
                 cell |= {f"{name}_ms": of(times) for name, of in STATISTICS.items()}
                 cell["times_ms"] = times
+            except BadInput as error:
+                cell["error"] = str(error)
             cells.append(cell)
             with suppress(OSError):  # of a full disk: told at the end, below the table
                 save()
             # One line per finished cell, no bar: its thread would redraw while a cell is timed.
-            outcome = "failed" if done.failure else "done"
+            outcome = "failed" if "error" in cell else "done"
             left = (time.monotonic() - started) / number * (len(asked) - number) / 60
             print(f"cell {number} of {len(asked)} {outcome}, about {left:.0f} min left", flush=True)
     except KeyboardInterrupt:
@@ -183,6 +184,6 @@ def warmup_effect(pairs: list[list[dict]]) -> str:
 
 if __name__ == "__main__":  # one cell, started by run()
     try:
-        print(json.dumps(measure(json.loads(sys.argv[1]))))
+        print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))
     except Exception as error:  # the table shows it, whatever it is
         raise SystemExit(f"error {explain(error) or repr(error)}") from None
