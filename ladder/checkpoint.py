@@ -100,7 +100,8 @@ def of_this_run(path: Path, identity: dict) -> dict:
     saved = read(path)
     try:
         for key, value in identity.items():
-            if (found := saved["identity"].get(key)) != value:
+            # What older versions did not save is not compared.
+            if (found := saved["identity"].get(key, value)) != value:
                 raise BadInput(f"{path} was saved with {key} {found}, this run has {value}")
     except WRONG_TYPE as error:
         raise other_version(path, error) from None

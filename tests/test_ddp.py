@@ -544,8 +544,9 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
     model, optimizer = stepped()
     scaler = torch.amp.GradScaler("cpu")
     state = dict(model=model.state_dict(), optimizer=optimizer.state_dict())
-    path = save(tmp_path, 3, **state)  # without a scaler, as there was none once
-    assert checkpoint.restore(path, {"seed": 1}, model, optimizer, scaler) == (3, 0)
+    path = save(tmp_path, 3, **state)  # without a scaler and held-out text, as once
+    identity = {"seed": 1, "held-out text": "gpt2 1234"}
+    assert checkpoint.restore(path, identity, model, optimizer, scaler) == (3, 0)
     save(tmp_path, 3, **{**state, **more})
     with pytest.raises(BadInput, match=r"is of another version of ddp_run.py"):
         checkpoint.restore(path, {"seed": 1}, model, optimizer, scaler)
