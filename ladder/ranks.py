@@ -6,6 +6,7 @@ import math
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -221,6 +222,11 @@ def meet() -> None:
     try:
         if not 0 <= RANK < WORLD:
             raise ValueError(f"RANK is {RANK}, WORLD_SIZE {WORLD}")
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # torchrun listened before it started this rank. Was it killed since, while this rank
+            # imported PyTorch? init_process_group would wait half an hour for it.
+            where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            socket.create_connection(where, timeout=60).close()
         store, rank, world = next(dist.rendezvous("env://"))
         if os.environ.get("GROUP_WORLD_SIZE") == "1":
             # torchrun keeps its store when it restarts the ranks of a node, with the addresses of
@@ -231,7 +237,7 @@ def meet() -> None:
         xccl = torch.xpu.is_available() and dist.is_xccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "cpu:gloo,xpu:xccl" if xccl else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
-    except (ValueError, RuntimeError) as error:  # variables that are missing, a port that is taken
+    except (ValueError, RuntimeError, OSError) as error:  # variables missing, a port that is taken
         reason = str(error).splitlines()[0]
         refuse(f"the ranks cannot meet: {reason}: start them with torchrun")
     finally:

@@ -350,6 +350,10 @@ def test_devices_that_ranks_cannot_share_or_use(flags, said, card, monkeypatch, 
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, WORLD_SIZE 2"),
         ({"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "x"}, "'x'"),
         ({"RANK": "0", "WORLD_SIZE": "1"}, "EADDRINUSE"),
+        (  # torchrun was killed
+            {"TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "0", "MASTER_PORT": "1"},
+            "Connection refused",
+        ),
     ],
 )
 def test_an_environment_that_torchrun_did_not_make(told, said, monkeypatch, capsys):
