@@ -184,7 +184,7 @@ def new_table(*columns: str) -> Table:
 
 def draw(steps: dict[str, dict], picture: Path) -> None:
     """Bars of the gigabytes that each rung moves, stacked by part, as a PNG."""
-    from matplotlib.figure import Figure  # takes a second to import
+    from ladder.commands.picture import Figure  # matplotlib takes a second to import
 
     axes = Figure(figsize=(9, 4), layout="tight").subplots()
     left = [0.0] * len(steps)

@@ -1,13 +1,19 @@
 """The picture of a climb: tokens per second for each rung, and the hardware's limit."""
 
+import os
 from functools import partial
 from pathlib import Path
 
+os.environ["MPLBACKEND"] = "agg"  # matplotlib does not import where it is another word
+
+import matplotlib
 from matplotlib.figure import Figure
 
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
 from ladder.files import write_whole
+
+matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
 
 
 def draw(facts: dict, rows: list[Row], path: Path) -> None:
