@@ -124,7 +124,8 @@ def commit() -> str:
         return "unknown"
     try:
         last = git("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE)
-        changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
+        new = ("--untracked-files=all", "--ignored")  # a global .gitignore may hide a rung
+        changes = git("status", "--porcelain", *new, "--", *RUNNING_CODE)
         for answer in (last, changes):
             if answer.returncode:
                 raise BadInput(answer.stderr)

@@ -144,6 +144,14 @@ def test_a_rung_that_fails_becomes_a_row_and_the_climb_goes_on(climbed):
     assert silent.failure == "it left 0 logs in --log-dir instead of one"
 
 
+def test_the_picture_needs_nothing_of_the_user(tmp_path):
+    """LaTeX for text.usetex, a backend that matplotlib knows."""
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    code = "from ladder.commands.picture import *; print(matplotlib.rcParams['text.usetex'])"
+    user = {"MPLBACKEND": "foo", "MATPLOTLIBRC": str(tmp_path)}
+    assert process.run_python("-c", code, **user).stdout == "False\n"
+
+
 def test_climb_numbers_come_from_the_logs(climbed):
     facts, (baseline, tying, *_) = read_climb(climbed[0])
     medians, others = (
@@ -331,6 +339,14 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
             assert (clean != before) == counts and len(clean) == 12, name
     (tmp_path / "baseline.py").unlink()
     assert files.commit() == f"{clean}-dirty"
+    (tmp_path / "baseline.py").write_text("2\n")
+    assert files.commit() == clean
+    (tmp_path / ".git" / "info" / "exclude").write_text("*_idea.py\n__pycache__/\n")
+    for name, counts in ("speedups/__pycache__/a.py", False), ("speedups/14_idea.py", True):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert files.commit() == clean + "-dirty" * counts, name
+    (tmp_path / name).unlink()
     # Signed commits, and log.showSignature in the user's configuration.
     (tmp_path / "gpg").write_text(
         "#!/bin/sh\ncat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo sig\n"
