@@ -110,6 +110,14 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, project, monkeypatch):
     assert before == after
 
 
+def test_lines_are_counted_as_python_counts_them(ladder, project):
+    """str.splitlines also splits at U+2028, which comes along with pasted text, and a form feed."""
+    before = ladder("diff", 2, 3).stdout
+    edit(project / NAMES[3], "Why:", "Why: \u2028\f\x85")
+    assert ladder("diff", 2, 3).stdout == before
+    refused(ladder("forward", 3), "has no uncommitted edit")
+
+
 def test_a_rung_is_known_by_its_name(ladder):
     for name in ("06_flash_attention", "flash", "Flash attention", "flash-attention"):
         assert ladder("diff", name).stdout == ladder("diff", 6).stdout

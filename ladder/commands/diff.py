@@ -86,8 +86,8 @@ def diff_lines(before: Path, after: Path) -> list[str]:
     may search all equal pairs of lines again for each line.
     """
     parts = [parts_of(path) for path in (before, after)]
-    above = [len(docstring.splitlines()) for docstring, _ in parts]
-    sides = [code.splitlines() for _, code in parts]
+    above = [docstring.count("\n") for docstring, _ in parts]
+    sides = [code.removesuffix("\n").split("\n") for _, code in parts]
     at = SequenceMatcher(None, *sides).b2j
     pairs = sum(len(at.get(line, ())) for line in sides[0])
     if (len(sides[0]) + pairs) * min(map(len, sides)) > LONGEST:
@@ -103,7 +103,7 @@ def diff_lines(before: Path, after: Path) -> list[str]:
 
 def code_lines(path: Path) -> list[str]:
     """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in parts_of(path)[1].splitlines() if line.strip()]
+    return [line for line in parts_of(path)[1].split("\n") if line.strip()]
 
 
 def changed_lines(before: list[str], after: list[str]) -> list[str]:

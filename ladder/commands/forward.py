@@ -116,7 +116,7 @@ def marked(base: list[str], side: list[str]) -> str:
 def trouble(path: Path, source: str, conflicts: int) -> list[str]:
     """One line for each place in a merged script that must be resolved by hand."""
     if conflicts:
-        lines = enumerate(source.splitlines(), 1)
+        lines = enumerate(source.split("\n"), 1)
         numbers = [number for number, line in lines if line.startswith("<<<<<<< ")]
         return [f"{shown(path)}:{number} conflict, marked there" for number in numbers]
     try:

@@ -121,7 +121,7 @@ def describe(path: Path) -> dict[str, str]:
 
 def split_source(source: str) -> tuple[str, str]:
     """The docstring of a source text (quotes included; empty if none) and the code after it."""
-    lines = source.splitlines(keepends=True)
+    lines = re.split("(?<=\n)", source)  # str.splitlines also splits where Python does not: U+2028
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
     return "".join(lines[:end]), "".join(lines[end:])
