@@ -248,7 +248,10 @@ def test_a_later_round_times_only_the_large_matmul(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(gemm, "copy_rate", lambda: 1e10)
     climb.large_matmul(["--device=cpu"])
     facts = read_facts(write(tmp_path, {"a.py": ""}, flags=["--device=cpu"])) | {"peaks": [1e12]}
+    clock = iter([0, 60])
+    monkeypatch.setattr(climb, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert "runs at 2 TFLOP/s" in climb.peak_of_round(tmp_path, facts, 2)
+    assert facts["minutes"] == 1  # --at-most counts it
     assert asked[0].keys() - asked[1].keys() == {"fp32_flops", "copy_bytes_per_s"}
 
 
@@ -577,6 +580,28 @@ def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="no climb under runs/ that was stopped"):
         climb.find_stopped("")
     assert climb.find_stopped("runs/climb-3") == Path("runs/climb-3")
+
+
+@pytest.mark.parametrize("name", ["..", "...py", "a/..", "/"])
+def test_a_script_whose_compile_cache_is_a_folder_above_is_refused(name, tmp_path, capsys):
+    write(tmp_path, {"a.py": ""})
+    climb.save(tmp_path, read_facts(tmp_path) | {"scripts": [name]})
+    assert main(["climb", "--resume", str(tmp_path)]) == 2
+    assert f"climb.json names the script {name}, which is none" in capsys.readouterr().err
+
+
+def test_a_climb_that_has_ended_stays_as_it_is(tmp_path, capsys):
+    """Its name, of 120 letters outside ASCII, is one that a climb.json may have."""
+    folder = tmp_path / "my climb"
+    folder.mkdir()
+    facts = {"repeats": 1, "clocks": {"after": "1 MHz"}}
+    write(folder, {"\u0434" * 120 + ".py": copies(LOG)}, **facts)
+    for after in (True, False):
+        assert main(["climb", "--resume", str(folder)]) == 0
+        ended = (folder / "climb.json").read_bytes()
+        assert (b'"1 MHz"' not in ended) == after
+        climb.save(folder, read_facts(folder) | {"clocks": {"after": "1 MHz"}})
+    assert shlex.split(climb.kept(folder))[-1] == str(folder)
 
 
 @pytest.mark.parametrize("does", ["exec sleep 60", r"printf 'NVIDIA \377\n'"])

@@ -25,6 +25,7 @@ from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -164,7 +165,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
     if args.out and Path(args.out).is_dir():  # before half a minute is spent
-        other = f"choose another --out, or --resume {args.out}"
+        other = f"choose another --out, or --resume {quote(args.out)}"
         raise BadInput(f"{args.out} is there already: {other}")
     check_seq_len(args.seq_len)
     if args.quick:
@@ -250,6 +251,9 @@ def find_stopped(name: str) -> Path:
     if not ((folder := Path(name)) / "climb.json").is_file():
         raise BadInput(f"{folder} is no climb: it has no climb.json")
     facts = read_facts(folder)
+    if odd := [name for name in facts["scripts"] if not Path(name).stem.strip(".")]:
+        # Its compile cache, which a climb empties, would be a folder above.
+        raise BadInput(f"{folder}: climb.json names the script {odd[0]}, which is none: remove it")
     device = machine.device_name(device_of(facts))
     for key, now in (("commit", commit()), ("versions", versions()), ("device", device)):
         if facts[key] != now:
@@ -296,7 +300,7 @@ def run_and_report(folder: Path) -> int:
 def kept(folder: Path) -> str:
     """What is there of a climb that stops, and how to go on."""
     done = len(list(folder.glob("*.r*.log")))
-    return f"{done} runs are kept. Go on: ladder climb --resume {folder}"
+    return f"{done} runs are kept. Go on: ladder climb --resume {quote(str(folder))}"
 
 
 def run_rounds(folder: Path, console: Console) -> None:
@@ -365,21 +369,23 @@ def run_rounds(folder: Path, console: Console) -> None:
                     live.update(Group(screen(facts, rows, console), bar, left), refresh=True)
                 if not draws or name in facts["failures"]:
                     console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
-    facts["repeats"] = k
-    from ladder.commands.gemm import clocks  # it imports torch, which --help need not
+    if len(ended) > before or "after" not in facts["clocks"]:  # else it had ended already
+        from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
-    facts["clocks"]["after"] = clocks(device_of(facts))
-    save(folder, facts)
+        facts["repeats"] = k
+        facts["clocks"]["after"] = clocks(device_of(facts))
+        save(folder, facts)
     shutil.rmtree(process.compile_cache(folder), ignore_errors=True)  # nothing is left to resume
 
 
 def peak_of_round(folder: Path, facts: dict, k: int) -> str:
     """Time the large matmul again, as round k begins. Returns what came of it."""
-    known = doubts(facts)
+    known, started = doubts(facts), time.monotonic()
     try:
         found = large_matmul(facts["flags"], "--again")
     except BadInput as error:
         return f"round {k}: no matmul could be timed: {error}"
+    facts["minutes"] = facts.get("minutes", 0) + (time.monotonic() - started) / 60
     facts["peaks"].append(found["peak_flops"])
     facts["peak_flops"] = statistics.median(facts["peaks"])
     news = f"round {k}: a large matmul runs at {found['peak_flops'] / 1e12:.3g} TFLOP/s"
@@ -509,7 +515,7 @@ def report(folder: Path, console: Console) -> int:
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
     with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
         pack(folder)
-        console.print(f"share it: ladder share {folder}", soft_wrap=True, markup=False)
+        console.print(f"share it: ladder share {quote(str(folder))}", soft_wrap=True, markup=False)
     return 0 if good else 1
 
 

@@ -45,8 +45,8 @@ FACTS = {
     "peak_dtype": r'("\w{1,20}")?',
     "peaks": rf"(\[({RATE}(, {RATE})*)?\])?",
     "failures": rf'\{{("([^"\\]|\\.)+\.r[1-9]\d{{0,3}}": {TEXT}(, )?)*\}}',
-    # Names of files; `ladder report` asks git for each.
-    "scripts": r'\[("([^"\\]|\\(?!u0000).){1,200}"(, )?){1,500}\]',
+    # Names of files, a letter outside ASCII as \uXXXX; `ladder report` asks git for each.
+    "scripts": r'\[("([^"\\]|\\(?!u0000).){1,1000}"(, )?){1,500}\]',
     "sha256": rf'(\{{({TEXT}: "[0-9a-f]{{64}}"(, )?)*\}})?',  # of scripts of one's own
 }
 # Of `ladder climb` alone: they may hold paths and messages, which are not shared.
