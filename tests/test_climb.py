@@ -282,6 +282,13 @@ def test_mistakes_of_users_leave_nothing_behind(words, message, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
+def test_a_text_too_short_for_a_batch_is_told_before_the_first_run(no_peak, tmp_path, capsys):
+    (tmp_path / "short.txt").write_text("To be, or not")
+    words = ["climb", "0", *SMALL, "--data", tmp_path / "short.txt", "--out", tmp_path / "out"]
+    assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
+    assert re.search(r"corpus short has \d+ tokens, but one batch", capsys.readouterr().err)
+
+
 def test_a_climb_makes_its_folder_new(no_peak, tmp_path, monkeypatch, capsys):
     (tmp_path / "baseline.r1.log").write_text("kept")
     another = tmp_path / "another"  # climb makes it while this one times a matmul

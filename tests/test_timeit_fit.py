@@ -125,6 +125,25 @@ def test_a_timeit_that_is_killed_keeps_the_cells_done(ladder, tmp_path, monkeypa
     assert len(json.loads((tmp_path / "out" / "timeit.json").read_text())["cells"]) == 1
 
 
+def test_code_that_changes_is_told(ladder, tmp_path, monkeypatch):
+    commits = iter(["before", "before", "after"])
+    monkeypatch.setattr(timeit, "commit", lambda: next(commits))
+    monkeypatch.setattr(timeit, "run_python", lambda *_: Finished("[1, 2]", "", 0, None))
+    out = tmp_path / "out"
+    status, _, err = ladder("timeit", "--device", "cpu", "--out", out)
+    told = f"commit before to after: the 1 cells before are in {out}\n"
+    assert status == 2 and err == f"error the code changed from {told}"
+    assert len(json.loads((out / "timeit.json").read_text())["cells"]) == 1
+
+    log = dict.fromkeys(("device", "torch", "model", "T", "data"), "x") | {"steps": "6"}
+    rows = [fit.Row("a", 1, run={**log, "commit": name}) for name in ("before", "after", "after")]
+    console = Console(width=200, file=io.StringIO())
+    for row in rows:
+        row.result = {"tok_per_s": 1}
+    fit.report(rows, None, console)
+    assert "commit before and after\n" in console.file.getvalue()
+
+
 def test_on_80_columns_timeit_leaves_columns_out():
     kept = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-examples" / "timeit.json"
     for width, last in ((80, "total"), (100, "max")):

@@ -39,6 +39,7 @@ from ladder.cli import (
     check_seq_len,
     given_flags,
     integer,
+    parse_args,
     pick_device,
 )
 from ladder.commands import process
@@ -173,7 +174,12 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         args.steps = args.steps or (12 if on_cuda else 5)
         args.at_most = args.at_most or QUICK_MINUTES
     if args.data:  # told once and now, not by every run
-        load_corpus(args.data, show)
+        from ladder.batches import Batches  # it imports torch, which --help need not
+
+        pick_device(args.device)  # raises BadInput, as the batch does
+        asked = parse_args(__doc__, given_flags(args, *PASSED_ON))
+        B = 1 if kind == "fit" else asked.batch_size
+        Batches(load_corpus(args.data, show), B, asked.seq_len)
     load = round(machine.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(given_flags(args, "device"))

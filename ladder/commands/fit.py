@@ -203,7 +203,9 @@ def report(rows: list[Row], gib: float | None, console: Console) -> None:
         line = "{device}, torch {torch}, {model}, T={T}, {steps} steps, {data}, commit {commit}"
         line += "; not a measurement: it takes 3 steps" * (int(run["steps"]) < 3)
         limit = f", {gib:g} GiB of data memory" if gib else ""
-        console.print(line.format(**run) + limit, soft_wrap=True)
+        # The code may have changed: then the line names each commit.
+        commits = " and ".join(dict.fromkeys(row.run["commit"] for row in rows if row.run))
+        console.print(line.format(**run | {"commit": commits}) + limit, soft_wrap=True)
     numbers = ("largest B", "tok/s there", "peak memory", "tries")
     table = Table("rung", *(Column(name, justify="right") for name in numbers), "note")
     for row in rows:

@@ -76,6 +76,9 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     try:
         for number, values in enumerate(asked, 1):
+            if (now := commit()) != facts["commit"]:
+                why = f"the code changed from commit {facts['commit']} to {now}"
+                raise BadInput(f"{why}: the {len(cells)} cells before are in {folder}")
             cell = dict(zip(CELL, values, strict=True))
             done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **settings}))
             try:
