@@ -41,7 +41,8 @@ def checkpoints(folder: str) -> list[Path]:
 
 def all_since(folder: str, when: float) -> bool:
     """Whether no checkpoint in `folder` is older than `when`, in seconds since the epoch."""
-    return all(path.stat().st_mtime >= when for path in Path(folder).glob("*.pt"))
+    own = [*checkpoints(folder), *filter(Path.exists, [Path(folder) / BEST])]
+    return all(path.stat().st_mtime >= when for path in own)
 
 
 def _hash(file: BinaryIO, size: int) -> bytes:

@@ -69,7 +69,7 @@ class Run:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
         if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-            if os.environ["RANK"] != "0":
+            if os.environ["RANK"] != "0" and torch.distributed.is_torchelastic_launched():
                 raise SystemExit(0)  # at a failure torchrun might end rank 0 before it says why
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:

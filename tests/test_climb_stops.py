@@ -641,7 +641,10 @@ def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path,
     monkeypatch.setattr(process, "Popen", lambda words, **_: started.append(words[-2:]))
     for logs in (["--log-dir", tmp_path], [f"--log-dir={tmp_path}"]):
         process.start(ROOT / "ddp_run.py", *logs)
-    assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 2
+    process.start("-m", "ladder.commands.profile", ROOT / "ddp_run.py", "--log-dir", tmp_path)
+    assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 3
+    process.start("baseline.py", "--data", "ddp_run.py", "--log-dir", tmp_path)  # a text
+    assert started[-1] == ["--log-dir", str(tmp_path)]
 
 
 def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):

@@ -312,6 +312,8 @@ def test_a_restarted_job_goes_on_only_with_its_own_checkpoints(alone, one, tmp_p
     status, _, err = alone()
     assert status == 2 and "is of an earlier run: continue it with --resume" in err
     os.utime(path, (100, 100))
+    (tmp_path / "ckpt" / "pretrained.pt").touch()  # no checkpoint of a run
+    os.utime(tmp_path / "ckpt" / "pretrained.pt", (99, 99))
     status, out, _ = alone()
     assert status == 0 and "going on after step 3" in out
 

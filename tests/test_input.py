@@ -85,7 +85,9 @@ def test_copies_that_torchrun_starts_are_refused_once(capsys, tmp_path, monkeypa
     assert said.startswith(
         "error torchrun would train copies of baseline.py: for several GPUs use ddp_run.py"
     )
-    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("RANK", "1")  # of a job that torchrun did not start: no other rank says it
+    assert fails(capsys, *SMALL, "--log-dir", tmp_path) == said
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     with pytest.raises(SystemExit, match="0"):
         load(rung(0)).main([*SMALL, "--log-dir", str(tmp_path)])
     assert capsys.readouterr().err == "" and not os.listdir(tmp_path)

@@ -38,6 +38,7 @@ CASES = [
     ("roofline --seconds 0", "expected a number above 0, got 0"),
     ("roofline --seconds nan", "expected a number above 0, got nan"),
     ("timeit --steps 1", "error --steps 1: a standard deviation needs at least 2"),
+    (f"fit 0 {ON_CPU} --memory 1e10", "error --memory 1e+10 is more GiB than any machine has"),
     (f"fit 0 {ON_CPU}", "error on a CPU say how much memory there is to fill: --memory GIB"),
     (f"fit 0 {ON_CPU} --memory 0.05", "error --memory 0.05 is not enough to import PyTorch"),
     (f"fit 0 {ON_CPU} --memory 4 --seq-len 1025", "error --seq-len 1025 is longer than"),

@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -260,12 +261,13 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_
         return run_python(*words, **options)
 
     monkeypatch.setattr(fit, "run_python", stopped_at_4)
-    out = tmp_path / "out"
+    out = tmp_path / "my fit"  # where compiled code is in a temporary folder
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     status, said, _ = ladder(*fits(shard, out, fake(tmp_path, "all", ""), "--seq-len", 16))
     (row,) = json.loads((out / "fit.json").read_text())["rungs"]
     assert (status, row["B"], row["note"]) == (130, 2, "stopped")
     assert "stopped" in said and " 200 │" in said
-    assert "B=2: fits, 200 tok/s\n" in said
+    assert "B=2: fits, 200 tok/s\n" in said and not [*tmp_path.glob("ladder-cache-*")]
 
     with monkeypatch.context() as patch:  # Ctrl-C ends what a pipe leads to as well
 

@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
                 rows.append(Row(path.stem))
                 search(rows[-1], first, largest, partial(try_batch, path, folder, python, flags))
     finally:  # also after Ctrl-C that closed the pipe behind it
+        shutil.rmtree(compile_cache(folder), ignore_errors=True)
         found = {"flags": flags, "memory_gib": args.memory, "rungs": [*map(asdict, rows)]}
         try:
             write_whole(folder / "fit.json", json.dumps(found, indent=1).encode() + b"\n")
@@ -143,6 +144,8 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
     if sys.platform != "linux":
         raise BadInput("--memory needs Linux: other systems do not limit the memory of a process")
     python = python_with(gib)
+    if gib >= 2**33:  # sh multiplies the KiB by 1024, in 64 bits
+        raise BadInput(f"--memory {gib:g} is more GiB than any machine has")
     if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
     return python

@@ -91,7 +91,8 @@ def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **en
     is measured is no training to resume. The last of its words is its --log-dir, which gets its
     lock.
     """
-    if any(Path(word).name == "ddp_run.py" for word in words):
+    script = words[2:3] if words[0] == "-m" else words[:1]
+    if any(Path(word).name == "ddp_run.py" for word in script):
         logs = str(words[-1]).removeprefix("--log-dir=")
         words += ("--ckpt-every=0", f"--ckpt-dir={logs}/checkpoints")
     if words[0] == "-m":
