@@ -320,6 +320,8 @@ def _of_transformers(folder: Path) -> Stored:
             name = "transformer." + name.removeprefix("transformer.")
             # Masks that old versions saved, and the head, which is the token embedding.
             if not name.endswith((".attn.bias", ".attn.masked_bias", "lm_head.weight")):
+                if not tensor.is_floating_point():  # quantised
+                    raise BadInput(f"{folder} has {name} as {tensor.dtype}: expected floats")
                 weights[name] = transposed(name, tensor.float())
         weights["lm_head.weight"] = weights["transformer.wte.weight"]
     except BadInput:

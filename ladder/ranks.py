@@ -178,12 +178,15 @@ def default_folder(resume: bool, began: float | None) -> str:
     new = f"{folder}/{datetime.now():%Y%m%d-%H%M%S}-{process}"
     if began is not None:
         found = folder.glob(f"[0-9]*-[0-9]*-{process}")
-        return max((str(own) for own in found if begun(own) >= began), default=new)
+        mine = max((str(own) for own in found if begun(own) >= began), default=None)
+        if mine or not resume:
+            return mine or new
     if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
         return new
     own = re.compile(r"\d{8}-\d{6}-\d+")  # a copy of one has another name
     found = ((begun(f), str(f)) for f in folder.glob("*-*-*") if own.fullmatch(f.name))
-    last = max(found, default=(0, None))[1]
+    # After a restart, the last one that was there when this job began.
+    last = max((one for one in found if began is None or one[0] < began), default=(0, None))[1]
     if last not in {str(step.parent) for step in steps}:
         newest = max(steps, key=lambda step: step.stat().st_mtime).parent
         do = f"--ckpt-dir {newest} --resume continues that; leave --resume out to start anew"

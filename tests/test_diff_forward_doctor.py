@@ -174,6 +174,15 @@ def test_forward_writes_every_script_before_it_prints(project, ladder, monkeypat
     assert [source.count(BATCHES) for source in texts()] == [1] * 3 + [2] * (len(STEMS) - 3)
 
 
+@pytest.mark.parametrize("words", [("diff", 5), ("limits",)])
+def test_a_closed_pipe_is_no_result(ladder, monkeypatch, words):
+    def closed(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("rich.console.Console._write_buffer", closed)
+    assert ladder(*words).status == 130
+
+
 def test_forward_on_a_full_disk_cuts_no_script(project, ladder, monkeypatch):
     """It is rendered beside its place: opening the script itself to write would have emptied it."""
     edit(all_scripts()[3], BATCHES, BATCHES * 2)

@@ -101,7 +101,7 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     (own / ".lock").touch()
     os.utime(own / ".lock", (2, 2))
     assert ranks.default_folder(True, 1) == str(own.relative_to(tmp_path))
-    assert not os.path.exists(ranks.default_folder(True, 3))  # in a new container
+    assert not os.path.exists(ranks.default_folder(False, 3))  # in a new container
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     (own / "step_000001.pt").touch()
@@ -111,7 +111,13 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
     assert ranks.default_folder(True, None) == str(own.relative_to(tmp_path))
     shutil.rmtree(own)
     monkeypatch.setattr(ranks, "DISTRIBUTED", True)
-    assert not os.path.exists(ranks.default_folder(True, 0))
+    assert not os.path.exists(ranks.default_folder(False, 1))
+    later = other.with_name("20270101-000000-3")  # of a job that began after this one
+    later.mkdir()
+    for file in (later / ".lock", later / "step_000001.pt"):
+        file.touch()
+    # With --resume it goes on where its first start did: in the folder of an earlier job.
+    assert ranks.default_folder(True, 1) == str(other.relative_to(tmp_path))
 
 
 @pytest.mark.parametrize("last", ["20270101-000000-1", "none yet"])
@@ -368,6 +374,15 @@ def test_a_gpt2_of_transformers_is_started_from(kind, tmp_path):
     torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-3)
     theirs_loss = torch.nn.functional.cross_entropy(expected.flatten(0, 1), y.flatten()).item()
     assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / 50257) + 1e-5
+
+
+def test_integer_weights_are_no_gpt2(tmp_path):
+    folder = tmp_path / "gpt2"
+    of_transformers(folder, "OpenAI's")
+    weights = torch.load(folder / "pytorch_model.bin")
+    torch.save({k: w.to(torch.int8) for k, w in weights.items()}, folder / "pytorch_model.bin")
+    with pytest.raises(BadInput, match=r"gpt2 has transformer\.\S+ as torch.int8: expected floats"):
+        checkpoint.stored(str(folder))
 
 
 def test_a_run_starts_from_the_best_of_another(shard, trained, tmp_path):

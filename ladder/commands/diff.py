@@ -11,9 +11,9 @@ import re
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
+from ladder.commands.process import Screen
 from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, UNREADABLE, chain, select, split_source
 from ladder.errors import BadInput
 from ladder.log import printable
@@ -30,7 +30,7 @@ def run(args) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
         raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     if len(args.rungs) == 2:
         before, after = map(one_script, args.rungs)
     else:

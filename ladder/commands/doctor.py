@@ -19,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from torch.nn import functional as F
@@ -27,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ladder.cli import GPUS, MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
-from ladder.commands.process import first_line
+from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.commands.tables import WHY_NOT_COMPILED
 from ladder.errors import BadInput, explain
@@ -45,7 +44,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """Print what the machine is, and a line for each rung. Returns 1 if a rung cannot run."""
     device = pick_device(args.device)
-    console = Console()
+    console = Screen()
     machine = Table(title="This machine", title_justify="left", show_header=False)
     for name, value in facts():
         machine.add_row(name, Text(value))

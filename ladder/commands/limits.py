@@ -17,11 +17,10 @@ from functools import cache
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ladder.cli import above_zero, positive
-from ladder.commands.process import first_line
+from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput
 from ladder.files import regular, write_whole
@@ -63,7 +62,7 @@ def run(args) -> int:
     if rates and len(rates) < len(own):
         missing = ", ".join(f"--{unit}" for unit in own if unit not in rates)
         raise BadInput(f"these rates are missing: {missing} (or name a --gpu)")
-    steps, console = work(args.batch_size), Console(highlight=False)
+    steps, console = work(args.batch_size), Screen(highlight=False)
     print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
     console.print(work_table(steps))
     if args.picture:

@@ -1,4 +1,4 @@
-"""Python started in a process of its own, why it failed, and where its results go."""
+"""Python started in a process of its own, why it failed, and where results and tables go."""
 
 import ctypes
 import hashlib
@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import BinaryIO
+
+from rich.console import Console
 
 from ladder.errors import BadInput
 from ladder.files import ROOT
@@ -101,6 +103,13 @@ def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **en
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
     command = [*python, *map(str, words)]
     return Popen(command, env=env, stdout=stdout, stderr=stderr, preexec_fn=DIE_WITH_PARENT)
+
+
+class Screen(Console):
+    """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that rich caught
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ladder.commands.kinds import kind_of
+from ladder.commands.process import Screen
 from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, chain, number_of, peer_scripts, title
 from ladder.log import printable
@@ -178,13 +179,6 @@ def whole(console: Console, draw: Callable[[int], Table], most: int, least: int)
         if Measurement.get(console, options, table := draw(n)).maximum <= console.width:
             return table
     return draw(least)
-
-
-class Screen(Console):
-    """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
-
-    def on_broken_pipe(self) -> None:
-        raise  # the BrokenPipeError that rich caught
 
 
 def wide_console(**options) -> Console:
