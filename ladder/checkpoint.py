@@ -296,7 +296,7 @@ def stored(name: str) -> Stored:
         raise BadInput(f"no such file or folder: {path}")
     saved = read(path)
     try:
-        weights, identity = saved["model"], saved["identity"]
+        weights, identity = dict(saved["model"]), saved["identity"]
         vocab_size, n_embd = weights["transformer.wte.weight"].shape
         shape = {"block_size": len(weights["transformer.wpe.weight"]), "vocab_size": vocab_size}
         shape |= MODELS[identity["--model"]] | {"n_embd": n_embd}
