@@ -72,7 +72,7 @@ def save(folder: str, name: str | None = None, **state) -> Path:
         if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
             error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
-    if not name:  # those above it are damaged: `choose` went on from one before them
+    if not name:  # never one above it
         before = [old for old in checkpoints(folder) if int(old.stem[5:]) < state["step"]]
         for old in before[:-1]:
             old.unlink()
@@ -195,6 +195,8 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         except BadInput as error:
             raise BadInput(f"{error}: choose another --ckpt-dir, or delete it") from None
     if saved:
+        for damaged in found[found.index(chosen) + 1 :]:  # it must not count as one of two to keep
+            say(f"note  renamed {damaged} to {damaged.rename(f'{damaged}.damaged').name}")
         say(f"note  going on after step {saved['step']}, from {chosen}")
         for flag, value in flags.items():
             if str(before := saved["flags"].get(flag)) != str(value):  # it may be a tensor

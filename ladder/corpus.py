@@ -131,7 +131,7 @@ def _corpus_at(path: Path, say) -> Corpus:
     name = path.resolve().name
     if part := next(path.glob("unfinished-*/*.bin"), None):
         why = f"{part.parent} is of a data/prepare.py that was killed"
-        raise BadInput(f"{why}: delete {path}, and run it again")
+        raise BadInput(f"{why}: delete the *.bin and unfinished-* in {path}, and run it again")
     if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
         say(f"note  {name} holds shards: its texts are not read")
     if held_out := val_shards(path):

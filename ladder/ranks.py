@@ -319,6 +319,8 @@ def parse(doc: str, argv: list[str] | None):
     args = parse_args(doc, argv, add_arguments, check=how_long)
     device, kind = args.device, args.device.type
     args.total_batch = args.total_batch or (524288 if kind in GPUS else 4096)
+    if "LADDER_MEASURED" in os.environ:  # `ladder climb` and others set it: nothing to resume
+        args.ckpt_every, args.ckpt_dir = 0, f"{args.log_dir}/checkpoints"
     if args.warmup is None and not args.hours:
         args.warmup = max(1, args.steps // 5)
     if DISTRIBUTED and kind == "mps":

@@ -24,7 +24,7 @@ from conftest import ROOT, SMALL, hear_ctrl_c, rung
 from rich.console import Console
 from test_climb import FIRST_LOGS, no_peak  # noqa: F401
 
-from ladder import files
+from ladder import files, ranks
 from ladder.cli import pick_device, signals_to
 from ladder.commands import climb, gemm, limits, main, precompile, process
 from ladder.commands.log import read_log
@@ -637,14 +637,14 @@ def test_no_compile_cache_has_a_blank_in_its_path(tmp_path, monkeypatch):
 
 
 def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path, monkeypatch):
+    """Nor does a copy of it under another name."""
     started = []
-    monkeypatch.setattr(process, "Popen", lambda words, **_: started.append(words[-2:]))
-    for logs in (["--log-dir", tmp_path], [f"--log-dir={tmp_path}"]):
-        process.start(ROOT / "ddp_run.py", *logs)
-    process.start("-m", "ladder.commands.profile", ROOT / "ddp_run.py", "--log-dir", tmp_path)
-    assert started == [["--ckpt-every=0", f"--ckpt-dir={tmp_path}/checkpoints"]] * 3
-    process.start("baseline.py", "--data", "ddp_run.py", "--log-dir", tmp_path)  # a text
-    assert started[-1] == ["--log-dir", str(tmp_path)]
+    monkeypatch.setattr(process, "Popen", lambda words, env, **_: started.append(env))
+    process.start("my_ddp.py", "--log-dir", tmp_path)
+    for name in started[0].keys() - os.environ.keys():
+        monkeypatch.setenv(name, started[0][name])
+    args = ranks.parse("", ["--log-dir", str(tmp_path), "--device", "cpu"])
+    assert (args.ckpt_every, args.ckpt_dir) == (0, f"{tmp_path}/checkpoints")
 
 
 def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):

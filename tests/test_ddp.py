@@ -505,7 +505,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     second.write_bytes(content)
     assert torch.load(second)["model"]["w"].shape == (4096,)
     assert choose(tmp_path, said.append, seed=1) == first
-    assert "is damaged" in said[0] and "going on after step 1" in said[1]
+    assert "is damaged" in said[0] and "going on after step 1" in said[2]
+    assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
+    os.remove(tmp_path / "step_000003.pt")
     first.write_bytes(b"")
     with pytest.raises(BadInput, match=r"step_000001.pt is damaged .* delete it"):
         choose(tmp_path, seed=1)

@@ -89,18 +89,13 @@ def run_python(
 def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **env: str) -> Popen:
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
-    This package is found, installed or not, and no other one. ddp_run.py saves no checkpoint: what
-    is measured is no training to resume. The last of its words is its --log-dir, which gets its
-    lock.
+    This package is found, installed or not, and no other one. ddp_run.py and copies of it save no
+    checkpoint: what is measured is no training to resume.
     """
-    script = words[2:3] if words[0] == "-m" else words[:1]
-    if any(Path(word).name == "ddp_run.py" for word in script):
-        logs = str(words[-1]).removeprefix("--log-dir=")
-        words += ("--ckpt-every=0", f"--ckpt-dir={logs}/checkpoints")
     if words[0] == "-m":
         words = ("-c", RUN_MODULE, *words[1:])
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "LADDER_MEASURED": "yes", **env}
     command = [*python, *map(str, words)]
     return Popen(command, env=env, stdout=stdout, stderr=stderr, preexec_fn=DIE_WITH_PARENT)
 
