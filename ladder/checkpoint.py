@@ -39,10 +39,14 @@ def checkpoints(folder: str) -> list[Path]:
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem[5:]))
 
 
+def and_best(folder: str) -> list[Path]:
+    """The complete checkpoints in `folder`, oldest first, and after them the best model."""
+    return [*checkpoints(folder), *filter(Path.exists, [Path(folder) / BEST])]
+
+
 def all_since(folder: str, when: float) -> bool:
     """Whether no checkpoint in `folder` is older than `when`, in seconds since the epoch."""
-    own = [*checkpoints(folder), *filter(Path.exists, [Path(folder) / BEST])]
-    return all(path.stat().st_mtime >= when for path in own)
+    return all(path.stat().st_mtime >= when for path in and_best(folder))
 
 
 def _hash(file: BinaryIO, size: int) -> bytes:
@@ -184,14 +188,13 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
-    best = Path(folder) / BEST
-    if (old := [*filter(Path.exists, [best]), *found]) and not resume:
+    if (old := and_best(folder)) and not resume:
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
         raise BadInput(f"{old[-1]} is of an earlier run: {do}")
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
-    if resume and not saved and best.exists():  # the first validation would write over it
+    if old and not saved:  # BEST alone: the first validation would write over it
         try:
-            of_this_run(best, identity)
+            of_this_run(old[-1], identity)
         except BadInput as error:
             raise BadInput(f"{error}: choose another --ckpt-dir, or delete it") from None
     if saved:
@@ -291,9 +294,9 @@ def stored(name: str) -> Stored:
     if (path / "config.json").exists():
         return _of_transformers(path)
     if path.is_dir():
-        path = next(filter(Path.exists, [path / BEST, *checkpoints(name)[-1:]]), None)
-        if not path:
+        if not (found := and_best(name)):
             raise BadInput(f"{name} holds neither a checkpoint nor config.json of transformers")
+        path = found[-1]
     if not path.exists():
         raise BadInput(f"no such file or folder: {path}")
     saved = read(path)

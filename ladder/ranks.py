@@ -114,10 +114,10 @@ def settle(train: Callable, args):
     The latter are found by a trial, which is a call of `train`, or are those of the run to resume.
     Exits with status 2 if none fit, and with 0 if the trial was stopped.
     """
-    restarts = reduced(RESTARTS, op=dist.ReduceOp.MAX)  # a node counts only its own
-    # When torchrun started: on the first of the nodes, for one may have been replaced.
-    first = -reduced(-started(os.getppid()), op=dist.ReduceOp.MAX)
-    began = first if restarts else None
+    began = None
+    if reduced(RESTARTS, op=dist.ReduceOp.MAX):  # a node counts only its own
+        # When torchrun started: on the first of the nodes, for one may have been replaced.
+        began = -reduced(-started(os.getppid()), op=dist.ReduceOp.MAX)
     args.ckpt_dir = args.ckpt_dir or on_rank_0(default_folder, args.resume, began)
     if began is not None:  # go on, but not with what the first start refused
         args.resume = args.resume or on_rank_0(checkpoint.all_since, args.ckpt_dir, began)
