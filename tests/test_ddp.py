@@ -468,6 +468,18 @@ def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
         checkpoint.save(tmp_path / "file", step=1)
 
 
+def test_a_full_disk_is_named_though_torch_speaks_of_positions(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(BadInput, match="cannot write the checkpoint .*: .*File too large"):
+            checkpoint.save(tmp_path, step=1, model={"w": torch.ones(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="root can write into other folders")
 def test_a_folder_that_takes_no_files_is_found_out_before_the_first_step(monkeypatch):
     """Its .lock may be there from a time when it did."""

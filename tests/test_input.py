@@ -150,6 +150,15 @@ def test_without_a_checkout_there_is_nothing_to_climb(monkeypatch, capsys):
     assert "clone the repository" in capsys.readouterr().err
 
 
+def test_without_a_checkout_texts_come_into_the_current_folder(tmp_path, monkeypatch):
+    """Not beside the package, where `pip uninstall` would leave them."""
+    installed = tmp_path / "site-packages" / "ladder" / "files.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_bytes((ROOT / "ladder" / "files.py").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert load(installed).DATA_DIR == tmp_path / "data"
+
+
 def write_tokens(token, count):
     return lambda path: write_shard(path, np.full(count, token, np.uint16))
 
