@@ -473,7 +473,7 @@ def test_a_full_disk_is_named_though_torch_speaks_of_positions(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(BadInput, match="cannot write the checkpoint .*: .*File too large"):
+        with pytest.raises(BadInput, match=r"cannot write the checkpoint .*: .*File too large"):
             checkpoint.save(tmp_path, step=1, model={"w": torch.ones(100_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -156,7 +156,8 @@ def test_without_a_checkout_texts_come_into_the_current_folder(tmp_path, monkeyp
     installed.parent.mkdir(parents=True)
     installed.write_bytes((ROOT / "ladder" / "files.py").read_bytes())
     monkeypatch.chdir(tmp_path)
-    assert load(installed).DATA_DIR == tmp_path / "data"
+    found = load(installed).DATA_DIR
+    assert found == tmp_path / "data"
 
 
 def write_tokens(token, count):
