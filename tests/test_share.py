@@ -214,7 +214,7 @@ def test_hostile_files_are_refused(project, climbed, tmp_path, capsys):
     assert "holds no logs of a climb" in refused(["publish", hostile, "No."], capsys)
 
 
-def test_what_is_shared_can_be_published(project, climbed, tmp_path):
+def test_what_is_shared_can_be_published(project, climbed, tmp_path, capsys):
     """What the refusals are measured against: the same bytes, unchanged."""
     copy, (out, files) = project[0], shared(climbed, tmp_path / "good.json.gz")
     out.write_bytes(packed(files))
@@ -225,6 +225,8 @@ def test_what_is_shared_can_be_published(project, climbed, tmp_path):
     assert row in (copy / "README.md").read_text()
     assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
     assert {file: (copy / name / file).read_text() for file in files} == files
+    # The folder too is that climb, though its failures have more words.
+    assert "is published already" in refused(["publish", climbed, "No."], capsys)
 
 
 @pytest.mark.parametrize("word", ["script=1", "device=1"])

@@ -23,7 +23,7 @@ from pathlib import Path
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
-from ladder.commands.results import CAPTION, NAME, Row, first_log, read_climb, read_facts
+from ladder.commands.results import CAPTION, FACTS, NAME, Row, first_log, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, peer_scripts
 from ladder.commands.tables import WHY_NOT_COMPILED, caption, markdown, not_compiled, percent, pipes
 from ladder.corpus import TINYSHAKESPEARE_SHA256
@@ -192,12 +192,13 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
 
 def new_target(folder: Path, facts: dict, runlog: str) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
+    climb = {key: facts.get(key) for key in FACTS if key != "failures"}  # share shortens these
     for number in itertools.count(1):
         target = ROOT / "logs" / (slug(facts) if number == 1 else f"{slug(facts)}-{number}")
         if not target.exists():
             return target
-        there = target / "climb.json"
-        if there.is_file() and there.read_bytes() == (folder / "climb.json").read_bytes():
+        there = read_facts(target)
+        if {key: there.get(key) for key in climb} == climb:
             shown = target.relative_to(ROOT).as_posix()
             if f"`{shown}`" not in runlog:  # it may be the only copy: nothing is deleted
                 why = "RUNLOG.md no entry for it, as after a publish that was killed"
