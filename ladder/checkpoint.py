@@ -125,6 +125,8 @@ def load(path: Path, identity: dict) -> dict:
                 raise ValueError(f"{key} is {counts[key]!r}")
     except WRONG_TYPE as error:
         raise other_version(path, error) from None
+    if int(path.stem[5:]) != saved["step"]:  # `checkpoints` takes the newest by its name
+        raise BadInput(f"{path} holds step {saved['step']}: rename it, or delete it")
     return saved
 
 

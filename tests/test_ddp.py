@@ -525,6 +525,14 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
         choose(tmp_path, seed=1)
 
 
+def test_a_checkpoint_with_the_name_of_another_step_is_refused(tmp_path):
+    """Else each --resume starts from it again, and what was trained since is lost."""
+    save(tmp_path, 4).rename(tmp_path / "step_000900.pt")
+    save(tmp_path, 8)
+    with pytest.raises(BadInput, match=r"step_000900.pt holds step 4: rename it"):
+        choose(tmp_path, seed=1)
+
+
 def test_above_damaged_checkpoints_the_last_two_are_kept(tmp_path):
     for step in (10, 20, 30, 40):
         save(tmp_path, step)
