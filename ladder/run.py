@@ -88,13 +88,13 @@ class Run:
                 if self.args.device.index is not None:  # else GPU 0 is used too
                     gpu.set_device(self.args.device)
                 gpu.reset_peak_memory_stats(self.args.device)
-        except Exception as error:  # not all that CUDA raises is a RuntimeError
+            # More than all cores: in a climb the run before this one used them.
+            if line := machine.busy(machine.load(), 1.5):
+                self.say(f"note  {line}")
+            self.say("note  loading text and model: seconds, or a minute at the first start")
+        except BaseException as error:  # also Ctrl-C, and a closed pipe
             self.__exit__(type(error), error, None)
             raise
-        # More than all cores: in a climb the run before this one used them.
-        if line := machine.busy(machine.load(), 1.5):
-            self.say(f"note  {line}")
-        self.say("note  loading text and model: seconds, or a minute at the first start")
         return self
 
     def _open_log(self):

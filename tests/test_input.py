@@ -363,6 +363,17 @@ def test_any_file_name_can_stand_in_a_log(name, shown, run_main, shard, tmp_path
     assert shown in fails(capsys, *SMALL, "--data", os.fsdecode(path) + "x", "--log-dir", tmp_path)
 
 
+def test_where_nobody_reads_from_the_start_the_run_ends_without_a_word(
+    shard, tmp_path, monkeypatch, capsys
+):
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(sys, "stdout", os.fdopen(writer, "w"))
+    with pytest.raises((SystemExit, KeyboardInterrupt), match="130"):
+        load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
+    assert not capsys.readouterr().err and the_log(tmp_path).read_text().startswith("note  ")
+
+
 @pytest.mark.parametrize("ctrl_c", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_where_nobody_reads_any_more_the_result_is_in_the_log(shard, tmp_path, ctrl_c):
     """`python baseline.py | head`, and Ctrl-C in `| tee`, which ends tee as well."""
