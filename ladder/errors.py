@@ -88,7 +88,7 @@ def explain(error: BaseException) -> str | None:
 
 # Errors of the machine and not of the script: permissions, disk space, open files, processes.
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-_REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
+_REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENAMETOOLONG}
 # How Inductor's error begins if it could not write, compile or load its generated code.
 _NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
 

@@ -43,7 +43,9 @@ def lock(folder: Path) -> IO:
     It is also released when the process ends, in whatever way. Raises BadInput if another process
     holds it, OSError if the lock file cannot be written.
     """
-    file = regular(folder / ".lock").open("a")
+    if (path := folder / ".lock").is_symlink():
+        raise BadInput(f"{path} is a link to another file: delete it")
+    file = regular(path).open("a")
     try:
         import fcntl
 

@@ -12,6 +12,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -100,7 +101,8 @@ def together(train: Callable, doc: str, argv: list[str] | None):
         result = train(settle(train, args))
     except SystemExit as end:
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
-        sys.stdout.flush()
+        with suppress(AttributeError, OSError):  # None in a daemon, or nobody reads any more
+            sys.stdout.flush()
         os._exit(end.code or 0)
     except KeyboardInterrupt:  # before there is a run
         os._exit(130)
@@ -181,7 +183,7 @@ def default_folder(resume: bool, began: float | None) -> str:
         mine = max((str(own) for own in found if begun(own) >= began), default=None)
         if mine or not resume:
             return mine or new
-    if not (resume and (steps := [*folder.glob("*/step_*.pt")])):
+    if not (resume and (steps := [s for f in folder.glob("*") for s in checkpoint.checkpoints(f)])):
         return new
     own = re.compile(r"\d{8}-\d{6}-\d+")  # a copy of one has another name
     found = ((begun(f), str(f)) for f in folder.glob("*-*-*") if own.fullmatch(f.name))

@@ -468,6 +468,10 @@ def test_no_link_is_written_through(tmp_path):
     write_whole(tmp_path / "page", b"2")
     assert (tmp_path / "page").read_bytes() == b"2" and not (tmp_path / "page").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"1"
+    (tmp_path / ".lock").symlink_to(tmp_path / "new")
+    with pytest.raises(BadInput, match="is a link to another file: delete it"):
+        lock(tmp_path)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_rewritten_script_stays_executable(tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -422,6 +423,18 @@ def test_help_ends_all_ranks_well(monkeypatch, capsys):
         with pytest.raises(SystemExit, match="0"):
             ranks.on_rank_0(ranks.parse, "", ["--help"])
     assert capsys.readouterr().out.count("--total-batch TOKENS") == 2  # in usage and in the list
+
+
+@pytest.mark.parametrize("stdout", [None, Mock(flush=Mock(side_effect=BrokenPipeError))])
+def test_a_rank_without_standard_output_ends_with_its_status(stdout, monkeypatch):
+    """As a daemon starts it, or where nobody reads any more."""
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=EOFError))
+    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
+    monkeypatch.setattr(ranks, "meet", Mock(side_effect=SystemExit(2)))
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with pytest.raises(EOFError):
+        ranks.together(None, "", [])
+    os._exit.assert_called_once_with(2)
 
 
 def test_bytes_are_not_the_tokens_of_the_same_text(tmp_path, monkeypatch):

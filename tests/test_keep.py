@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -130,6 +131,7 @@ def test_to_resume_a_run_without_a_checkpoint_takes_no_other_run(
     other.mkdir(parents=True)
     if last != "none yet":
         (other.with_name(last)).mkdir()
+    (other / "step_000002.pt").symlink_to("gone")  # its disk is not mounted
     assert not os.path.exists(ranks.default_folder(True, None))  # nothing to confuse it with
     (other / "step_000001.pt").touch()
     with pytest.raises(SystemExit, match="2"):
@@ -507,8 +509,9 @@ def test_commands_refuse_in_a_line(trained, tmp_path, shard, monkeypatch, capsys
         assert ladder([str(word) for word in words]) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("error ") and said in err and err.count("\n") == 1
-    assert train(shard, tmp_path, "--init", tmp_path / "none") == 2
-    assert "error no such file or folder" in capsys.readouterr().err
+    for name, said in (("none", "no such file or folder"), ("a" * 300, "File name too long")):
+        assert train(shard, tmp_path, "--init", tmp_path / name) == 2
+        assert re.fullmatch(f"error .*{said}.*\n", capsys.readouterr().err)
 
 
 # --------------------------------------------------------------------------------- docs/train.md
