@@ -6,6 +6,7 @@ Checkpoints are written atomically; the last two are kept, and the best by valid
 import hashlib
 import json
 import math
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -185,8 +186,11 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     _locks.clear()  # of an earlier run in the same process
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        _locks.append(lock(Path(folder)))
+        _locks.append(file := lock(Path(folder)))
         tempfile.TemporaryFile(dir=folder).close()  # .lock may be left by a user who could write
+        if not file.tell():  # `ranks.begun` reads it: a copy of the file has another mtime
+            file.write(str(os.fstat(file.fileno()).st_mtime))
+            file.flush()
     except OSError as error:
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)

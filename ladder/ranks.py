@@ -198,8 +198,11 @@ def default_folder(resume: bool, began: float | None) -> str:
 
 def begun(folder: Path) -> float:
     """When a run made its folder, in seconds since the epoch: names have local time."""
-    lock = folder / ".lock"  # nothing is written to it
-    return lock.stat().st_mtime if lock.exists() else 0
+    if not (lock := folder / ".lock").is_file():
+        return 0
+    with suppress(ValueError):  # it is empty if the run was killed before it wrote that
+        return float(lock.read_text())
+    return lock.stat().st_mtime
 
 
 def started(process: int) -> float:
@@ -227,7 +230,8 @@ def meet() -> None:
     try:
         if not 0 <= RANK < WORLD:
             raise ValueError(f"RANK is {RANK}, WORLD_SIZE {WORLD}")
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        found = os.environ.keys() >= {"MASTER_ADDR", "MASTER_PORT"}  # else env:// says what lacks
+        if found and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             # torchrun listened before it started this rank. Was it killed since, while this rank
             # imported PyTorch? init_process_group would wait half an hour for it.
             where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

@@ -350,6 +350,10 @@ def test_devices_that_ranks_cannot_share_or_use(flags, said, card, monkeypatch, 
         ({"RANK": "abc"}, "RANK is 'abc' and no number"),
         ({"RANK": "0", "WORLD_SIZE": ""}, "WORLD_SIZE is '' and no number"),
         ({"RANK": "0"}, "WORLD_SIZE expected, but not set"),
+        (
+            {"TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "0", "MASTER_ADDR": None},
+            "expected, but not set",
+        ),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, WORLD_SIZE 2"),
         ({"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "x"}, "'x'"),
         ({"RANK": "0", "WORLD_SIZE": "1"}, "EADDRINUSE"),
@@ -365,7 +369,9 @@ def test_an_environment_that_torchrun_did_not_make(told, said, monkeypatch, caps
         taken.listen()
         where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(taken.getsockname()[1])}
         for name, value in {**where, **told}.items():
-            monkeypatch.setenv(name, value)
+            monkeypatch.setenv(name, value or "")
+            if value is None:
+                monkeypatch.delenv(name)
         with pytest.raises(SystemExit) as caught:
             for attribute, name in (("RANK", "RANK"), ("WORLD", "WORLD_SIZE")):
                 monkeypatch.setattr(ranks, attribute, ranks._told(name, 1))

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -119,6 +120,19 @@ def test_a_restarted_job_finds_its_own_folder_and_no_other(tmp_path, monkeypatch
         file.touch()
     # With --resume it goes on where its first start did: in the folder of an earlier job.
     assert ranks.default_folder(True, 1) == str(other.relative_to(tmp_path))
+
+
+def test_of_copied_runs_the_last_is_resumed(tmp_path, monkeypatch):
+    """`cp -r` gives new times, here the later one to the first; it was also resumed since."""
+    monkeypatch.chdir(tmp_path)
+    first, last = (tmp_path / "checkpoints" / f"20260101-00000{n}-{n}" for n in (1, 2))
+    for folder in (first, last, first):
+        checkpoint.choose(folder, True, {}, {}, print)
+        time.sleep(0.01)
+    for mtime, folder in enumerate((last, first)):
+        os.utime(folder / ".lock", (mtime, mtime))
+        (folder / "step_000001.pt").touch()
+    assert ranks.default_folder(True, None) == str(last.relative_to(tmp_path))
 
 
 @pytest.mark.parametrize("last", ["20270101-000000-1", "none yet"])
