@@ -27,7 +27,7 @@ TINYSHAKESPEARE_URL = (
 )
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 NETWORK_TIMEOUT_S = 5  # until the first answer, and between two
-VOCABULARY_TIMEOUT_S = 60  # for all of tiktoken's download, 1.5 MB
+VOCABULARY_TIMEOUT_S = 60  # for all of a download, 1 to 1.5 MB
 GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
 TEXT_SUFFIXES = {".txt", ".md"}
@@ -172,8 +172,9 @@ def download(url: str, sha256: str) -> bytes:
     """Download `url`. Raises OSError or HTTPException, and BadInput if the hash is wrong."""
     # urlopen's timeout applies to each address of the host, not to the name lookup.
     limit = NETWORK_TIMEOUT_S
-    with within(2 * limit, urllib.request.urlopen, url, timeout=limit) as response:
-        content = response.read()
+    response = within(2 * limit, urllib.request.urlopen, url, timeout=limit)
+    # Not closed here: that would wait for a read that takes too long.
+    content = within(VOCABULARY_TIMEOUT_S, response.read, 2**22)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise BadInput(f"what {url} sent has the wrong SHA-256")
     return content
@@ -252,7 +253,7 @@ def _tokenized(name: str, documents: list[bytes], say, timeout_s=VOCABULARY_TIME
     hashes = [hashlib.sha256(document) for document in documents]
     joined = hashlib.sha256(b"".join(part.digest() for part in hashes))
     sha256 = (hashes[0] if len(hashes) == 1 else joined).hexdigest()
-    cache = DATA_DIR / "shards" / f"{name}-{sha256[:12]}.bin"
+    cache = DATA_DIR / "shards" / f"{name}-{sha256[:32]}.bin"  # of 12 digits two texts were found
     if cache.exists():
         try:
             return Corpus(name, sha256, [open_own_shard(cache)])

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import signal
+import time
 import urllib.request
 from pathlib import Path
 from unittest.mock import Mock
@@ -267,6 +268,15 @@ def test_default_corpus_is_downloaded_once_and_a_broken_download_leaves_nothing(
         load_corpus(None, said.append)
 
 
+def test_a_download_that_trickles_or_never_ends_is_given_up(monkeypatch):
+    monkeypatch.setattr(data, "VOCABULARY_TIMEOUT_S", 0.1)
+    for read, error in ((lambda *n: time.sleep(2), TimeoutError), (bytes, BadInput)):
+        (response := io.BytesIO()).read = read
+        monkeypatch.setattr(urllib.request, "urlopen", Mock(return_value=response))
+        with pytest.raises(error, match=r"no answer|wrong SHA-256"):
+            data.download("http://localhost", "")
+
+
 def test_a_write_that_breaks_leaves_no_half_file(tmp_path):
     with pytest.raises(TypeError):
         write_whole(tmp_path / "a.bin", b"half", "not bytes")
@@ -304,6 +314,10 @@ def test_text_is_tokenized_once(tmp_path, bytes_for_tokens):
     assert bytes_for_tokens == ["to be"] and len(said) == 1
     assert first.read(0, 5).tolist() == second.read(0, 5).tolist() == list(b"to be")
     assert first.sha256 == second.sha256 == hashlib.sha256(b"to be").hexdigest()
+    alike = ("The text.\n3787810\n", "The text.\n4011120\n")  # in 48 bits of their SHA-256
+    for content in alike:
+        text.write_text(content)
+        assert bytes(load_corpus(str(text), print).read(0, 18).astype(np.uint8)).decode() == content
 
 
 def test_two_texts_are_not_one_with_their_bytes(tmp_path, bytes_for_tokens):
