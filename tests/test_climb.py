@@ -283,6 +283,15 @@ def test_mistakes_of_users_leave_nothing_behind(words, message, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["..py", "...py"])
+def test_a_script_whose_name_is_dots_alone_is_refused(name, no_peak, tmp_path, capsys):
+    """A climb would empty its compile cache, which is a folder above."""
+    (tmp_path / name).write_text("1 / 0")
+    words = ["climb", tmp_path / name, "--repeats", "1", "--out", tmp_path / "out"]
+    assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
+    assert f"{name} has no name that ends in .py: rename it, say" in capsys.readouterr().err
+
+
 def test_a_text_too_short_for_a_batch_is_told_before_the_first_run(no_peak, tmp_path, capsys):
     (tmp_path / "short.txt").write_text("To be, or not")
     words = ["climb", "0", *SMALL, "--data", tmp_path / "short.txt", "--out", tmp_path / "out"]

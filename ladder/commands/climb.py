@@ -163,8 +163,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     for path in foreign - ours:
         if path.stem in {one.stem for one in ours}:
             raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
-    if odd := [path for path in scripts if path.suffix != ".py"]:
-        raise BadInput(f"{odd[0]} has no name that ends in .py: rename it")
+    if odd := [path for path in scripts if path.suffix != ".py" or not path.stem.strip(".")]:
+        raise BadInput(f"{odd[0]} has no name that ends in .py: rename it, say to mine.py")
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
     if args.out and Path(args.out).is_dir():  # before half a minute is spent
