@@ -143,8 +143,9 @@ class Run:
     def _what_fits(self, line: str) -> str:
         """What to add to a line that says that a GPU's memory is full: the B that fits."""
         stem, args = Path(self.script).stem, self.args
-        rung = {"baseline": 0, "ddp_run": 10}.get(stem, int(stem[:2]) if stem[:2].isdigit() else -1)
-        if not line.startswith("out of memory") or args.device.type not in GPUS or rung < 0:
+        rung = {"baseline": "0", "ddp_run": "10"}.get(stem, stem[:2])
+        full = line.startswith("out of memory")
+        if not (full and args.device.type in GPUS and rung.isdecimal()):
             return ""
         gpu = torch.get_device_module(args.device)
         try:
@@ -155,7 +156,7 @@ class Run:
         more = 0
         if stem == "ddp_run":
             more = 8 if self.ranks > 1 else 4
-        B = largest_batch(rung, args.model, args.seq_len, memory, args.batch_size - 1, more)
+        B = largest_batch(int(rung), args.model, args.seq_len, memory, args.batch_size - 1, more)
         found = f"B={B} fits" if B else "not even B=1 fits"
         return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
 
@@ -359,7 +360,7 @@ class Run:
         line += f"{memory / 1e9:.1f} GB, " if memory else ""
         line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
         number = "00" if path.stem == "baseline" else path.stem[:2]
-        if number.isdigit() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
+        if number.isdecimal() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
             line += f"; next: ladder diff {int(number) + 1}"
         return line
 

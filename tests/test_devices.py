@@ -254,9 +254,10 @@ def test_a_full_gpu_names_the_batch_that_fits(card, shard, tmp_path, capsys, mon
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 100.00 MiB.")
         err = capsys.readouterr().err
         assert "error out of memory: try a smaller --batch-size" in err and said in err
-    with pytest.raises(SystemExit), Run("my_own.py", args):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 100.00 MiB.")
-    assert capsys.readouterr().err.endswith("or --model)\n")
+    for script in ("my_own.py", "\u00b2\u00b3_mine.py"):  # int() refuses such digits
+        with pytest.raises(SystemExit), Run(script, args):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 100.00 MiB.")
+        assert capsys.readouterr().err.endswith("or --model)\n")
 
     def too_full(_):
         raise RuntimeError("CUDA error: out of memory")

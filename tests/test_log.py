@@ -14,6 +14,7 @@ from conftest import ROOT, load, rung
 
 from ladder import machine, probe
 from ladder.commands.log import read_log
+from ladder.commands.scripts import number_of
 from ladder.errors import BadInput
 from ladder.log import pairs_line, step_line
 from ladder.run import Run, flops_per_token
@@ -115,6 +116,14 @@ def test_a_copy_of_a_script_does_not_pass_for_its_commit(run_main, tmp_path):
     copy = shutil.copy(rung(0), tmp_path)
     log = run_main(load(Path(copy)), "--steps", 1)
     assert "baseline.py is not in that commit: only what it imports is" in log.notes
+
+
+def test_a_name_that_begins_with_other_digits_has_no_number(run_main, tmp_path, capsys):
+    """int() refuses them."""
+    copy = shutil.copy(rung(0), tmp_path / "\u00b2\u00b3_mine.py")
+    run_main(load(copy), "--steps", 3)
+    assert "-> " in (last := capsys.readouterr().out.splitlines()[-1]) and "next:" not in last
+    assert number_of(copy) == 0
 
 
 def test_peak_memory_that_linux_does_not_count_is_unknown(run_main, monkeypatch, capsys):

@@ -31,7 +31,7 @@ def chain() -> list[Path]:
 
 def number_of(path: Path) -> int:
     """The number of a rung or candidate: 0 for baseline.py."""
-    return int(path.stem[:2]) if path.stem[:2].isdigit() else 0
+    return int(path.stem[:2]) if path.stem[:2].isdecimal() else 0
 
 
 def by_number(paths: list[Path]) -> dict[int, Path]:
