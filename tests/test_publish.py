@@ -14,7 +14,8 @@ from conftest import ROOT
 from test_climb import no_peak  # noqa: F401
 
 from ladder.commands import climb, diff, main, picture, publish, share, tables
-from ladder.commands.results import read_climb, read_facts
+from ladder.commands.kinds import kind_of
+from ladder.commands.results import compare, read_climb, read_facts
 from ladder.commands.scripts import all_scripts, select
 from ladder.errors import BadInput
 from ladder.files import lock
@@ -219,6 +220,14 @@ def test_the_table_of_rungs_says_what_the_scripts_and_the_logs_say():
     assert [row[other] for row in cells[:4]] == ["1000 ms", "", "333 ms, +200 %", "300 ms, +11 %"]
     assert [row[other] for row in cells[10:]] == ["90 ms, +3 %", "", ""]
     assert "not ours: [Andrej Karpathy, one A100 80GB, B=16, T=1024](https://" in head[other]
+
+
+def test_gains_of_the_table_of_rungs_are_over_the_rung_before_in_any_order_of_a_climb():
+    facts, rows = read_climb(CLIMB)
+    want = publish.rungs_table([("", rows)])
+    rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
+    compare(rows, kind_of(facts))
+    assert publish.rungs_table([("", rows)]) == want
 
 
 def test_machines_have_a_row_each_with_their_newest_climb(project):

@@ -20,7 +20,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
-from ladder.commands import diff
+from ladder.commands import diff, results
 from ladder.commands.kinds import KINDS
 from ladder.commands.limits import PARTS, work
 from ladder.commands.results import CAPTION, FACTS, NAME, Row, first_log, read_climb, read_facts
@@ -358,8 +358,9 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
         step = steps.get(path.stem)
         line.append(f"{sum(step[f'{part}_bytes'] for part in PARTS) / 1e9:.0f}" if step else "")
         for rows in climbs:
-            found = [row for row in rows if row.stem == path.stem]
-            line.append(short_gain(found[0]) if found else "")
+            found = {row.stem: row for row in rows}
+            row, over = found.get(path.stem), found.get(above.stem if above else "")
+            line.append(short_gain(row, over) if row else "")
         ms = other["ms"].get(fields["Title"][:2])
         gain = f", {(before / ms - 1) * 100:+.0f} %" if before and ms else ""
         line.append(f"{ms} ms{gain}" if ms else "")
@@ -369,9 +370,11 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
     return f"{pipes(head, lines, left=2)}\n*Reported elsewhere*: {note}\n"
 
 
-def short_gain(row: Row) -> str:
-    """The gain without its interval."""
-    return "failed" if row.failure else percent(row.gain, row).partition(" (")[0]
+def short_gain(row: Row, over: Row | None) -> str:
+    """The gain over the rung before it, whatever row is above it in its climb, and no interval."""
+    if row.failure:
+        return "failed"
+    return percent(over and results.gain(over, row), row).partition(" (")[0]
 
 
 def machines_table() -> str:
