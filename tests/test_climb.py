@@ -229,6 +229,7 @@ def test_what_falsifies_a_climb_is_named():
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
     assert slowed == "the GPU was slowed by heat and its power limit (round 2)"
     quiet = {"clocks": {"before": "clocks_throttle_reasons.active 0x0000000000000001"}}
+    quiet["clocks"]["after"] = "clocks_throttle_reasons.active 0xzz"  # in a file of somebody else
     assert doubts({**quiet, "load": 0.2, "peaks": [1e12, 1.05e12]}) == doubts(quiet) == []
 
 

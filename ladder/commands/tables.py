@@ -199,7 +199,7 @@ def doubts(facts: dict) -> list[str]:
             "another: the machine was busy or hot, and gains less than that mean little"
         )
     for when, clocks in facts["clocks"].items():
-        bits = re.search(r"reasons\.active (0x\w+)", clocks)
+        bits = re.search(r"reasons\.active (0x[\da-fA-F]+)", clocks)
         why = {name for bit, name in SLOWED_BY.items() if bits and int(bits[1], 16) & bit}
         found.append(f"the GPU was slowed by {' and '.join(sorted(why))} ({when})" if why else None)
     return [line for line in found if line]
