@@ -21,6 +21,7 @@ from ladder.errors import BadInput
 from ladder.files import lock
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
+ABLATION = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-ablate-2"
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
 MEASURED = '"measured_steps": 5, "warmup_steps": 2'  # in its logs
 
@@ -161,14 +162,16 @@ def test_a_publish_that_was_killed_at_its_second_copy_is_noticed(
 def test_what_is_no_climb_from_the_baseline_goes_into_the_run_log_alone(project, no_picture):
     """And of an ablation its scripts do not: they can be made again."""
     copy, folder = project
-    change(folder, kind="ablate")
     before = (copy / "README.md").read_text()
-    publish.publish(folder, "It can be made again.")
+    ablation = shutil.copytree(ABLATION, folder.with_name("ablation"))
+    (ablation / "mine.py").write_text("made = True\n")
+    change(ablation, started="2026-12-24 10:00")
+    publish.publish(ablation, "It can be made again.")
     (target,) = copy.glob("logs/2026-12-24-*-ablate")
-    assert (target / "baseline.r1.log").exists() and not (target / "mine.py").exists()
+    assert (target / "without_02_tf32.r1.log").exists() and not (target / "mine.py").exists()
     for path in folder.glob("baseline*"):
         path.unlink()
-    change(folder, kind="climb", scripts=read_facts(folder)["scripts"][1:])
+    change(folder, scripts=read_facts(folder)["scripts"][1:])
     publish.publish(folder, "From 01 on.")
     runlog = (copy / "RUNLOG.md").read_text()
     assert (copy / "README.md").read_text() == before and "It can be made again." in runlog
@@ -292,6 +295,8 @@ def test_what_is_not_fit_is_not_published(project):
         ('"scripts": [', '"scripts": ["<b>.py",', "<b>.*not the rung"),
         ('"speedups/12_causal', '"12_causal', "12_causal_blocks.*not the rung"),
         ('"failures": {}', '"failures": {"a.rX": "y"}', "failures=.* is not as ladder climb"),
+        ('"kind": "climb"', '"kind": "ablate"', "the kind ablate, but not the scripts of one"),
+        ('"kind": "climb"', '"kind": "peers"', "the kind peers, but not the scripts of one"),
         ('"cores"', '"at_most": "x", "cores"', "at_most='x' is not as ladder climb"),
     ):
         edit(folder, old, new)

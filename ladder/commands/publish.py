@@ -168,6 +168,8 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
     text = run["data"], run.get("data_sha256")
     if facts.get("data") or text != ("tinyshakespeare", TINYSHAKESPEARE_SHA256[:12]):
         yield "was climbed on other text than tinyshakespeare"
+    if not re.match(KINDS[facts["kind"]].scripts, " ".join(facts["scripts"])):
+        yield f"has the kind {facts['kind']}, but not the scripts of one"
     asked = set()
     for name in facts["scripts"]:
         stem = Path(name).stem
