@@ -122,7 +122,7 @@ def load(path: Path, identity: dict) -> dict:
         saved = {key: saved[key] for key in KEYS}
         counts = saved["flags"] | saved
         for key in ("step", "position", "--steps", "--warmup"):
-            if type(counts[key]) is not int or counts[key] < 0:
+            if type(counts[key]) is not int or not 0 <= counts[key] < 2**63:
                 raise ValueError(f"{key} is {counts[key]!r}")
     except WRONG_TYPE as error:
         raise other_version(path, error) from None

@@ -585,6 +585,7 @@ def test_a_best_model_of_another_run_is_not_written_over(tmp_path):
         {"optimizer": 7},
         {"model": {"other": 1}},
         {"scaler": {"scale": 1.0}},
+        {"position": 2**63},
     ],
 )
 def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
