@@ -24,22 +24,24 @@ from ladder.commands.process import Finished, if_slow, run_python
 from ladder.commands.results import read_climb, read_facts
 
 # Stands for a rung: writes a log without training, and FATE says what becomes of its B.
+RESULT = json.loads(LOG.rpartition("RESULT ")[2])
 FAKE = """
 import json, os, signal, sys
 from pathlib import Path
 flags = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 B = int(flags["--batch-size"])
+log = LOG
 FATE
-log = "run steps=3 " + " ".join(f"{key}=x" for key in "device torch model T data commit".split())
-log += "\\nRESULT " + json.dumps({"tok_per_s": 100.0 * B, "peak_bytes": B * 10**9})
-Path(flags["--log-dir"], "fake.log").write_text(log + "\\n")
+head, _, result = log.replace(" B=4 ", f" B={B} ").rpartition("RESULT ")
+result = json.loads(result) | {"tok_per_s": 100.0 * B, "peak_bytes": B * 10**9}
+Path(flags["--log-dir"], "fake.log").write_text(f"{head}RESULT {json.dumps(result)}\\n")
 """
 NO_MEMORY = "sys.exit('error out of memory: try a smaller --batch-size')"
 
 
 def fake(folder, name: str, fate: str):
     path = folder / f"{name}.py"
-    path.write_text(FAKE.replace("FATE", fate))
+    path.write_text(FAKE.replace("LOG", repr(LOG)).replace("FATE", fate))
     return path
 
 
@@ -206,6 +208,7 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shar
         fake(tmp_path, "aborts", "if B > 1: os.write(2, b'std::bad_alloc'); os.abort()"),
         fake(tmp_path, "none", NO_MEMORY),
         fake(tmp_path, "cublas", "if B > 1: sys.exit('error cuBLAS did not start, as it does')"),
+        fake(tmp_path, "stopped", "log = log.replace('\"ok\"', '\"stopped\"')"),
         fake(tmp_path, "all", ""),
     ]
     out = tmp_path / "out"
@@ -219,13 +222,15 @@ def test_fit_searches_each_rung_and_goes_on_after_a_crash(ladder, no_limit, shar
         "aborts": (1, [1, 2]),
         "none": (0, [1]),
         "cublas": (1, [1, 2]),
+        "stopped": (0, [1]),
         "all": (9, [1, 2, 4, 8, 9]),
     }
     found = {row["script"]: row for row in rows}
-    assert found["upto5"]["result"] == {"tok_per_s": 500.0, "peak_bytes": 5 * 10**9}
+    assert found["upto5"]["result"] == RESULT | {"tok_per_s": 500.0, "peak_bytes": 5 * 10**9}
     assert found["crash"]["note"] == "B=3 failed: ZeroDivisionError: division by zero"
     assert found["aborts"]["tries"]["2"] == "out of memory"
     assert found["cublas"]["tries"]["2"] == "out of memory"
+    assert found["stopped"]["note"].endswith("its run ended 'stopped'")
     assert found["none"]["note"] == "not even B=1 fits"
     assert "more may fit" in found["all"]["note"]
     (shown,) = (line for line in said.splitlines() if "│ upto5" in line)

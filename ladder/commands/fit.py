@@ -35,8 +35,8 @@ from ladder.cli import (
     pick_device,
     positive,
 )
-from ladder.commands.log import read_log
 from ladder.commands.process import compile_cache, new_folder, run_python
+from ladder.commands.results import read_run
 from ladder.commands.scripts import RUNGS, select
 from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
@@ -193,7 +193,7 @@ def try_batch(path: Path, folder: Path, python: list[str], flags: list[str], row
         no_memory = any(words in done.stderr for words in signs)
         return NO_MEMORY if no_memory or done.status == -signal.SIGKILL else done.failure
     try:
-        log = read_log(next(out.glob("*.log"), out))
+        log = read_run(next(out.glob("*.log"), out))
     except BadInput as error:  # the search goes on with the other scripts
         return str(error)
     row.B, row.run, row.result = B, log.run, log.result
