@@ -657,6 +657,19 @@ def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):
     assert done.failure.startswith("--device none: expected cpu")
 
 
+def test_what_is_typed_is_not_for_a_process():
+    """It would wait for an answer, unseen: its prompt goes into a file."""
+    (read, write), before = os.pipe(), os.dup(0)
+    os.write(write, b"typed\n")
+    os.dup2(read, 0)
+    try:
+        assert process.run_python("-c", "input()").failure == "EOFError: EOF when reading a line"
+    finally:
+        os.dup2(before, 0)
+        for number in (read, write, before):
+            os.close(number)
+
+
 def test_the_answer_of_a_process_is_found_among_what_libraries_print():
     """As with ONEDNN_VERBOSE=1."""
     told = "onednn_verbose,v1,info\n[W] slow\n\n{}[W] bye\n3\n"

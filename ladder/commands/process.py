@@ -90,14 +90,15 @@ def start(*words, python=(sys.executable,), stdout=DEVNULL, stderr=DEVNULL, **en
     """Start `python words…` with `env` added to the environment; it dies with this process.
 
     This package is found, installed or not, and no other one. ddp_run.py and copies of it save no
-    checkpoint: what is measured is no training to resume.
+    checkpoint: what is measured is no training to resume. A breakpoint() in it waits for nobody.
     """
     if words[0] == "-m":
         words = ("-c", RUN_MODULE, *words[1:])
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "LADDER_MEASURED": "yes", **env}
     command = [*python, *map(str, words)]
-    return Popen(command, env=env, stdout=stdout, stderr=stderr, preexec_fn=DIE_WITH_PARENT)
+    streams = dict(stdin=DEVNULL, stdout=stdout, stderr=stderr)
+    return Popen(command, env=env, **streams, preexec_fn=DIE_WITH_PARENT)
 
 
 class Screen(Console):
