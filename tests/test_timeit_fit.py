@@ -259,6 +259,13 @@ def test_fit_finds_where_a_real_rung_runs_out_of_memory(ladder, shard, tmp_path)
     assert f" {log.result['tok_per_s']:.0f} │" in said
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to a limit")
+def test_fit_tries_the_memory_without_modules_of_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "random.py").write_text("raise SystemExit('another one')")
+    monkeypatch.chdir(tmp_path)
+    assert fit.python_within(30, "cpu")[-1] == sys.executable
+
+
 def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_path, monkeypatch):
     def stopped_at_4(*words, **options):
         if "--batch-size=4" in words:

@@ -13,7 +13,6 @@ import argparse
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -146,7 +145,7 @@ def python_within(gib: float | None, device_type: str) -> list[str]:
     python = python_with(gib)
     if gib >= 2**33:  # sh multiplies the KiB by 1024, in 64 bits
         raise BadInput(f"--memory {gib:g} is more GiB than any machine has")
-    if subprocess.run([*python, "-c", "import torch"], capture_output=True).returncode:
+    if run_python("-m", "ladder.batches", python=python).failure:  # it imports torch, no more
         raise BadInput(f"--memory {gib:g} is not enough to import PyTorch: give more")
     return python
 
