@@ -215,6 +215,14 @@ def test_the_time_limit_ends_a_climb_after_a_whole_round(rounds, tmp_path):
     assert "Not narrower than ± 0.1 % over 6 rounds yet: b (± " in out
 
 
+def test_no_round_is_added_that_the_names_of_logs_have_no_room_for(monkeypatch):
+    late = SimpleNamespace(gain=SimpleNamespace(rounds=9999))
+    monkeypatch.setattr(climb, "read_climb", lambda _: ({}, []))
+    monkeypatch.setattr(climb, "not_there", lambda *_: [late])
+    facts = {"minutes": 1, "repeats": 6, "precision": 0.001}
+    assert [climb.another_round(Path(), facts, n) for n in (9998, 9999)] == [True, False]
+
+
 def test_a_round_that_was_begun_is_completed_whatever_the_time(rounds, tmp_path):
     factors = {"a": FACTORS[0], "b": FACTORS[1]}
     rounds(factors, stop_at=("b", 6), precision=0.1, at_most=15)

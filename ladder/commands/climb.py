@@ -74,6 +74,7 @@ from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
 QUICK_MINUTES = 5
+MOST_ROUNDS = 9999  # as the names of logs have room
 PASSED_ON = [name for name in FLAGS if name != "log_dir"]  # to every script
 
 
@@ -96,7 +97,7 @@ def add_arguments(parser):
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
-    rounds = integer("positive integer", 1, 10**4, "1 to 9999")  # as the names of logs have room
+    rounds = integer("positive integer", 1, MOST_ROUNDS + 1, f"1 to {MOST_ROUNDS}")
     add("--repeats", type=rounds, help=f"rounds (default: 3; {LEAST_ROUNDS} with --precision)")
     percent = "add rounds until every interval is narrower than ± this (default: add none)"
     add("--precision", type=above_zero, metavar="PERCENT", help=percent)
@@ -414,7 +415,7 @@ def another_round(folder: Path, facts: dict, done: int) -> bool:
     limit = facts.get("at_most")
     if limit and facts["minutes"] * (done + 1) / done > limit:
         return False
-    if done < facts["repeats"] or not facts.get("precision"):
+    if done < facts["repeats"] or not facts.get("precision") or done == MOST_ROUNDS:
         return done < facts["repeats"]
     late = not_there(read_climb(folder)[1], facts["precision"])
     return any(row.gain.rounds > done / 2 for row in late)
