@@ -183,3 +183,11 @@ def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
     script.write_text('raise ValueError("my mistake")\n')
     assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == "error broken.py failed: ValueError: my mistake\n"
+
+
+def test_two_scripts_of_which_one_would_overwrite_what_the_other_leaves(tmp_path, capsys):
+    scripts = [tmp_path / name for name in ("x.trace.py", "x.py")]
+    for path in scripts:
+        path.write_text("1 / 0")
+    assert main([*map(str, ("profile", *scripts, "--out", tmp_path / "out"))]) == 2
+    assert "two of different names" in capsys.readouterr().err and not (tmp_path / "out").exists()

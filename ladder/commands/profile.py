@@ -209,7 +209,9 @@ def run(args) -> int:
     the script's own words, or the last line of its traceback, if it fails.
     """
     scripts = select(args.rungs, candidates=True)
-    if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
+    # x.trace.py would write its numbers to x.trace.json, where the trace of x.py goes.
+    names = {re.sub(r"(\.(trace|recording))+$", "", path.stem) for path in scripts}
+    if len(scripts) > 2 or len(names) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     if args.steps < 3:
         raise BadInput(f"--steps {args.steps}: a median needs at least 3")
