@@ -257,6 +257,7 @@ def no_peak(monkeypatch):
     [
         (["climb", "99"], "there is no rung 99: they go from 0 to"),
         (["climb", "no_such.py"], "neither a rung (its number or a part of its name) nor a script"),
+        (["climb", "5-"], "5- is neither a rung (its number or a part of its name) nor a script"),
         (["climb", "0", "0"], "two of these scripts have the same file name"),
         (["climb", str(ROOT / "LICENSE")], "LICENSE has no name that ends in .py: rename it"),
         (["climb", "--resume"], "there is no climb under runs/ that was stopped"),

@@ -78,7 +78,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
 def named(word: str, paths: list[Path]) -> Path:
     """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    has = [path for path in paths if part in path.stem]
+    has = [path for path in paths if part in path.stem and re.search("[a-z]", part)]
     has = [path for path in has if path.stem == part] or has
     if len(has) == 1:
         return has[0]
