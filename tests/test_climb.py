@@ -285,20 +285,32 @@ def test_mistakes_of_users_leave_nothing_behind(words, message, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["..py", "...py"])
-def test_a_script_whose_name_is_dots_alone_is_refused(name, no_peak, tmp_path, capsys):
-    """A climb would empty its compile cache, which is a folder above."""
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        # Their compile caches, which a climb empties, would be folders above.
+        ("..py", "/..py has no name that ends in .py: rename it, say"),
+        ("...py", "/...py has no name that ends in .py: rename it, say"),
+        ("x" * 241 + ".py", "x.py: a log could not have this name and .r1: rename it"),
+    ],
+)
+def test_a_name_that_other_files_cannot_have_is_refused(name, said, no_peak, tmp_path, capsys):
     (tmp_path / name).write_text("1 / 0")
     words = ["climb", tmp_path / name, "--repeats", "1", "--out", tmp_path / "out"]
     assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
-    assert f"{name} has no name that ends in .py: rename it, say" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
-def test_a_text_too_short_for_a_batch_is_told_before_the_first_run(no_peak, tmp_path, capsys):
-    (tmp_path / "short.txt").write_text("To be, or not")
-    words = ["climb", "0", *SMALL, "--data", tmp_path / "short.txt", "--out", tmp_path / "out"]
-    assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
-    assert re.search(r"corpus short has \d+ tokens, but one batch", capsys.readouterr().err)
+def test_a_text_too_short_for_a_batch_is_told_before_the_first_run(
+    no_peak, tmp_path, monkeypatch, capsys
+):
+    short, load = tmp_path / "short.txt", climb.load_corpus
+    short.write_text("To be, or not")
+    monkeypatch.setattr(climb, "load_corpus", lambda data, show: load(data or short, show))
+    for data in (["--data", short], []):  # [] stands for tinyshakespeare
+        words = ["climb", "0", *SMALL, "--repeats", 1, *data, "--out", tmp_path / "out"]
+        assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
+        assert re.search(r"corpus short has \d+ tokens, but one batch", capsys.readouterr().err)
 
 
 def test_a_climb_makes_its_folder_new(no_peak, tmp_path, monkeypatch, capsys):

@@ -166,6 +166,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
             raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
     if odd := [path for path in scripts if path.suffix != ".py" or not path.stem.strip(".")]:
         raise BadInput(f"{odd[0]} has no name that ends in .py: rename it, say to mine.py")
+    if long := [path.name for path in scripts if len(os.fsencode(path.stem)) > 240]:
+        raise BadInput(f"{long[0]}: a log could not have this name and .r1: rename it")
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name: rename one")
     if args.out and Path(args.out).is_dir():  # before half a minute is spent
@@ -176,7 +178,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
         on_cuda = pick_device(args.device).type == "cuda"
         args.steps = args.steps or (12 if on_cuda else 5)
         args.at_most = args.at_most or QUICK_MINUTES
-    if args.data:  # told once and now, not by every run
+    if args.data or args.batch_size or args.seq_len:  # told once and now, not by every run
         from ladder.batches import Batches  # it imports torch, which --help need not
 
         pick_device(args.device)  # raises BadInput, as the batch does
