@@ -128,7 +128,9 @@ def test_after_a_publish_that_was_killed_nothing_in_logs_is_deleted(project, no_
     for page in publish.PAGES:  # before the pages took their places
         shutil.copy(ROOT / page, copy)
     killed, (target,) = state(copy), copy.glob("logs/2026-12-24-*")
-    for source in (folder, target):
+    other = shutil.copytree(folder, folder.with_name("other"))  # it would show the first one's row
+    change(other, started="2026-12-25 10:00")
+    for source in (folder, target, other):
         with pytest.raises(BadInput, match=r"no entry .* move it elsewhere first"):
             publish.publish(source, "All is well.")
     assert state(copy) == killed
@@ -291,6 +293,7 @@ def test_what_is_not_fit_is_not_published(project):
         ("torch=2.13.0+cpu", 'torch="2 | <!-- end --> <img src=x>"', "torch '2 .* not published"),
         ("2026-12-24", "9999-99-99", "does not match format"),
         ('"repeats": 3', '"repeats": 4', "asks for: 01_weight_tying.r4"),
+        ('"failures": {', '"failures": {"02_tf32.r2": "it failed"', "asks for: 02_tf32.r2"),
         ('"scripts": [', '"scripts": ["baseline.py",', "there twice"),
         ('"scripts": [', '"scripts": ["<b>.py",', "<b>.*not the rung"),
         ('"speedups/12_causal', '"12_causal', "12_causal_blocks.*not the rung"),

@@ -176,7 +176,7 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
         asked |= {f"{stem}.r{k}" for k in range(1, facts["repeats"] + 1)}
         if rungs.get(stem, name) != name or not re.fullmatch(NAME, name):
             yield f"has the script {name!r:.80}, which is not the rung"
-    if runs := asked ^ ({name for name, *_ in logs} | facts["failures"].keys()):
+    if runs := asked ^ {name for name, *_ in logs} ^ facts["failures"].keys():
         yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
     if eager := [row.stem for row in rows if not_compiled(row)]:
         yield f"has {eager[0]}, in which nothing was compiled: {WHY_NOT_COMPILED}"
@@ -194,6 +194,11 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
 
 def new_target(folder: Path, facts: dict, runlog: str) -> Path:
     """Where in logs/ this climb goes: the day's second one on a machine gets a `-2`."""
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):
+        shown = path.parent.relative_to(ROOT).as_posix()
+        if f"<!-- table {shown} -->" not in runlog:  # it may be the only copy: nothing is deleted
+            why = "RUNLOG.md no entry for it, as after a publish that was killed"
+            raise BadInput(f"{shown} has a climb, but {why}: move it elsewhere first")
     climb = {key: facts.get(key) for key in FACTS if key != "failures"}  # share shortens these
     for number in itertools.count(1):
         target = ROOT / "logs" / (slug(facts) if number == 1 else f"{slug(facts)}-{number}")
@@ -202,9 +207,6 @@ def new_target(folder: Path, facts: dict, runlog: str) -> Path:
         there = read_facts(target)
         if {key: there.get(key) for key in climb} == climb:
             shown = target.relative_to(ROOT).as_posix()
-            if f"`{shown}`" not in runlog:  # it may be the only copy: nothing is deleted
-                why = "RUNLOG.md no entry for it, as after a publish that was killed"
-                raise BadInput(f"{shown} has this climb, but {why}: move it elsewhere first")
             late = (target / "README.md").exists()  # killed when RUNLOG.md had taken its place
             rest = f", but for README.md: mv {shown}/README.md README.md" if late else ""
             raise BadInput(f"{folder} is published already, as {shown}{rest}")
