@@ -236,8 +236,10 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(tmp_pat
         (own / f"{name}.json").write_text(none)
     (own / "deep.json").write_text("[" * 200_000)
     (own / "large.json").write_text(re.sub(r'"ms": [\d.]+', f'"ms": {"9" * 400}', text))
+    (own / "trace.json").write_text(text.replace("10_fused_adamw", "09_cosine_lr") + " " * 10**7)
     os.mkfifo(own / "fifo.json")
-    assert "commit d2d72edfc0b7" in gather.gather(CLIMB)["rungs"][-1]["profile"]["from"]
+    nine, ten = (rung["profile"]["from"] for rung in gather.gather(CLIMB)["rungs"][-2:])
+    assert "commit d2d72edfc0b7" in ten and "commit 2e93aea66793" in nine
     other = fabricate(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
     assert gather.gather(other)["rungs"][-1]["profile"] is None
 

@@ -17,10 +17,11 @@ from ladder.commands.results import COMPARABLE, Row, limit_name, limit_tok_per_s
 from ladder.commands.scripts import all_scripts, chain, docstring
 from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot
 from ladder.errors import BadInput
-from ladder.files import ROOT, git
+from ladder.files import ROOT, git, regular
 
 POINTS = 300  # of one loss curve
 LONGEST = 100_000  # bytes of a raw log
+LARGEST_PROFILE = 1e7  # bytes; a trace beside it has more
 TOP = 10  # kernels
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
@@ -166,7 +167,7 @@ def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path 
     return None, f"the script is not here, nor is commit {commit}, at which it ran"
 
 
-NO_PROFILE = (ArithmeticError, AttributeError, KeyError, OSError)
+NO_PROFILE = (ArithmeticError, AttributeError, BadInput, KeyError, OSError)
 NO_PROFILE += (RecursionError, TypeError, ValueError)
 
 
@@ -177,9 +178,9 @@ def find_profiles(run: dict) -> dict[str, dict]:
     """
     others, own = {}, {}
     paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
-    for path in sorted(filter(Path.is_file, paths), key=lambda path: path.parent.name):
+    for path in sorted(paths, key=lambda path: path.parent.name):
         with suppress(*NO_PROFILE):
-            facts = json.loads(path.read_text(encoding="utf-8"))
+            facts = json.loads(regular(path, LARGEST_PROFILE).read_text(encoding="utf-8"))
             header = facts["run"]
             one = {
                 "from": f"{folder_name(path.parent)}, commit {header['commit']}",
