@@ -226,6 +226,11 @@ def test_a_gpu_by_its_words_or_by_its_driver_s_name(name):
     assert limits.find(name) == "H100 SXM"
 
 
+def test_an_empty_name_of_a_gpu_is_not_taken_for_none(capsys):
+    assert main(["limits", "--gpu", ""]) == 2
+    assert "name one of them" in capsys.readouterr().err
+
+
 def test_docs_show_what_it_prints_and_draws(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
     picture = tmp_path / "limits.png"

@@ -56,7 +56,7 @@ def run(args) -> int:
     if args.picture is not None and not args.picture.lower().endswith(".png"):
         raise BadInput(f"--picture {args.picture}: it is drawn as a PNG: end the name with .png")
     own = {unit: getattr(args, unit) for unit in (*UNITS, "bandwidth")}
-    name = find(args.gpu) if args.gpu else here()
+    name = here() if args.gpu is None else find(args.gpu)
     rates = {key: getattr(LISTED[name], key) for key in own} if name else {}
     rates |= {unit: rate for unit, rate in own.items() if rate is not None}
     if rates and len(rates) < len(own):
