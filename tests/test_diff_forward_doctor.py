@@ -118,6 +118,11 @@ def test_lines_are_counted_as_python_counts_them(ladder, project):
     refused(ladder("forward", 3), "has no uncommitted edit")
 
 
+def test_code_on_the_last_line_of_a_docstring_is_not_lost():
+    source = '"""doc"""; x = 1\n'
+    assert scripts.split_source(source) == ("", source)
+
+
 def test_a_rung_is_known_by_its_name(ladder):
     for name in ("06_flash_attention", "flash", "Flash attention", "flash-attention"):
         assert ladder("diff", name).stdout == ladder("diff", 6).stdout

@@ -124,4 +124,6 @@ def split_source(source: str) -> tuple[str, str]:
     lines = re.split("(?<=\n)", source)  # str.splitlines also splits where Python does not: U+2028
     module = ast.parse(source)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
+    if any(node.lineno <= end for node in module.body[1:2]):  # code on its last line: no docstring
+        end = 0
     return "".join(lines[:end]), "".join(lines[end:])
