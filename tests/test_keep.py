@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from conftest import ROOT, load
+from safetensors.torch import load_file, save_file
 from test_ddp import EXACT, command_line, finish, job, last_log  # noqa: F401 (job is a fixture)
 from test_input import signal_after_step
 from test_model import TINY, reference_model
@@ -623,6 +624,24 @@ def test_a_config_that_does_not_fit_its_weights(change, trained, tmp_path, capsy
     capsys.readouterr()
     assert ladder(["sample", str(folder)]) == 2
     assert "is damaged: its weights are not of a GPT-2 with" in capsys.readouterr().err
+
+
+def test_rows_and_tokens_that_are_not_gpt_2s_are_named(trained, tmp_path, capsys):
+    """Of a folder of transformers: a checkpoint's own rows above 50257 are padding."""
+    config, weights = tmp_path / "first" / "config.json", tmp_path / "first" / "model.safetensors"
+    assert ladder(["export", str(trained), str(config.parent)]) == 0
+    assert "left out" not in capsys.readouterr().out
+    tensors = load_file(weights)
+    tensors["transformer.wte.weight"] = torch.ones(50260, 128)
+    save_file(tensors, weights)
+    facts = json.loads(config.read_text()) | {"vocab_size": 50260}
+    config.write_text(json.dumps(facts))
+    assert ladder(["export", str(config.parent), str(tmp_path / "second")]) == 0
+    assert "note  left out: the last 3 rows" in capsys.readouterr().out
+    for tokenizer in ("GPT2", None, []):
+        config.write_text(json.dumps(facts | {"ladder_tokenizer": tokenizer}))
+        assert ladder(["sample", str(config.parent)]) == 2
+        assert f"trained on tokens of {tokenizer!r}: expected" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

@@ -15,6 +15,7 @@ import argparse
 import json
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 from ladder.commands.process import if_slow, new_folder
 from ladder.commands.sample import load
@@ -52,6 +53,11 @@ def run(args: argparse.Namespace) -> int:
     folder = new_folder(args.out, "export")
     weights = {name: checkpoint.transposed(name, w) for name, w in model.state_dict().items()}
     weights["transformer.wte.weight"] = weights["transformer.wte.weight"][:GPT2_VOCAB_SIZE]
+    more = found.shape["vocab_size"] - GPT2_VOCAB_SIZE
+    if more and Path(args.model, "config.json").exists():  # a checkpoint's own are padding
+        print(
+            f"note  left out: the last {more} rows of the embedding, which are not GPT-2's tokens"
+        )
     del weights["lm_head.weight"]  # tied
     files = {}
     if find_spec("safetensors"):

@@ -58,6 +58,9 @@ def load(name: str):
     from ladder import checkpoint
 
     found, script = checkpoint.stored(name), runpy.run_path(str(ROOT / "ddp_run.py"))
+    if found.tokenizer not in ("gpt2", "bytes"):
+        wrong = f"tokens of {found.tokenizer!r:.80}"
+        raise BadInput(f"{name} was trained on {wrong}: expected those of gpt2 or bytes")
     shape = {key: value for key, value in found.shape.items() if key != "vocab_size"}  # 50304
     # Before a model of such a shape is made, which may take all memory.
     C, positions = shape["n_embd"], found.weights.get("transformer.wpe.weight")
