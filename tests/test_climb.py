@@ -150,6 +150,10 @@ def test_the_picture_needs_nothing_of_the_user(tmp_path):
     code = "from ladder.commands.picture import *; print(matplotlib.rcParams['text.usetex'])"
     user = {"MPLBACKEND": "foo", "MATPLOTLIBRC": str(tmp_path)}
     assert process.run_python("-c", code, **user).stdout == "False\n"
+    (tmp_path / "matplotlibrc").write_bytes(b"# Sch\xf6n\n")
+    words = ("limits", "--picture", str(tmp_path / "x.png"))
+    done = process.run_python("-m", "ladder", *words, **user)
+    assert done.status == 2 and "save that file as UTF-8" in done.stderr.splitlines()[-1]
 
 
 def test_climb_numbers_come_from_the_logs(climbed):

@@ -508,8 +508,6 @@ def report(folder: Path, console: Console) -> int:
         console.print(f"{row.stem} failed: {row.failure}", markup=False, soft_wrap=True)
     good = [row for row in rows if not row.failure]
     if good:
-        from ladder.commands.picture import draw  # matplotlib takes a second to import
-
         result = good[0].log.result
         warmup, measured = result["warmup_steps"], result["measured_steps"]
         console.print(caption(facts, rows), markup=False)
@@ -521,6 +519,8 @@ def report(folder: Path, console: Console) -> int:
         notes = [f"note  {line}" for line in doubts(facts)]
         for line in [*foot(facts, rows), *precision_reached(facts, rows), *notes]:
             console.print(line, markup=False)
+        from ladder.commands.picture import draw  # matplotlib takes a second to import
+
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
     console.print(f"{names}: {folder}", soft_wrap=True, markup=False)

@@ -6,12 +6,17 @@ from pathlib import Path
 
 os.environ["MPLBACKEND"] = "agg"  # matplotlib does not import where it is another word
 
-import matplotlib
-from matplotlib.figure import Figure
-
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
+from ladder.errors import BadInput
 from ladder.files import write_whole
+
+try:
+    import matplotlib
+    from matplotlib.figure import Figure
+except (OSError, ValueError) as error:  # it reads matplotlibrc; its own words name the file
+    why = f"cannot read its matplotlibrc ({error}): save that file as UTF-8, or delete it"
+    raise BadInput(f"no picture: matplotlib {why}") from error
 
 matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
 
