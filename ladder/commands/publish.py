@@ -176,7 +176,8 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
         asked |= {f"{stem}.r{k}" for k in range(1, facts["repeats"] + 1)}
         if rungs.get(stem, name) != name or not re.fullmatch(NAME, name):
             yield f"has the script {name!r:.80}, which is not the rung"
-    if runs := asked ^ {name for name, *_ in logs} ^ facts["failures"].keys():
+    ran, failed = {name for name, *_ in logs}, facts["failures"].keys()
+    if runs := asked ^ (ran | failed) | ran & failed:
         yield f"has other runs than climb.json asks for: {', '.join(sorted(runs)):.80}"
     if eager := [row.stem for row in rows if not_compiled(row)]:
         yield f"has {eager[0]}, in which nothing was compiled: {WHY_NOT_COMPILED}"
