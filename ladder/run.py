@@ -183,8 +183,8 @@ class Run:
     def say(self, line: str, stream=None) -> None:
         """Write one line to the log and print it, flushing both.
 
-        A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C; RESULT is then in the
-        log. On a full disk only the lines that go to that disk are lost.
+        A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
+        SIGTERM; RESULT is then in the log. On a full disk only the lines that go there are lost.
         """
         self._write((self.file, line), (stream or sys.stdout, line))
 
@@ -198,7 +198,10 @@ class Run:
                     print(printable(line), file=out, flush=True)
                 except BrokenPipeError:
                     drop(out)
-                    self.signal = self.signal or signal.SIGINT
+                    if self.waits_for_step:  # what sent this run SIGTERM may have ended tee first
+                        self.stop = self.stop or signal.SIGTERM
+                    else:
+                        self.signal = self.signal or signal.SIGINT
                 except OSError as error:
                     drop(out)
                     self.lost = True

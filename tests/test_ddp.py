@@ -221,7 +221,14 @@ def test_torchrun_is_told_to_end_or_killed(job, tmp_path, name):
     assert f"note  {name.replace('KILL', 'TERM')}: stopped after a whole step" in out
 
 
-def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path):
+@pytest.mark.parametrize("tee", [False, True])
+def test_sigterm_to_a_single_process(alone, monkeypatch, tmp_path, tee):
+    """Also where it ended `| tee` before: the next line meets a closed pipe."""
+    if tee:
+        reader, writer = os.pipe()
+        os.close(reader)
+        closed = os.fdopen(writer, "w")
+        monkeypatch.setattr(os, "kill", lambda *_: monkeypatch.setattr(sys, "stdout", closed))
     signal_after_step(monkeypatch, signal.SIGTERM)
     status, out, err = alone("--eval-every", 0)
     assert status == 0, out + err
