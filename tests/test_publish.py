@@ -558,6 +558,7 @@ def test_a_log_that_contradicts_itself_is_not_published(project):
         (r'"peak_bytes": \d+', '"peak_bytes": true', "makes no sense"),
         (r'"peak_bytes": \d+', '"peak_bytes": 1e29', "makes no sense"),
         ("flops_per_token=\\d+", "flops_per_token=7", "flops_per_token that no GPT-2 124M has"),
+        ("flops_per_token=\\d+", "flops_per_token=1500000000", "that no GPT-2 124M has"),
         ("peak_flops=unknown", "peak_flops=1e13", "peak of a GPU that is in no table"),
         (" data=", " seed2=\x1b[2J data=", "control characters"),
     ):
@@ -567,6 +568,14 @@ def test_a_log_that_contradicts_itself_is_not_published(project):
         with pytest.raises(BadInput, match=message):
             publish.publish(folder, "No.")
     log.write_text(kept)
+    edit(folder, CPU, GPU)
+    edit(folder, "peak_flops=unknown", "peak_flops=1e13")
+    with pytest.raises(BadInput, match="in no table, or of another"):
+        publish.publish(folder, "No.")
+    edit(folder, "peak_flops=1e13", "peak_flops=9.89e+14")
+    publish.fit(folder)
+    edit(folder, "peak_flops=9.89e+14", "peak_flops=unknown")
+    edit(folder, GPU, CPU)
     edit(folder, "data_sha256=86", "data_sha256=87")
     with pytest.raises(BadInput, match="other text than tinyshakespeare"):
         publish.publish(folder, "No.")

@@ -182,14 +182,16 @@ def faults(folder: Path, facts: dict, rows: list[Row]) -> Iterator[str]:
     if eager := [row.stem for row in rows if not_compiled(row)]:
         yield f"has {eager[0]}, in which nothing was compiled: {WHY_NOT_COMPILED}"
     formula = 6 * 124e6 + 12 * 12 * 768 * int(run["T"])  # FLOPs per token of the 124M model
+    gpu = find_gpu(run["device"])
+    peak = gpu and gpu.bf16 and f"{gpu.bf16 * 1e12:.4g}"  # as the mfu line has it
     for name, stem, log in logs:
         if Path(log.run["script"]).stem != stem:
             yield f"has {name}.log, which is of another script"
         if "total_batch" in log.run and stem != "ddp_run":
             yield f"has {name}.log with total_batch, which only ddp_run.py has"
-        if log.mfu["peak_flops"] != "unknown" and not find_gpu(run["device"]):
-            yield f"has {name}.log with the peak of a GPU that is in no table"
-        if not 0.5 < int(log.mfu["flops_per_token"]) / formula < 2:
+        if log.mfu["peak_flops"] not in ("unknown", peak):
+            yield f"has {name}.log with the peak of a GPU that is in no table, or of another"
+        if not 0.9 < int(log.mfu["flops_per_token"]) / formula < 1.1:
             yield f"has {name}.log with a flops_per_token that no GPT-2 124M has"
 
 
