@@ -62,6 +62,7 @@ def test_a_gpu_by_its_number(card, monkeypatch):
     [
         (["--device", "cuda:64"], "--device cuda:64: this PyTorch sees"),
         (["--device", "tpu"], "expected cpu, cuda, cuda:N, xpu or mps"),
+        (["--device", "t\np\x1bu"], r"--device t\np\x1bu: expected cpu"),
         (["--seq-len", "1025"], "longer than GPT-2's 1024 positions"),
         (["--steps", "0"], "expected at least 1"),
         (["--batch-size", "four"], "invalid positive integer value: 'four'"),
@@ -70,6 +71,7 @@ def test_a_gpu_by_its_number(card, monkeypatch):
         (["--data", ""], "argument --data: expected a path"),
         (["--log-dir", ""], "argument --log-dir: expected a path"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "cannot write the log /dev/null/logs"),
+        ([*SMALL, "--log-dir", "/dev/null/a\n\x1b"], r"cannot write the log /dev/null/a\n\x1b:"),
     ],
 )
 def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):

@@ -211,6 +211,7 @@ def test_what_fails_or_is_stopped_keeps_the_rest(run, monkeypatch, stage, make, 
     if known == 3:
         assert saved["parts"][1]["failed"] == "RuntimeError: no such kernel"
         assert "2 of 3 bad: RuntimeError: no such kernel\n" in printed and "AdamW" in printed
+        assert f"{stage} failed + AdamW " in printed and "they add up to no step" in printed
     else:
         assert "stopped after 1 of 3 parts" in printed and "a step," not in printed
         assert "1 of 3 parts: they add up to no step" in printed and saved["parts_in_all"] == 3
