@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from ladder.errors import BadInput, explain
+from ladder.log import printable
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -95,7 +96,7 @@ def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(a
         args.device = pick_device(args.device)
         check(args)
     except BadInput as error:
-        parser.error(str(error))
+        parser.error(printable(str(error)))
     on_gpu = args.device.type in GPUS
     args.steps = args.steps or (50 if on_gpu else 20)
     args.seq_len = args.seq_len or (1024 if on_gpu else 256)

@@ -6,6 +6,8 @@ import re
 import sys
 from typing import NoReturn
 
+from ladder.log import printable
+
 
 class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
@@ -13,7 +15,7 @@ class BadInput(Exception):
 
 def refuse(why: object) -> NoReturn:
     """Print one line and exit with status 2: for what is found before there is a run."""
-    print(f"error {why}", file=sys.stderr)
+    print(f"error {printable(str(why))}", file=sys.stderr)
     raise SystemExit(2)
 
 
