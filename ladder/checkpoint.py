@@ -74,7 +74,9 @@ def save(folder: str, name: str | None = None, **state) -> Path:
     try:
         write_whole(path, write)
     except (OSError, RuntimeError) as error:
-        if isinstance(error.__context__, OSError):  # torch's own message hides a full disk
+        if isinstance(error.__context__, KeyboardInterrupt):  # torch's own message hides it ...
+            raise KeyboardInterrupt from None
+        if isinstance(error.__context__, OSError):  # ... and a full disk
             error = error.__context__
         raise BadInput(f"cannot write the checkpoint {path}: {error}") from error
     if not name:  # never one above it

@@ -494,6 +494,19 @@ def test_other_files_in_the_folder_and_a_disk_that_fails_later(tmp_path):
         checkpoint.save(tmp_path / "file", step=1)
 
 
+def test_ctrl_c_while_a_checkpoint_is_written_is_no_fault_of_the_disk(tmp_path, monkeypatch):
+    """torch.save makes a RuntimeError of it, about positions."""
+
+    def write(piece):
+        if len(piece) == 400_000:
+            raise KeyboardInterrupt
+        return len(piece)
+
+    monkeypatch.setattr(checkpoint, "write_whole", lambda path, part: part(Mock(write=write)))
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, step=1, model={"w": torch.ones(100_000)})
+
+
 def test_a_full_disk_is_named_though_torch_speaks_of_positions(tmp_path):
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
