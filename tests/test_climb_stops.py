@@ -341,6 +341,7 @@ OWN = {
     "garbage": (copies("\0\1 garbage"), "x.log is not a log of this ladder: line 1"),
     "other_batch": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
     "signal": ("import os\nos.kill(os.getpid(), 35)\n", "killed by signal 35"),
+    "told": ("import sys\nsys.exit(143)\n", "killed by SIGTERM"),  # as ladder/run.py does
     "loud": ("import sys\nsys.exit('x' * 20_000_000)\n", "x" * 300),
 }
 
@@ -359,8 +360,9 @@ def test_scripts_of_ones_own_fail_each_with_one_line(tmp_path, capsys):
     # What a signal killed or is unlike the rest is tried again, what failed by itself is not.
     (tmp_path / "signal.py").write_text(scripts["good.py"])
     assert main(["climb", "--resume", str(tmp_path)]) == 0
-    other, signal, *_ = capsys.readouterr().out.splitlines()
+    other, signal, told, *_ = capsys.readouterr().out.splitlines()
     assert other.startswith("other_batch.r1: failed") and signal.startswith("signal.r1: 221 tok/s")
+    assert told.startswith("told.r1: failed: killed by SIGTERM")
     assert len(list(tmp_path.glob("*.log"))) == 2
 
 

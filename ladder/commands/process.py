@@ -149,6 +149,8 @@ def first_line(*command: str) -> str:
 
 def failure(returncode: int, stderr: str) -> str:
     """Why a process failed, in one line: its signal, its error line or the last one it wrote."""
+    if returncode in (129, 130, 143):  # as scripts end at SIGHUP, Ctrl-C and SIGTERM
+        returncode = 128 - returncode
     if returncode < 0:
         names = {one.value: one.name for one in signal.Signals}  # it lacks most real-time ones
         return f"killed by {names.get(-returncode, f'signal {-returncode}')}"
