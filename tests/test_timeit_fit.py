@@ -297,6 +297,23 @@ def test_fit_stopped_by_ctrl_c_keeps_what_it_found(ladder, no_limit, shard, tmp_
     assert (status, err) == (2, "error the disk: No space left on device\n") and " 100 │" in said
 
 
+def test_a_killed_search_finds_no_largest_batch_and_is_due_again(
+    ladder,
+    no_limit,
+    no_peak,  # noqa: F811
+    shard,
+    tmp_path,
+):
+    once, out = tmp_path / "once", tmp_path / "out"
+    fate = f"once = Path({str(once)!r})\n"
+    fate += f"if B > 1 and not once.exists(): once.touch(); sys.exit(143)\nif B > 2: {NO_MEMORY}"
+    words = ["climb", "--fit", fake(tmp_path, "mine", fate), "--memory", 4, "--repeats", 1]
+    status, said, _ = ladder(*words, "--seq-len", 16, *fits(shard, out)[1:])
+    assert status == 1 and "mine failed: killed by SIGTERM, at B=2" in said
+    _, said, _ = ladder("climb", "--resume", out)
+    assert read_facts(out)["batches"] == {"mine": 2} and "mine B=2: fits" in said
+
+
 def test_a_climb_with_each_at_its_largest_batch(
     ladder,
     no_limit,

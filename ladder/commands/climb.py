@@ -333,7 +333,8 @@ def run_rounds(folder: Path, console: Console) -> None:
     if facts["kind"] == "fit":
         from ladder.commands.fit import batches_of
 
-        known = facts.setdefault("batches", {})
+        old = facts.get("batches", {}).items()
+        facts["batches"] = known = {k: B for k, B in old if not str(B).startswith(again)}
         if due := [path for path in scripts if path.stem not in known]:
             for stem, B in batches_of(facts, due, flags, folder / "tries"):
                 known[stem] = B

@@ -128,7 +128,9 @@ def batches_of(
     for path in scripts:
         first, row = row.B, Row(path.stem)
         search(row, first, largest, partial(try_batch, path, folder, python, flags))
-        yield row.script, row.B or row.note
+        B, outcome = list(row.tries.items())[-1]
+        broke_off = outcome not in (FITS, NO_MEMORY)  # then the B before it need not be the largest
+        yield row.script, f"{outcome}, at B={B}" if broke_off else row.B or row.note
     shutil.rmtree(compile_cache(folder), ignore_errors=True)
 
 
