@@ -261,7 +261,11 @@ def report(facts: dict, rows: list[dict], console: Console) -> None:
         console.print(f"{len(rows)} of {facts['parts_in_all']} parts: they add up to no step.")
         return
     best = {stage: min((ms, way) for way, ms in ways.items()) for stage, ways in steps.items()}
-    terms = " + ".join(f"{stage} {way}".strip() + f" {ms:.2f}" for stage, (ms, way) in best.items())
+    terms = " + ".join(
+        f"{stage} {way}".strip() + f" {ms:.2f}" if ms < math.inf else f"{stage} failed"
+        for stage, (ms, way) in best.items()
+    )
     total = sum(ms for ms, _ in best.values())
     rest = "without embeddings, residual additions, casts and clipping"
-    console.print(f"The fastest of each: {terms} = {total:.2f} ms a step, {rest}.")
+    sums = f" = {total:.2f} ms a step, {rest}" if total < math.inf else ": they add up to no step"
+    console.print(f"The fastest of each: {terms}{sums}.")
