@@ -128,9 +128,14 @@ def commit() -> str:
         last = git("log", "-1", "--format=%h", "--abbrev=12", "--", *RUNNING_CODE)
         new = ("--untracked-files=all", "--ignored")  # a global .gitignore may hide a rung
         changes = git("status", "--porcelain", *new, "--", *RUNNING_CODE)
-        for answer in (last, changes):
+        marked = git("ls-files", "-v", "--", *RUNNING_CODE)
+        for answer in (last, changes, marked):
             if answer.returncode:
                 raise BadInput(answer.stderr)
+        for name in re.findall("^[a-zS] (.+)", marked.stdout, re.MULTILINE):
+            if (ROOT / name).exists():  # else nothing of it runs, as in a sparse checkout
+                undo = "git update-index --no-assume-unchanged (or --no-skip-worktree)"
+                raise BadInput(f"{name} is marked as unchanged: {undo} {name}")
     except BadInput as error:
         note(f"git cannot say which commit this is: {error}")
         return "unknown"

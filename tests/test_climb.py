@@ -346,7 +346,7 @@ def test_a_climb_of_which_nothing_came_to_its_end(no_peak, tmp_path, capsys):
     assert f"climb.json and what the runs said: {out}" in table
 
 
-def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
+def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(files, "ROOT", tmp_path)
 
     def commit_all():
@@ -376,6 +376,12 @@ def test_a_commit_is_that_of_the_running_code(tmp_path, monkeypatch):
     assert files.commit() == f"{clean}-dirty"
     (tmp_path / "baseline.py").write_text("2\n")
     assert files.commit() == clean
+    for mark in "assume-unchanged", "skip-worktree":  # git status leaves such a file out
+        files.git("update-index", f"--{mark}", "baseline.py")
+        files.note.cache_clear()
+        assert files.commit() == "unknown"
+        assert "baseline.py is marked as unchanged: git update" in capsys.readouterr().err
+        files.git("update-index", f"--no-{mark}", "baseline.py")
     (tmp_path / ".git" / "info" / "exclude").write_text("*_idea.py\n__pycache__/\n")
     for name, counts in ("speedups/__pycache__/a.py", False), ("speedups/14_idea.py", True):
         (tmp_path / name).parent.mkdir(exist_ok=True)
