@@ -694,3 +694,17 @@ def test_a_full_temporary_folder_fails_no_run(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     write(tmp_path, {"a.py": copies(LOG)}, repeats=1)
     assert main(["climb", "--resume", str(tmp_path)]) == 0
+
+
+def test_a_run_on_a_full_disk_stops_the_climb_and_is_due_again(tmp_path, capsys):
+    resource = pytest.importorskip("resource")
+    write(tmp_path, {"a.py": "raise SystemExit(2)", "b.py": copies(LOG)}, repeats=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"error stopped: {tmp_path}: File too large; 0 runs are kept" in capsys.readouterr().err
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert read_facts(tmp_path)["failures"] == {"a.r1": "it said nothing"}

@@ -71,7 +71,8 @@ def run_python(
     """Run `python words…`, a script or `-m module`, with `env` added to the environment.
 
     Of what it prints the last megabyte is kept; all of it is meanwhile in `folder`, or that for
-    temporary files. Ctrl-C kills the process and goes on upwards.
+    temporary files. Ctrl-C kills the process and goes on upwards. Raises OSError if it failed and
+    the disk of `folder` is full: why it failed may be lost.
     """
     # Into files, not pipes: this process sleeps until the other ends, whatever that one prints.
     file = partial(tempfile.TemporaryFile, dir=folder)
@@ -83,6 +84,9 @@ def run_python(
             child.kill()  # it has ended, but after Ctrl-C
             child.wait()
         out, err = map(tail, (stdout, stderr))
+        if status and folder:
+            stderr.write(bytes(2**16))  # on a full disk it did not fail by itself
+            stderr.flush()
     return Finished(out, err, status, failure(status, err) if status else None)
 
 
