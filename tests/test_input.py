@@ -119,6 +119,12 @@ def test_a_command_that_nobody_can_read():
     assert (done.returncode, done.stderr) == (2, said)
 
 
+def test_a_command_that_cannot_even_say_what_was_wrong(monkeypatch):
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert commands.program(os.listdir, "/no/folder") == 2
+
+
 def parsers():
     """The parser of every subcommand, of every script, and of ddp_run.py's own flags."""
     adders = {"a script": add_flags, "ddp_run.py": ranks.add_arguments}

@@ -85,5 +85,8 @@ def program(function: Callable, *args) -> int:
     except Exception as error:
         if (line := explain(error)) is None:  # a bug: its traceback says where
             raise
-    print(f"error {printable(line)}", file=sys.stderr)
+    try:
+        print(f"error {printable(line)}", file=sys.stderr)
+    except OSError:  # as of a terminal that was closed
+        drop(sys.stderr)
     return 2
