@@ -58,14 +58,14 @@ def prepare(text, out, shard_tokens, val_fraction):
     # Nothing trains on a part of them: the shards get into `out` when the last one is written.
     temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out)
     with lock(out), temporary as unfinished:
+        if any(out.glob("*.bin")):
+            raise BadInput(f"{out} already holds shards: delete them or choose another --out")
         ours = re.compile(r".+(_(train|val)_\d{6}\.bin|\.\d+\.tmp)")
         for old in set(out.glob("unfinished-????????")) - {Path(unfinished)}:
             files = [*old.iterdir()] if old.is_dir() else []
             if files and all(ours.fullmatch(p.name) and p.is_file() for p in files):
                 show(f"note  deleted {old}, of a data/prepare.py that was killed")
                 shutil.rmtree(old)
-        if any(out.glob("*.bin")):
-            raise BadInput(f"{out} already holds shards: delete them or choose another --out")
         for split, first, last in (("train", 0, train), ("val", train, len(corpus))):
             for number, start in enumerate(range(first, last, shard_tokens)):
                 name = f"{corpus.name}_{split}_{number:06d}.bin"
