@@ -347,8 +347,9 @@ def test_a_script_of_ones_own_is_not_taken_for_a_rung(project, tmp_path, no_peak
     own.write_text("LR = 0.1\n")
     with pytest.raises(BadInput, match=r"baseline\.py, with the name of a rung"):
         publish.publish(folder, "No.")
-    assert main(["climb", str(own), "--out", str(tmp_path / "out")]) == 2
-    assert "baseline.py has the name of a script of the ladder" in capsys.readouterr().err
+    for command in "climb", "fit", "profile":
+        assert main([command, str(own), "--out", str(tmp_path / "out")]) == 2
+        assert "baseline.py has the name of a script of the ladder" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     os.chdir(ROOT / "speedups")  # a rung by a path of another form is a rung
     try:

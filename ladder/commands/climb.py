@@ -60,9 +60,9 @@ from ladder.commands.results import (
 from ladder.commands.scripts import (
     RUNGS,
     all_scripts,
-    candidate_scripts,
     low_precision,
     peer_scripts,
+    refuse_namesakes,
     select,
 )
 from ladder.commands.share import pack
@@ -160,10 +160,8 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     and leaves no folder where something is wrong with what was asked for.
     """
     own = {*all_scripts(), *peer_scripts()}
-    foreign, ours = set(scripts) - own, own.union(candidate_scripts())
-    for path in foreign - ours:
-        if path.stem in {one.stem for one in ours}:
-            raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
+    foreign = set(scripts) - own
+    refuse_namesakes(scripts)
     if odd := [path for path in scripts if path.suffix != ".py" or not path.stem.strip(".")]:
         raise BadInput(f"{odd[0]} has no name that ends in .py: rename it, say to mine.py")
     if long := [path.name for path in scripts if len(os.fsencode(path.stem)) > 240]:

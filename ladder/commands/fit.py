@@ -36,7 +36,7 @@ from ladder.cli import (
 )
 from ladder.commands.process import compile_cache, new_folder, run_python
 from ladder.commands.results import read_run
-from ladder.commands.scripts import RUNGS, select
+from ladder.commands.scripts import RUNGS, refuse_namesakes, select
 from ladder.commands.tables import wide_console
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises BadInput if device, limit, T or corpus are wrong, before the first try.
     """
-    scripts = select(args.rungs)
+    refuse_namesakes(scripts := select(args.rungs))
     if len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("two of these scripts have the same file name")
     python = python_within(args.memory, pick_device(args.device).type)

@@ -34,7 +34,7 @@ from torch.profiler import profile
 import ladder.run
 from ladder.cli import add_flags, given_flags, positive
 from ladder.commands.process import new_folder, run_python
-from ladder.commands.scripts import A_RUNG, select
+from ladder.commands.scripts import A_RUNG, refuse_namesakes, select
 from ladder.commands.tables import wide_console
 from ladder.errors import BadInput
 from ladder.files import write_whole
@@ -208,7 +208,7 @@ def run(args) -> int:
     Each in a process of its own: precision settings and memory end with it. Raises BadInput with
     the script's own words, or the last line of its traceback, if it fails.
     """
-    scripts = select(args.rungs, candidates=True)
+    refuse_namesakes(scripts := select(args.rungs, candidates=True))
     # x.trace.py would write its numbers to x.trace.json, where the trace of x.py goes.
     names = {re.sub(r"(\.(trace|recording))+$", "", path.stem) for path in scripts}
     if len(scripts) > 2 or len(names) < len(scripts):

@@ -47,6 +47,14 @@ def peer_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
+def refuse_namesakes(scripts: list[Path]) -> None:
+    """Raise BadInput if a script from elsewhere would be taken for one of the ladder."""
+    ours = {*chain(), *peer_scripts()}
+    for path in set(scripts) - ours:
+        if path.stem in {one.stem for one in ours}:
+            raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
+
+
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     """Scripts by number (`3`), range (`0-4`), path or a part of the name; without words, all rungs.
 
