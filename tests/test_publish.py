@@ -107,8 +107,24 @@ def test_a_corpus_whose_name_is_no_formula_is_drawn(tmp_path):
     facts, rows = read_climb(CLIMB)
     for row in rows:
         row.logs[1].run["data"] = "prices in $_and_$"
+    rows[0].stem = "caf\udce9"  # a file name that is not UTF-8
     picture.draw(facts, rows, tmp_path / "climb.png")
     assert (tmp_path / "climb.png").exists()
+
+
+def test_a_block_of_readme_that_lost_a_marker_takes_no_text_with_it(project):
+    copy, folder = project
+    good, pages = (copy / "README.md").read_text(), {}
+    for block in "headline", "results":
+        before, begin, rest = good.partition(f"<!-- {block} ")
+        pages[before + begin + rest.replace("<!-- end -->", "", 1)] = "a block without its begin or"
+    pages[re.sub("<!-- results .*?<!-- end -->", "", good, flags=re.DOTALL)] = "no block of results"
+    for text, why in pages.items():
+        (copy / "README.md").write_text(text)
+        before = state(copy)
+        with pytest.raises(BadInput, match=f"README.md has {why}"):
+            publish.publish(folder, "No.")
+        assert state(copy) == before
 
 
 def test_a_full_disk_is_told_with_the_name_of_the_picture(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from ladder.commands.results import Row, limit_name, limit_tok_per_s
 from ladder.commands.tables import caption, first_beyond, titles
 from ladder.errors import BadInput
 from ladder.files import write_whole
+from ladder.log import printable
 
 try:
     import matplotlib
@@ -50,5 +51,5 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
 
 
 def plain(text: str) -> str:
-    """`text`, in which matplotlib sees no formula: the name of a corpus may have a $."""
-    return text.replace("$", r"\$")
+    """`text` as matplotlib can draw it, with no formula: the name of a corpus may have a $."""
+    return printable(text).replace("$", r"\$")

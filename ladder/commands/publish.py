@@ -228,8 +228,12 @@ def place(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) ->
     Raises BadInput if README.md would lose rungs or rounds, or has another B or T than the device
     has by default. With `force` it is replaced all the same, whatever machine it is of.
     """
+    marks = re.findall("<!-- (?:(end)|headline|rungs|machines|results|table) ", readme)
     match = next((m for m in BLOCK.finditer(readme) if m["kind"] == "results"), None)
-    if not match or not belongs(facts, rows):
+    if not match or marks != ["", "end"] * (len(marks) // 2):
+        why = "a block without its begin or <!-- end -->" if match else "no block of results"
+        raise BadInput(f"README.md has {why}: restore it, see git diff README.md")
+    if not belongs(facts, rows):
         return readme
     named = {device_kind(rows): (folder, rows) for folder, rows in climbs_in(readme)}
     better, needed = "the ten rungs by default", {path.stem: 1 for path in all_scripts()[:11]}
