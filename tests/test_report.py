@@ -197,6 +197,10 @@ def test_the_spread_of_the_fastest_rung_stays_in_the_chart():
     assert drawn["rate"](row.tok_per_s) == 0.5  # and squeezes no bar
 
 
+def test_losses_that_hardly_differ_have_marks():
+    assert page.Scale([0, 2.5e-323]).ticks(5) == [(0, "0")]
+
+
 @NEEDS_HISTORY
 def test_diffs_are_of_the_scripts_as_measured(tmp_path, monkeypatch):
     climb, kept = (gathered(one)["rungs"] for one in (CLIMB, KEPT_SCRIPT))
@@ -311,7 +315,9 @@ def test_what_is_no_climb(make, tmp_path, monkeypatch):
         os.mkfifo(path) if name == "fifo" else None
     fabricate(tmp_path / "empty", {"baseline": 2}, B=0)
     fabricate(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    names = ("no_such", "no\nsuch", "bare", "cut", "fifo", "empty", "failed")
+    mixed = fabricate(tmp_path / "mixed", {"baseline": 2}, kind="fit") / "baseline.r2.log"
+    mixed.write_text(mixed.read_text().replace(" B=4 ", " B=64 "))
+    names = ("no_such", "no\nsuch", "bare", "cut", "fifo", "empty", "failed", "mixed")
     for folder in [EXAMPLES, *(tmp_path / name for name in names)]:
         assert fails(make(folder), folder.name.replace("\n", r"\n")), folder
     monkeypatch.setattr(report, "ROOT", tmp_path)

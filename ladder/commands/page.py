@@ -32,7 +32,8 @@ class Scale:
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
         """Some `about` round values: where they stand, and as text."""
-        rough = (self.high - self.low) / about or 1
+        rough = (self.high - self.low) / about
+        rough = rough if rough > 1e-9 else 1  # all the same: logs have six digits
         power = 10 ** math.floor(math.log10(rough))
         step = next(k * power for k in (1, 2, 5, 10) if k * power >= rough)
         values = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)

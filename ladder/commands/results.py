@@ -210,6 +210,9 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
         raise BadInput(f"{folder} holds no logs of a climb")
     all_logs = [log for repeats in logs.values() for log in repeats.values()]
     check_comparable(folder, all_logs, kind_of(facts))
+    for stem, runs in logs.items():
+        if len(Bs := {f"B={log.run['B']}" for log in runs.values()}) > 1:
+            raise BadInput(f"{folder}: the logs of {stem} differ: {' and '.join(sorted(Bs))}")
     order = [Path(name).stem for name in facts.get("scripts", [])]
     order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
     rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
