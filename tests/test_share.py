@@ -170,6 +170,7 @@ FACTS = [
     ({"scripts": [f"speedups/{k}_x.py" for k in range(501)]}, "scripts=.* is not as"),
     ({"clocks": {"before": "<script>", "after": ""}}, "clocks=.* is not as"),
     ({"host": "alice"}, LEFT_OUT),
+    ({"flags": ["--batch=64"]}, "flags=.* is not as"),  # a script takes it for --batch-size
     ({"failures": {"of alice.r1": "it failed"}}, LEFT_OUT),
     ({"copy_bytes_per_s": "x"}, "copy_bytes_per_s='x' is not as"),
     ({"copy_bytes_per_s": 10**10}, "a matmul's rate is missing"),

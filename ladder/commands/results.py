@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ladder.cli import FLAGS
 from ladder.commands.kinds import KINDS, Kind, kind_of
 from ladder.commands.limits import limit_of
 from ladder.commands.log import Log, read_log
@@ -35,7 +36,7 @@ FACTS = {
     **dict.fromkeys(("precision", "at_most", "memory_gib"), f"({AMOUNT}|null)?"),
     **dict.fromkeys(("minutes", "load"), f"({AMOUNT})?"),
     **dict.fromkeys(("quick", "precompile"), "(true|false)?"),
-    "flags": rf'\[("--{WORD}={WORD}"(, )?)*\]',
+    "flags": rf'\[("--({"|".join(FLAGS).replace("_", "-")})={WORD}"(, )?)*\]',
     "versions": rf'\{{("{WORD}": "{WORD}"(, )?)*\}}',
     "system": r'"[\w .,()/+-]{1,80}"',
     "cores": r"\d{1,5}|null",
