@@ -26,7 +26,7 @@ KEYS = ("step", "position", "identity", "flags", "model", "optimizer", "scaler")
 BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 # What a part of another type than `save` writes raises, in files of other versions or made up.
-WRONG_TYPE = (AttributeError, LookupError, TypeError, ValueError, RuntimeError)
+WRONG_TYPE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _locks = []  # holds the lock of --ckpt-dir while this process trains
 
 

@@ -120,6 +120,14 @@ def test_one_process_at_a_time_runs_a_climb(begun, capsys):
     assert "another run is at work in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["cache", "tries"])
+def test_a_folder_elsewhere_is_neither_emptied_nor_filled(name, tmp_path, capsys):
+    folder = write(tmp_path, {"a.py": copies(LOG)})
+    (folder / name).symlink_to(tmp_path.parent)
+    assert main(["climb", "--resume", str(folder)]) == 2
+    assert f"{name} is not a regular file: remove it" in capsys.readouterr().err
+
+
 def test_on_a_terminal_the_table_grows_row_by_row(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     write(tmp_path, {"a.py": "", "b.py": copies(LOG), "c.py": copies(LOG)}, repeats=1)

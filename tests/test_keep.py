@@ -589,7 +589,9 @@ def test_a_model_that_computes_nan_writes_nothing():
         next(checkpoint.sample(model, [0], 1, 256))
 
 
-@pytest.mark.parametrize("loss", ["x", None, math.nan, -math.inf, torch.ones(2)])
+@pytest.mark.parametrize(
+    "loss", ["x", None, math.nan, -math.inf, pytest.param(10**400, id="1e400"), torch.ones(2)]
+)
 def test_a_best_loss_that_is_none_is_not_compared_with(loss, tmp_path):
     said = []
     checkpoint.save(tmp_path, "best.pt", identity={}, val_loss=loss)

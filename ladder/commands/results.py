@@ -121,10 +121,11 @@ class Row:
 
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is not one of ours, or if a log or
-    script beside it is a link or no regular file, or such a script is too large."""
+    """climb.json, empty if there is none. Raises BadInput if it is not one of ours, if a log or
+    script beside it is no regular file or too large, or anything there is a link."""
     for path in folder.glob("*"):
-        if path.suffix in (".json", ".log", ".py") and (path.is_symlink() or not path.is_file()):
+        ours = path.suffix in (".json", ".log", ".py")
+        if path.is_symlink() or (ours and not path.is_file()):  # a linked cache would be emptied
             raise BadInput(f"{path} is not a regular file: remove it")
         if path.suffix == ".py":
             regular(path, LARGEST_SCRIPT)
