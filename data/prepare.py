@@ -56,12 +56,12 @@ def prepare(text, out, shard_tokens, val_fraction):
     train = len(corpus) - held_out
     out.mkdir(parents=True, exist_ok=True)
     # Nothing trains on a part of them: the shards get into `out` when the last one is written.
-    temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out)
+    temporary = tempfile.TemporaryDirectory(prefix="unfinished-shards-", dir=out)
     with lock(out), temporary as unfinished:
         if any(out.glob("*.bin")):
             raise BadInput(f"{out} already holds shards: delete them or choose another --out")
         ours = re.compile(r".+(_(train|val)_\d{6}\.bin|\.\d+\.tmp)")
-        for old in set(out.glob("unfinished-????????")) - {Path(unfinished)}:
+        for old in set(out.glob("unfinished-shards-????????")) - {Path(unfinished)}:
             files = [*old.iterdir()] if old.is_dir() else []
             if files and all(ours.fullmatch(p.name) and p.is_file() for p in files):
                 show(f"note  deleted {old}, of a data/prepare.py that was killed")

@@ -129,7 +129,7 @@ def _corpus_at(path: Path, say) -> Corpus:
     if not shards:
         return _text_corpus(path, say)
     name = path.resolve().name
-    if part := next(path.glob("unfinished-*/*.bin"), None):
+    if part := next(path.glob("unfinished-shards-*/*.bin"), None):
         why = f"{part.parent} is of a data/prepare.py that was killed"
         raise BadInput(f"{why}: delete the *.bin and unfinished-* in {path}, and run it again")
     if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):

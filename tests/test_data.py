@@ -400,20 +400,22 @@ def test_prepare_shows_no_shard_before_the_last_is_written(tmp_path, bytes_for_t
     assert module.main(words) == 130 and seen == [[]] * 4 and os.listdir(out) == [".lock"]
     module.write_shard = write_shard
     mine = ("chapters/1.txt", "business/notes.tmp", "invoices/a_val_000000.bin/x", "x")
-    for name in ("12345678/play_val_000000.bin", *mine):  # one was killed
-        path = out / f"unfinished-{name}"
+    mine = [*(f"unfinished-shards-{name}" for name in mine), "unfinished-projects/a_val_000000.bin"]
+    killed = out / "unfinished-shards-12345678"
+    for name in (f"{killed.name}/play_val_000000.bin", *mine):
+        path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert module.main(words) == 0 and len([*out.glob("*.bin")]) == 5
-    assert not (out / "unfinished-12345678").exists()
-    assert all((out / f"unfinished-{name}").exists() for name in mine)
-    (out / "unfinished-x").unlink()
-    shutil.rmtree(out / "unfinished-invoices")
+    assert not killed.exists()
+    assert all((out / name).exists() for name in mine)
+    (out / "unfinished-shards-x").unlink()
+    shutil.rmtree(out / "unfinished-shards-invoices")
 
-    (out / "unfinished-87654321").mkdir()  # it was killed while the shards moved
-    (out / "play_train_000000.bin").rename(out / "unfinished-87654321" / "play_train_000000.bin")
+    killed.mkdir()  # while the shards moved
+    (out / "play_train_000000.bin").rename(killed / "play_train_000000.bin")
     assert module.main(words) == 2  # it deletes no part of them
-    with pytest.raises(BadInput, match="unfinished-87654321 is of a data"):
+    with pytest.raises(BadInput, match="unfinished-shards-12345678 is of a data"):
         load_corpus(str(out), say=print)
 
 

@@ -22,6 +22,7 @@ from ladder.commands import fit, main, timeit
 from ladder.commands.log import read_log
 from ladder.commands.process import Finished, if_slow, run_python
 from ladder.commands.results import read_climb, read_facts
+from ladder.commands.tables import wide_console
 
 # Stands for a rung: writes a log without training, and FATE says what becomes of its B.
 RESULT = json.loads(LOG.rpartition("RESULT ")[2])
@@ -139,12 +140,14 @@ def test_code_that_changes_is_told(ladder, tmp_path, monkeypatch):
     assert len(json.loads((out / "timeit.json").read_text())["cells"]) == 1
 
     log = dict.fromkeys(("device", "torch", "model", "T", "data"), "x") | {"steps": "6"}
-    rows = [fit.Row("a", 1, run={**log, "commit": name}) for name in ("before", "after", "after")]
-    console = Console(width=200, file=io.StringIO())
+    runs = [{**log, "commit": name} for name in ("before", "after", "after")]
+    rows = [fit.Row(f"[a{k}]", 1, run=run) for k, run in enumerate(runs)]
+    console = wide_console(file=io.StringIO())
     for row in rows:
         row.result = {"tok_per_s": 1}
     fit.report(rows, None, console)
-    assert "commit before and after\n" in console.file.getvalue()
+    printed = console.file.getvalue()
+    assert "commit before and after\n" in printed and all(f" [a{k}] " in printed for k in range(3))
 
 
 def test_on_80_columns_timeit_leaves_columns_out():

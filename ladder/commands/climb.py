@@ -293,7 +293,7 @@ def run_and_report(folder: Path) -> int:
         except (KeyboardInterrupt, BadInput, OSError) as error:
             try:
                 if isinstance(error, KeyboardInterrupt):
-                    console.print(f"stopped; {kept(folder)}", markup=False, soft_wrap=True)
+                    console.print(f"stopped; {kept(folder)}", soft_wrap=True)
                     return 130
                 print(end="", flush=True)
             except OSError:  # of standard output: `program` says it
@@ -344,7 +344,7 @@ def run_rounds(folder: Path, console: Console) -> None:
         console.print("compiling first, side by side: minutes for each script on a CPU")
         news = precompile(scripts, flags, process.compile_cache(folder), facts)
         facts["minutes"] = (time.monotonic() - started) / 60
-        console.print(news, markup=False)
+        console.print(news)
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
     before, started, k = len(ended), time.monotonic(), 0
     bar = Progress(speed_estimate_period=3600)
@@ -359,10 +359,10 @@ def run_rounds(folder: Path, console: Console) -> None:
             total = facts["repeats"] * len(scripts)
             due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
             if due and 0 < len(facts.get("peaks") or []) < k:
-                console.print(peak_of_round(folder, facts, k), markup=False, soft_wrap=True)
+                console.print(peak_of_round(folder, facts, k), soft_wrap=True)
             if len(due) == len(scripts) and k > 2:  # not as a stopped round goes on
                 for line in precision_reached(facts, read_climb(folder)[1]):
-                    console.print(line, markup=False, soft_wrap=True)
+                    console.print(line, soft_wrap=True)
             for path, name in due:
                 bar.update(task, description=name, total=total)
                 live.refresh()
@@ -378,7 +378,7 @@ def run_rounds(folder: Path, console: Console) -> None:
                     rows = [row for row in read_climb(folder)[1] if row.failure != NOT_YET]
                     live.update(Group(screen(facts, rows, console), bar, left), refresh=True)
                 if not draws or name in facts["failures"]:
-                    console.print(f"{name}: {news} ({left})", markup=False, soft_wrap=True)
+                    console.print(f"{name}: {news} ({left})", soft_wrap=True)
     if len(ended) > before or "after" not in facts["clocks"]:  # else it had ended already
         from ladder.commands.gemm import clocks  # it imports torch, which --help need not
 
@@ -414,7 +414,7 @@ def another_round(folder: Path, facts: dict, done: int) -> bool:
     of the runs failed is not waited for.
     """
     limit = facts.get("at_most")
-    if limit and facts["minutes"] * (done + 1) / done > limit:
+    if limit and facts.get("minutes", 0) * (done + 1) / done > limit:
         return False
     if done < facts["repeats"] or not facts.get("precision") or done == MOST_ROUNDS:
         return done < facts["repeats"]
@@ -504,12 +504,12 @@ def report(folder: Path, console: Console) -> int:
     facts, rows = read_climb(folder)
     console.print(screen(facts, rows, console))
     for row in (row for row in rows if row.failure):
-        console.print(f"{row.stem} failed: {row.failure}", markup=False, soft_wrap=True)
+        console.print(f"{row.stem} failed: {row.failure}", soft_wrap=True)
     good = [row for row in rows if not row.failure]
     if good:
         result = good[0].log.result
         warmup, measured = result["warmup_steps"], result["measured_steps"]
-        console.print(caption(facts, rows), markup=False)
+        console.print(caption(facts, rows))
         console.print(
             f"Rounds of all scripts: {facts['repeats']}. Of each run {warmup} warm-up "
             f"step{'s are' if warmup > 1 else ' is'} left out and {measured} measured. "
@@ -517,15 +517,15 @@ def report(folder: Path, console: Console) -> int:
         )
         notes = [f"note  {line}" for line in doubts(facts)]
         for line in [*foot(facts, rows), *precision_reached(facts, rows), *notes]:
-            console.print(line, markup=False)
+            console.print(line)
         from ladder.commands.picture import draw  # matplotlib takes a second to import
 
         draw(facts, rows, folder / "climb.png")
     names = "Logs, climb.json, climb.png" if good else "climb.json and what the runs said"
-    console.print(f"{names}: {folder}", soft_wrap=True, markup=False)
+    console.print(f"{names}: {folder}", soft_wrap=True)
     with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
         pack(folder)
-        console.print(f"share it: ladder share {quote(str(folder))}", soft_wrap=True, markup=False)
+        console.print(f"share it: ladder share {quote(str(folder))}", soft_wrap=True)
     return 0 if good else 1
 
 

@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 from ladder.batches import Batches
@@ -216,5 +215,5 @@ def report(rows: list[Row], gib: float | None, console: Console) -> None:
         speed = f"{row.result['tok_per_s']:.0f}" if row.B else "–"
         peak = row.result.get("peak_bytes")
         memory = f"{peak / 1e9:.2f} GB" if peak else "–"
-        table.add_row(row.script, str(row.B), speed, memory, str(len(row.tries)), escape(row.note))
+        table.add_row(row.script, str(row.B), speed, memory, str(len(row.tries)), row.note)
     console.print(table)

@@ -231,7 +231,7 @@ def run(args) -> int:
                     raise BadInput(f"{path.name} failed: {done.failure}")
     except KeyboardInterrupt:
         return 130
-    console = wide_console(markup=False)  # kernels have brackets in their names
+    console = wide_console()
     report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
     for path in scripts:
         print(f"trace: {folder / path.stem}.trace.json")

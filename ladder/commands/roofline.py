@@ -237,7 +237,7 @@ def measure(part: Part, device: torch.device, least: float) -> dict:
 def report(facts: dict, rows: list[dict], console: Console) -> None:
     """Print the table, and what the parts of a step add up to, if all of them are there."""
     line = "{device}, torch {torch}, {model}, B={B}, T={T}, {dtype}"
-    console.print(line.format(**facts), soft_wrap=True, markup=False)
+    console.print(line.format(**facts), soft_wrap=True)
     heads = ("a step", "GFLOP", "GB", "ms", "ms a step", "TFLOP/s", "GB/s", "of roof")
     table = Table("part", *(Column(head, justify="right") for head in heads), padding=0)
     known = {row["name"]: row for row in rows if "ms" in row}

@@ -182,8 +182,11 @@ def whole(console: Console, draw: Callable[[int], Table], most: int, least: int)
 
 
 def wide_console(**options) -> Console:
-    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at."""
-    console = Screen(highlight=False, **options)
+    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at.
+
+    Names of files and kernels may hold [what] reads like markup.
+    """
+    console = Screen(highlight=False, markup=False, **options)
     if not console.is_terminal:
         console.width = 160
     return console
