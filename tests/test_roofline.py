@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import load, rung
-from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 
 from ladder.cli import MODELS
 from ladder.commands import gemm, main, roofline
 from ladder.commands.roofline import GELUS, Part, measure, parts
+from ladder.commands.tables import wide_console
 
 CPU = torch.device("cpu")
 B, T = 2, 32
@@ -172,7 +172,7 @@ def test_of_several_ways_the_fastest_that_is_whole_counts(capsys):
         rows += [row(way, "forward", ms=ms), row(way, "backward", ms=2 * ms)]
     facts = dict(device="GPU [x]", torch="2.13", model="gpt2", B=4, T=64, dtype="float16")
     facts["parts_in_all"] = len(rows)
-    roofline.report(facts, rows, Console(width=120))
+    roofline.report(facts, rows, wide_console())
     printed = capsys.readouterr().out
     assert "GPU [x], torch 2.13, gpt2, B=4, T=64, float16" in printed
     assert "The fastest of each: attention flash 18.00 = 18.00 ms a step" in printed  # 12 · 1.5
