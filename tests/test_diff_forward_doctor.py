@@ -221,6 +221,14 @@ def test_forward_marks_and_names_a_conflict(project, ladder):
     assert texts() == after
 
 
+def test_forward_needs_a_committed_rung_that_is_python(project, ladder):
+    mended = all_scripts()[3].read_text()
+    all_scripts()[3].write_text(f"{mended}\n)\n")
+    git(project, "commit", "-qam", "broken")
+    all_scripts()[3].write_text(mended)
+    refused(ladder("forward", 3), "03_bf16_autocast.py as committed is not valid Python: commit")
+
+
 def test_forward_names_a_merge_that_is_no_python(project, ladder):
     """No line collides, but what a later rung added to a block is now outside of it."""
     waiting = "        torch.accelerator.synchronize(device)\n"

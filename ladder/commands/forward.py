@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import A_RUNG, chain, split_source
+from ladder.commands.scripts import A_RUNG, UNREADABLE, chain, split_source
 from ladder.errors import BadInput
 from ladder.files import git, write_whole
 
@@ -39,7 +39,12 @@ def run(args) -> int:
     if committed.returncode:
         why = f"git knows no committed {shown(edited)} to compare with: {committed.stderr}"
         raise BadInput(why)
-    base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
+    try:
+        base = split_source(committed.stdout)[1]
+    except UNREADABLE:
+        why = "as committed is not valid Python: commit the mended one, then edit"
+        raise BadInput(f"{shown(edited)} {why}") from None
+    theirs = parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
     # Merge all, then write all, then print: bad input or a closed pipe must not stop it half-way.
