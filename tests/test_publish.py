@@ -112,6 +112,17 @@ def test_a_corpus_whose_name_is_no_formula_is_drawn(tmp_path):
     assert (tmp_path / "climb.png").exists()
 
 
+def test_two_scripts_of_equal_labels_have_a_bar_each(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(picture, "write_whole", lambda _, save: figures.append(save.func.__self__))
+    facts, rows = read_climb(CLIMB)
+    rows[0].stem, rows[1].stem = "my_idea", "my idea"
+    picture.draw(facts, rows, tmp_path / "climb.png")
+    axes = figures[0].axes[0]
+    assert [bar.get_y() + bar.get_height() / 2 for bar in axes.patches] == [*range(len(rows))]
+    assert [tick.get_text() for tick in axes.get_yticklabels()][:2] == ["my idea"] * 2
+
+
 def test_a_block_of_readme_that_lost_a_marker_takes_no_text_with_it(project):
     copy, folder = project
     good, pages = (copy / "README.md").read_text(), {}

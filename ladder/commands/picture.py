@@ -30,7 +30,9 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     below = [row.tok_per_s * (1 - row.spread[0]) for row in good]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
     labels = [plain(titles().get(row.stem, row.stem.replace("_", " "))) for row in good]
-    axes.barh(labels, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
+    rows_at = range(len(good))  # not by label: two scripts may have equal ones
+    axes.barh(rows_at, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
+    axes.set_yticks(rows_at, labels)
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
     if limit := limit_tok_per_s(facts, good):
