@@ -22,7 +22,8 @@ def refuse(why: object) -> NoReturn:
 # What errors of PyTorch and its libraries say, as regular expressions, and what a user can do. The
 # first match is used. tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = {
-    "can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED": (
+    "can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED"
+    "|Storage size calculation overflowed|Overflow when unpacking long": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
     # cuBLAS allocates its own memory after PyTorch has taken nearly all
