@@ -45,6 +45,7 @@ RESTARTS = _told("TORCHELASTIC_RESTART_COUNT", 0)
 # Flags that must be equal when a run is resumed, and flags that may differ, with a note.
 MUST_AGREE = ("model", "total_batch", "seq_len", "seed", "shuffle")
 MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
+MEASURED = "LADDER_MEASURED"
 TRIAL = 6  # steps that --hours tries first: as of any six, the last four are measured
 SPARE = 0.02  # of --hours: for checkpoints, and for a machine that slows down as it warms up
 
@@ -325,7 +326,7 @@ def parse(doc: str, argv: list[str] | None):
     args = parse_args(doc, argv, add_arguments, check=how_long)
     device, kind = args.device, args.device.type
     args.total_batch = args.total_batch or (524288 if kind in GPUS else 4096)
-    if "LADDER_MEASURED" in os.environ:  # `ladder climb` and others set it: nothing to resume
+    if MEASURED in os.environ:  # `ladder climb` and others set it: nothing to resume
         args.ckpt_every, args.ckpt_dir = 0, f"{args.log_dir}/checkpoints"
     if args.warmup is None and not args.hours:
         args.warmup = max(1, args.steps // 5)
@@ -357,6 +358,8 @@ def prepare(args, say) -> Job:
     """Read the corpus on every rank; check it, the flags and the checkpoints. Raises BadInput."""
     if args.plan:
         say(f"note  {args.plan}")
+    if MEASURED in os.environ:
+        say(f"note  {MEASURED} is set: a checkpoint is saved on SIGTERM alone, in {args.ckpt_dir}")
     # Rank 0 alone downloads and tokenizes, the others then find it done.
     splits = on_all_ranks(lambda: load_splits(args.data, say) if RANK == 0 else None)
     text, held_out = on_all_ranks(lambda: splits or load_splits(args.data, say))

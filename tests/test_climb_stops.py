@@ -663,6 +663,10 @@ def test_a_measured_ddp_run_leaves_no_checkpoint_in_the_current_folder(tmp_path,
         monkeypatch.setenv(name, started[0][name])
     args = ranks.parse("", ["--log-dir", str(tmp_path), "--device", "cpu"])
     assert (args.ckpt_every, args.ckpt_dir) == (0, f"{tmp_path}/checkpoints")
+    args.seq_len, said = 10**6, []
+    with pytest.raises(BadInput):  # the text is too short: the note comes before it is read
+        ranks.prepare(args, said.append)
+    assert said[0].startswith("note  LADDER_MEASURED is set: a checkpoint is saved on SIGTERM ")
 
 
 def test_a_module_is_not_taken_from_the_current_folder(tmp_path, monkeypatch):
