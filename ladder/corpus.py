@@ -131,7 +131,8 @@ def _corpus_at(path: Path, say) -> Corpus:
     name = path.resolve().name
     if part := next(path.glob("unfinished-shards-*/*.bin"), None):
         why = f"{part.parent} is of a data/prepare.py that was killed"
-        raise BadInput(f"{why}: delete the *.bin and unfinished-* in {path}, and run it again")
+        rest = f"the *.bin and unfinished-shards-* in {path}"
+        raise BadInput(f"{why}: delete {rest}, and run it again")
     if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
         say(f"note  {name} holds shards: its texts are not read")
     if held_out := val_shards(path):
