@@ -17,6 +17,7 @@ from ladder.cli import pick_device
 from ladder.commands import climb, main, process
 from ladder.commands.log import Log
 from ladder.commands.results import Gain, Row, gain, interval, not_there, read_climb, step_times
+from ladder.commands.scripts import all_scripts, select
 from ladder.commands.tables import caption, cells, doubts, percent, screen
 from ladder.errors import BadInput
 from ladder.machine import device_name
@@ -262,7 +263,6 @@ def no_peak(monkeypatch):
         (["climb", "99"], "there is no rung 99: they go from 0 to"),
         (["climb", "no_such.py"], "neither a rung (its number or a part of its name) nor a script"),
         (["climb", "5-"], "5- is neither a rung (its number or a part of its name) nor a script"),
-        (["climb", "0", "0"], "two of these scripts have the same file name"),
         (["climb", str(ROOT / "LICENSE")], "LICENSE has no name that ends in .py: rename it"),
         (["climb", "--resume"], "there is no climb under runs/ that was stopped"),
         (["climb", "--resume", "/no/such"], "is no climb: it has no climb.json"),
@@ -303,6 +303,16 @@ def test_a_name_that_other_files_cannot_have_is_refused(name, said, no_peak, tmp
     words = ["climb", tmp_path / name, "--repeats", "1", "--out", tmp_path / "out"]
     assert main([*map(str, words)]) == 2 and not (tmp_path / "out").exists()
     assert said in capsys.readouterr().err
+
+
+def test_a_script_named_twice_counts_once_and_two_of_one_name_are_refused(tmp_path, capsys):
+    assert select(["10-12", "12", "10"]) == all_scripts()[10:13]
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        (folder / "mine.py").touch()
+    words = ["climb", "a/mine.py", "b/mine.py", "--out", "out"]
+    assert main([*words[:1], *(str(tmp_path / word) for word in words[1:3]), *words[3:]]) == 2
+    assert "two of these scripts have the same file name: rename one" in capsys.readouterr().err
 
 
 def test_a_text_too_short_for_a_batch_is_told_before_the_first_run(
