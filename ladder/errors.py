@@ -97,13 +97,18 @@ _NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompi
 
 
 def _of_the_machine(error: BaseException) -> str | None:
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     if re.match(_NOT_BUILT, f"{type(error).__name__}: {error}"):
+        if re.search(r"""[\s'"]""", cache):
+            return (
+                f"TORCHINDUCTOR_CACHE_DIR={cache} has a blank or a quote, at which PyTorch splits "
+                "the compiler's command: choose another folder"
+            )
         return (
             f"torch.compile failed ({str(error).splitlines()[0][:200]}): it needs a C++ compiler "
             "that works, and room in a cache folder (TORCHINDUCTOR_CACHE_DIR) where programs may "
             "run; rungs below 05 need neither"
         )
-    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     if isinstance(error, OSError) and error.filename and cache.startswith(str(error.filename)):
         return f"TORCHINDUCTOR_CACHE_DIR={cache} cannot be made: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _REFUSALS:
