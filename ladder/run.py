@@ -244,8 +244,11 @@ class Run:
         self.say(pairs_line("run", self.facts))
         if not self.ours:
             self.say(f"note  {self.script} is not in that commit: only what it imports is")
+        off = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+        if off := [name for name in off if os.environ.get(name) == "1"]:
+            self.say(f"note  {off[0]}=1: torch.compile does nothing")
         # ddp_run.py passes the model that it has not wrapped.
-        if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
+        elif hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             self.say(f"note  compiling: {COMPILING}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:

@@ -118,6 +118,14 @@ def test_a_copy_of_a_script_does_not_pass_for_its_commit(run_main, tmp_path):
     assert "baseline.py is not in that commit: only what it imports is" in log.notes
 
 
+def test_a_rung_in_which_nothing_is_compiled_says_so(run_main, monkeypatch):
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    log = run_main(load(rung(5)), "--steps", 3)
+    assert log.effective["compiled"] == "no"
+    assert "TORCHDYNAMO_DISABLE=1: torch.compile does nothing" in log.notes
+    assert not any("compiling" in note for note in log.notes)
+
+
 def test_a_name_that_begins_with_other_digits_has_no_number(run_main, tmp_path, capsys):
     """int() refuses them."""
     copy = shutil.copy(rung(0), tmp_path / "\u00b2\u00b3_mine.py")
