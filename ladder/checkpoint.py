@@ -209,6 +209,8 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         for damaged in found[found.index(chosen) + 1 :]:  # it must not count as one of two to keep
             say(f"note  renamed {damaged} to {damaged.rename(f'{damaged}.damaged').name}")
         say(f"note  going on after step {saved['step']}, from {chosen}")
+        if saved["step"] >= flags["--steps"]:
+            say(f"note  nothing is left to train: --steps is {flags['--steps']}")
         for flag, value in flags.items():
             if str(before := saved["flags"].get(flag)) != str(value):  # it may be a tensor
                 say(f"note  {flag} was {before}, now it is {value}")

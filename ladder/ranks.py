@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import GPUS, above_zero, count, parse_args, path, positive
+from ladder.cli import GPUS, above_zero, count, integer, parse_args, path
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
 from ladder.files import sha256
@@ -294,8 +294,10 @@ def reduced(value: float, op) -> float:
 def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
     add = parser.add_argument
-    tokens = dict(type=positive, metavar="TOKENS")
-    add("--total-batch", **tokens, help="of all ranks (default: CUDA, XPU 524288, else 4096)")
+    # A limit, because SIGTERM ends a run after a step.
+    tokens = integer("positive integer", 1, 2**31, "1 to 2147483647")
+    words = "of all ranks (default: CUDA, XPU 524288, else 4096)"
+    add("--total-batch", type=tokens, metavar="TOKENS", help=words)
     add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     seed = dict(type=count, metavar="SEED")

@@ -706,6 +706,13 @@ def test_another_schedule_is_said(alone, one, tmp_path):
     status, out, _err = alone("--resume", "--steps", 2, "--dtype", "bfloat16")
     assert status == 0 and '"status": "ok"' in out and '"measured_steps": 0' in out
     assert "note  --dtype was float32, now it is bfloat16" in out
+    assert "note  nothing is left to train: --steps is 2" in out
+
+
+def test_a_batch_of_more_tokens_than_a_step_could_ever_train_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        ranks.parse("", ["--total-batch", str(2**31)])
+    assert "argument --total-batch: expected 1 to 2147483647" in capsys.readouterr().err
 
 
 def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
