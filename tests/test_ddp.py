@@ -628,7 +628,8 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path, more):
 
 def test_a_flag_may_have_been_saved_as_anything(tmp_path):
     save(tmp_path, 3, flags={"--steps": 9, "--warmup": 1, "--max-lr": torch.ones(2)})
-    checkpoint.choose(tmp_path, True, {}, {"--max-lr": 1.0}, (said := []).append)
+    flags = {"--steps": 9, "--max-lr": 1.0}  # --steps is always among them
+    checkpoint.choose(tmp_path, True, {}, flags, (said := []).append)
     assert said[1] == "note  --max-lr was tensor([1., 1.]), now it is 1.0"
 
 

@@ -159,6 +159,7 @@ def new_folder(args, kind: str, scripts: list[Path]) -> Path:
     Scripts from elsewhere are copied into it, so that they stay beside their logs. Raises BadInput
     and leaves no folder where something is wrong with what was asked for.
     """
+    scripts = [*dict.fromkeys(scripts)]  # one named twice counts once
     own = {*all_scripts(), *peer_scripts()}
     foreign = set(scripts) - own
     refuse_namesakes(scripts)

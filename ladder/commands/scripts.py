@@ -60,8 +60,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
 
     With `candidates` numbers and names mean those too (of a rung and a candidate with the same
     number it means the rung, a range means both), and no words mean the last rung and all of them
-    but those of low precision. One named twice counts once. Raises BadInput for a word that no
-    script has, or several.
+    but those of low precision. Raises BadInput for a word that no script has, or several.
     """
     rungs, waiting = all_scripts(), candidate_scripts()
     paths = chain() if candidates else rungs
@@ -81,7 +80,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
             found.append(named(word, [*paths, ROOT / "ddp_run.py"]))
     if candidates:
         rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
-    return [*dict.fromkeys(found)] or rungs
+    return found or rungs
 
 
 def named(word: str, paths: list[Path]) -> Path:
