@@ -197,7 +197,8 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
     found = checkpoints(folder)
     if (old := and_best(folder)) and not resume:
-        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+        do = "continue it with --resume, " if found else ""  # from BEST alone no run goes on
+        do += "delete it, or choose another --ckpt-dir"
         raise BadInput(f"{old[-1]} is of an earlier run: {do}")
     chosen, saved = _newest(found, identity, say) if resume else (None, None)
     if old and not saved:  # BEST alone: the first validation would write over it
@@ -244,7 +245,8 @@ def saved_flags(folder: str) -> dict | None:
 def best_loss(folder: str, identity: dict, resumed: Path | None, say: Callable) -> float:
     """The validation loss of the best model in `folder`; infinite where this run has none there.
 
-    A run that did not resume a checkpoint has none: it may have begun with other weights.
+    A run that did not resume a checkpoint has none: it may have begun with other weights. What it
+    finds is renamed, so that a worse model does not replace it.
     """
     path = Path(folder) / BEST
     try:
@@ -256,7 +258,10 @@ def best_loss(folder: str, identity: dict, resumed: Path | None, say: Callable) 
                 return loss
             raise ValueError(f"its val_loss is {loss}")
     except (BadInput, *WRONG_TYPE) as error:
-        say(f"note  {path} cannot be used ({error}): the next validation writes it anew")
+        outcome, earlier = "the next validation writes it anew", Path(f"{path}.earlier")
+        if not earlier.exists():
+            outcome = f"renamed to {path.rename(earlier).name}"
+        say(f"note  {path} cannot be used ({error}): {outcome}")
     return math.inf
 
 

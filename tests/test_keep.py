@@ -196,10 +196,15 @@ def test_a_run_that_starts_anew_has_no_best_model_yet(tmp_path):
     write_shard(tmp_path / "train.bin", np.arange(1000, dtype=np.uint16))
     run, _ = prepared(tmp_path)
     run.save_best(print, 2.0, step=1, model={})
+    with pytest.raises(BadInput, match=r"best\.pt is of an earlier run: delete it, or"):
+        checkpoint.choose(f"{tmp_path}/ckpt", False, {}, {}, print)
     run, said = prepared(tmp_path)
-    assert run.best == math.inf and "best.pt cannot be used (it is of an earlier start)" in said
+    why = "best.pt cannot be used (it is of an earlier start): renamed to best.pt.earlier"
+    assert run.best == math.inf and why in said
     run.save(print, step=1, position=8, model={}, optimizer={}, scaler={})
-    assert prepared(tmp_path)[0].best == 2.0
+    run.save_best(print, 3.0, step=1, model={})
+    assert prepared(tmp_path)[0].best == 3.0
+    assert checkpoint.read(tmp_path / "ckpt" / "best.pt.earlier")["val_loss"] == 2.0
 
 
 def test_a_run_is_not_resumed_with_other_held_out_text(tmp_path):
