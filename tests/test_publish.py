@@ -112,6 +112,12 @@ def test_a_corpus_whose_name_is_no_formula_is_drawn(tmp_path):
     assert (tmp_path / "climb.png").exists()
 
 
+def test_a_folder_of_others_is_no_climb_whatever_links_it_has(tmp_path):
+    (tmp_path / "sbin").symlink_to("/")
+    with pytest.raises(BadInput, match="holds no logs of a climb"):
+        read_climb(tmp_path)
+
+
 def test_two_scripts_of_equal_labels_have_a_bar_each(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(picture, "write_whole", lambda _, save: figures.append(save.func.__self__))

@@ -125,7 +125,8 @@ def read_facts(folder: Path) -> dict:
     script beside it is no regular file or too large, or anything there is a link."""
     for path in folder.glob("*"):
         ours = path.suffix in (".json", ".log", ".py")
-        if path.is_symlink() or (ours and not path.is_file()):  # a linked cache would be emptied
+        climbed = (folder / "climb.json").exists()  # there a linked cache would be emptied
+        if (path.is_symlink() and (ours or climbed)) or (ours and not path.is_file()):
             raise BadInput(f"{path} is not a regular file: remove it")
         if path.suffix == ".py":
             regular(path, LARGEST_SCRIPT)
