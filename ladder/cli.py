@@ -49,8 +49,8 @@ def above_zero(text: str) -> float:
     return value
 
 
-positive = integer("positive integer", 1, 2**63, "at least 1")
-count = integer("integer", 0, 2**63, "at least 0")
+positive = integer("positive integer", 1, 2**63, "at least 1 and below 2**63")
+count = integer("integer", 0, 2**63, "at least 0 and below 2**63")
 seed = integer("integer", -(2**63), 2**64, "at most 64 bits")  # what torch.manual_seed takes
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.

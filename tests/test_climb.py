@@ -342,7 +342,7 @@ def test_a_climb_makes_its_folder_new(no_peak, tmp_path, monkeypatch, capsys):
     for out, why in (
         (__file__, "cannot make the folder"),
         (tmp_path, f"is there already: choose another --out, or --resume {tmp_path}"),
-        ("", "--out is empty"),
+        ("", "the folder to make has an empty name"),
     ):
         assert main(["climb", "0", "--out", str(out)]) == 2
         assert why in capsys.readouterr().err

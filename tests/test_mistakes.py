@@ -23,7 +23,7 @@ CASES = [
     ("limits --gpu A100", "fits A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: name one of"),
     ("limits --gpu Voodoo", "is not in the table"),
     ("limits --batch-size 0", "expected at least 1"),
-    (f"limits --batch-size {'9' * 400}", "--batch-size: expected at least 1, got 999"),
+    (f"limits --batch-size {'9' * 400}", "expected at least 1 and below 2**63, got 999"),
     ("limits --gpu T4 --bandwidth -1", "--bandwidth: expected a number above 0, got -1"),
     ("limits --gpu T4 --fp32 inf", "--fp32: expected a number above 0, got inf"),
     ("limits --fp32 20", "these rates are missing: --tf32, --bf16, --bandwidth"),

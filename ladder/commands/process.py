@@ -187,7 +187,7 @@ def new_folder(name: str | Path | None, kind: str) -> Path:
     Raises BadInput if it cannot be made or is there already.
     """
     if name == "":
-        raise BadInput("--out is empty: name a folder, or leave it out")
+        raise BadInput("the folder to make has an empty name: give it one")
     folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     try:
         folder.mkdir(parents=True)
