@@ -27,7 +27,7 @@ BEST = "best.pt"  # weights alone, of the step with the lowest validation loss
 HASH_BYTES = 32  # a checkpoint file ends with its SHA-256, which torch.load ignores
 # What a part of another type than `save` writes raises, in files of other versions or made up.
 WRONG_TYPE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_locks = []  # holds the lock of --ckpt-dir while this process trains
+_locks = {}  # holds the lock of --ckpt-dir, by its name, while this process trains
 
 
 class Damaged(BadInput):
@@ -72,6 +72,10 @@ def save(folder: str, name: str | None = None, **state) -> Path:
         file.write(_hash(file, file.tell()))
 
     try:
+        if str(folder) in _locks and not (path.parent / ".lock").exists():
+            # The folder was moved or deleted under this run, and is made anew.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _locks[str(folder)] = lock(path.parent)
         write_whole(path, write)
     except (OSError, RuntimeError) as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # torch's own message hides it ...
@@ -188,7 +192,7 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
     _locks.clear()  # of an earlier run in the same process
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        _locks.append(file := lock(Path(folder)))
+        _locks[str(folder)] = file = lock(Path(folder))
         tempfile.TemporaryFile(dir=folder).close()  # .lock may be left by a user who could write
         if not file.tell():  # `ranks.begun` reads it: a copy of the file has another mtime
             file.write(str(os.fstat(file.fileno()).st_mtime))

@@ -698,6 +698,15 @@ def test_a_second_job_leaves_the_folder_of_the_first_alone(tmp_path):
     assert mine.exists()
 
 
+def test_a_folder_that_was_moved_under_a_run_is_locked_anew(tmp_path):
+    """Else a second run would be let in, and delete what the first has not finished."""
+    choose(tmp_path / "ckpt", seed=1)
+    (tmp_path / "ckpt").rename(tmp_path / "moved")
+    save(tmp_path / "ckpt", 1)
+    with pytest.raises(BadInput, match="another run is at work in"):
+        lock(tmp_path / "ckpt")
+
+
 def test_another_schedule_is_said(alone, one, tmp_path):
     """Also one that has no steps left."""
     half_of(one, tmp_path)
