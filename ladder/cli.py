@@ -1,7 +1,6 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -115,10 +114,6 @@ def pick_device(name: str | None):
     """The torch.device called `name`, or the best there is. Raises BadInput if there is none."""
     import torch  # not above: --help of a subcommand works without it
 
-    try:
-        os.getcwd()
-    except FileNotFoundError:  # MKL would end the process
-        raise BadInput("the current folder was deleted: cd to one that is there") from None
     if name is None:
         best = torch.accelerator.current_accelerator(check_available=True)
         name = best.type if best and best.type in (*GPUS, "mps") else "cpu"
