@@ -524,8 +524,9 @@ def test_a_quick_climb_has_warm_caches_and_says_so(shard, tmp_path, capsys):
     assert facts["quick"] and facts["precompile"] and facts["at_most"] == 5
     assert [row.logs[1].effective.get("compile_cache") for row in rows] == [None, "warm"]
     assert rows[0].logs[1].run["steps"] == "5"
-    told = " ".join(capsys.readouterr().out.split())  # it wraps, where depends on the CPU's name
-    assert "compiled 1 scripts first" in told and "quick: few steps and rounds" in told
+    told = capsys.readouterr().out
+    words = " ".join(told.split())  # it wraps, where depends on the CPU's name
+    assert "compiled 1 scripts first" in words and "quick: few steps and rounds" in words
     (line,) = [line for line in told.splitlines() if line.strip().startswith("one_layer ")]
     assert " s warm " in line
 
