@@ -7,9 +7,9 @@
     ladder climb --fit                        each rung at the largest batch that fits the device
     ladder climb --resume                     go on with the last climb that was stopped
 
-Every run is a process of its own. The order is 0, 1, …, top, 0, 1, …, so that a machine that slows
-down slows all rungs alike; a gain is the mean of the log ratios between neighbours in the same
-round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
+Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
+machine that slows down slows neighbours alike. A gain is the mean of the log ratios between
+neighbours in the same round, with its 95 % interval. Nothing that git tracks is changed unless --publish is given.
 """
 
 import json
@@ -358,7 +358,8 @@ def run_rounds(folder: Path, console: Console) -> None:
             k += 1
             facts["repeats"] = max(facts["repeats"], k)
             total = facts["repeats"] * len(scripts)
-            due = [(p, f"{p.stem}.r{k}") for p in scripts if f"{p.stem}.r{k}" not in ended]
+            order = scripts if k % 2 else scripts[::-1]  # what a run leaves to the next cancels
+            due = [(p, f"{p.stem}.r{k}") for p in order if f"{p.stem}.r{k}" not in ended]
             if due and 0 < len(facts.get("peaks") or []) < k:
                 console.print(peak_of_round(folder, facts, k), soft_wrap=True)
             if len(due) == len(scripts) and k > 2:  # not as a stopped round goes on
