@@ -8,17 +8,16 @@ against rung 10). With two it compares those two scripts. The diff itself leaves
 """
 
 import re
-from difflib import SequenceMatcher, unified_diff
+from difflib import unified_diff
 from pathlib import Path
 
 from rich.text import Text
 
 from ladder.commands.process import Screen
-from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, UNREADABLE, chain, select, split_source
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_source
 from ladder.errors import BadInput
 from ladder.log import printable
 
-LONGEST = 5e7  # comparisons: seconds; two files of 4,000 lines may take as many
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
@@ -74,25 +73,16 @@ def parts_of(path: Path) -> tuple[str, str]:
     """The docstring and the code of a script. Raises BadInput if Python cannot parse it."""
     try:
         return split_source(path.read_text(encoding="utf-8"))
-    except UNREADABLE as error:
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:
-    """A unified diff of the code of two scripts, with the line numbers of the whole files.
-
-    Below its two lines of names it is one line that says so where it would take too long: difflib
-    may search all equal pairs of lines again for each line.
-    """
+    """A unified diff of the code of two scripts, with the line numbers of the whole files."""
     parts = [parts_of(path) for path in (before, after)]
     above = [docstring.count("\n") for docstring, _ in parts]
     sides = [code.removesuffix("\n").split("\n") for _, code in parts]
-    at = SequenceMatcher(None, *sides).b2j
-    pairs = sum(len(at.get(line, ())) for line in sides[0])
-    if (len(sides[0]) + pairs) * min(map(len, sides)) > LONGEST:
-        names = f"--- {shown(before)}", f"+++ {shown(after)}"
-        return [*names, "not compared: so many lines, or equal ones, take too long"]
     lines = list(unified_diff(*sides, shown(before), shown(after), lineterm=""))
     for at, line in enumerate(lines):
         if hunk := re.match(r"@@ -(\d+)(.*) \+(\d+)(.*) @@", line):
