@@ -6,7 +6,6 @@
     val   key=value …        the loss on held-out text after some step
     effective  key=value …   what the steps really ran, or `unknown` after one step
     mfu   key=value …        the formula and the peak behind RESULT's mfu
-    sample "text"            what the trained model writes, as a JSON string
     error text               why a run stopped
     RESULT {json}
 
@@ -14,6 +13,7 @@ Values are read by key, never by column.
 """
 
 import json
+import math
 import re
 
 
@@ -59,3 +59,63 @@ def warmup_steps(steps: int) -> int:
     this is not a measurement.
     """
     return min(10, max(2, steps // 3), max(steps - 1, 0))
+
+
+def result(
+    script: str,
+    status: str,
+    times: list[float],
+    losses: list[float],
+    *,
+    planned: int,
+    tokens_per_step: int,
+    flops_per_token: float,
+    peak_flops: float | None,
+    ranks: int = 1,
+    peak_bytes: int | None = None,
+) -> dict:
+    """RESULT's fields, from the seconds and losses of the steps done.
+
+    Of a run of `planned` steps the first are warm-up. `tokens_per_step` are those of all ranks,
+    `peak_flops` is one device's, in FLOP/s. What is not known is None.
+    """
+    import numpy as np  # not above: commands that only write lines start at once
+
+    warmup = warmup_steps(planned)
+    measured = times[warmup:]
+    p10, median, p90 = np.percentile(measured, (10, 50, 90)) if measured else [None] * 3
+    tok_per_s = tokens_per_step / median if median else None
+    mfu = flops_per_token * tok_per_s / (peak_flops * ranks) if tok_per_s and peak_flops else None
+    return {
+        "script": script,
+        "status": status,
+        "median_ms": _ms(median),
+        "p10_ms": _ms(p10),
+        "p90_ms": _ms(p90),
+        "measured_steps": len(measured),
+        "warmup_steps": min(warmup, len(times)),
+        "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
+        "mfu": round(mfu, 4) if mfu else None,
+        "peak_bytes": peak_bytes,
+        "first_step_ms": _ms(times[0] if times else None),
+        "first_loss": _finite(losses[0] if losses else None),
+        "final_loss": _finite(losses[-1] if losses else None),
+    }
+
+
+def mfu_facts(flops_per_token: float, peak_flops: float | None, mfu: float | None) -> dict:
+    """The mfu line's fields: the formula and the peak behind RESULT's `mfu`."""
+    return {
+        "mfu": "unknown" if mfu is None else f"{mfu:.4f}",
+        "formula": "6N+12LCT",
+        "flops_per_token": flops_per_token,
+        "peak_flops": f"{peak_flops:.4g}" if peak_flops else "unknown",
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(float(seconds) * 1e3, 3)
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None
