@@ -1,34 +1,27 @@
-"""17 GELU inside the matmul
+"""18 prefetch and CUDA graph
 
-Change: on CUDA, one Triton kernel multiplies by c_fc, adds the bias and applies GELU; in backward,
-  one multiplies by c_proj and by GELU's derivative.
-Why: c_fc's output is written, then read for GELU; in backward, the gradient of GELU's result is
-  written and read again. A matmul that applies GELU to its tile while that is in registers spares
-  these three passes over 403 MB in each layer, at B=64, T=1024: 14.5 GB, 3.7 ms at 3.9 TB/s. But
-  the two matmuls take 11 ms in cuBLAS: a kernel that is a third slower loses all of it.
-  One program runs on each multiprocessor and works through its share of the tiles. The compiler
-  sees into the operator (triton_op): it plans the memory, and fuses what is around the kernels.
-  On other devices GELU stays where it was, and the log says so.
-Numerics: rounding. What the derivative multiplies is no longer rounded to bfloat16 first.
-Run: python candidates/17_gelu_in_matmul.py
+Change: on CUDA, the second step is recorded as a CUDA graph, and replayed from then on; while the
+  device works, the next batch is read and copied to it.
+Why: at the start of a step the device waits while the CPU reads the batch, copies it and launches
+  the first kernels, and launching the optimizer's takes the CPU longer than they run: 1 ms of 122
+  at B=64, T=1024, 3 % of a step at B=16. A graph is one launch. Its tensors lie at fixed places:
+  the batch is copied over the one before, from pinned memory, on the same stream and so after the
+  kernels that read that one; the learning rate is a tensor on the device. The first batch is read
+  before the loop; each step reads one, inside the clock.
+Numerics: rounding. The learning rate is a float32.
+Run: python candidates/18_prefetch_cuda_graph.py
 """
 
 import ctypes
 import math
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
-from torch import Tensor, library
 from torch.nn import functional as F
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # PyTorch's wheels for CPUs come without it; rung 05 needs it on CUDA
-    triton = None
 
 from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
@@ -40,151 +33,6 @@ MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
 
 QUERIES = 128  # speedup 12: in one block of attention
-
-
-# ----------------------------------------------------------------------------- kernel
-
-if triton:  # speedup 17: two matmuls that apply GELU, or its derivative, before they write
-
-    @triton.jit
-    def origin(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-        """First row and column of a tile: 8 rows of tiles, column by column, share operands."""
-        # Apart from what reads memory: the compiler would take what is read there for written.
-        tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-        first, inside = tile // (8 * tiles_n) * 8, tile % (8 * tiles_n)
-        high = min(tiles_m - first, 8)
-        return (first + inside % high) * BLOCK_M, inside // high * BLOCK_N
-
-    @triton.jit
-    def matmul_tile(
-        row0, col0, a, b, M, N, K, B_IS_NK: tl.constexpr,
-        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    ):  # fmt: skip
-        """A tile of a @ b in FP32, in four strips of columns: epilogues need registers, too.
-
-        a is (M, K); b is (N, K) and transposed here if B_IS_NK, else (K, N).
-        """
-        rows, cols = tl.arange(0, BLOCK_M), col0 + tl.arange(0, BLOCK_N)
-        # Beyond the edge, the first ones are read instead; what they give is not written.
-        rows, cols = tl.where(rows < M - row0, rows, 0), tl.where(cols < N, cols, 0)
-        rows = tl.max_contiguous(tl.multiple_of(rows, BLOCK_M), BLOCK_M)
-        cols = tl.max_contiguous(tl.multiple_of(cols, BLOCK_N), BLOCK_N)
-        a += row0.to(tl.int64) * K
-        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for k in range(0, K, BLOCK_K):
-            ks = k + tl.arange(0, BLOCK_K)
-            a_tile = tl.load(a + rows[:, None] * K + ks[None, :], ks[None, :] < K, 0.0)
-            if B_IS_NK:
-                b_tile = tl.load(b + cols[None, :] * K + ks[:, None], ks[:, None] < K, 0.0)
-            else:
-                b_tile = tl.load(b + ks[:, None] * N + cols[None, :], ks[:, None] < K, 0.0)
-            acc = tl.dot(a_tile, b_tile, acc, input_precision="ieee")
-        left, right = acc.reshape(BLOCK_M, 2, 2, BLOCK_N // 4).permute(0, 3, 2, 1).split()
-        return left.split() + right.split()
-
-    @triton.jit
-    def places(row0, col0, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-        """Offsets into an (M, N) tensor, which of them are inside it, and the columns."""
-        rows, cols = tl.arange(0, BLOCK_M), col0 + tl.arange(0, BLOCK_N)
-        inside = (rows < M - row0)[:, None] & (cols < N)[None, :]
-        return row0.to(tl.int64) * N + (rows[:, None] * N + cols[None, :]), inside, cols
-
-    @triton.jit
-    def sigmoid_2u(h):
-        return tl.sigmoid(1.5957691216057308 * (h + 0.044715 * h * h * h))
-
-    @triton.jit
-    def write_gelu(acc, bias, h, out, row, col, M, N):
-        where, inside, cols = places(row, col, M, N, acc.shape[0], acc.shape[1])
-        acc += tl.load(bias + cols, cols < N, 0.0)[None, :]
-        rounded = acc.to(h.dtype.element_ty)
-        tl.store(h + where, rounded, inside)
-        acc = rounded.to(tl.float32)
-        tl.store(out + where, (acc * sigmoid_2u(acc)).to(out.dtype.element_ty), inside)
-
-    @triton.jit
-    def write_dgelu(acc, h, out, row, col, M, N):
-        where, inside, _ = places(row, col, M, N, acc.shape[0], acc.shape[1])
-        z = tl.load(h + where, inside, 0.0).to(tl.float32)
-        s = sigmoid_2u(z)
-        acc *= s * (1 + z * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * z * z))
-        tl.store(out + where, acc.to(out.dtype.element_ty), inside)
-
-    @triton.jit
-    def linear_gelu_kernel(
-        x, w, bias, h, out, M, N, K, PROGRAMS: tl.constexpr,
-        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    ):  # fmt: skip
-        """h = x @ w.T + bias and out = gelu(h): x (M, K), w (N, K), the rest (M, N)."""
-        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-        for tile in range(tl.program_id(0), tiles, PROGRAMS):
-            row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
-            strips = matmul_tile(row, col, x, w, M, N, K, True, BLOCK_M, BLOCK_N, BLOCK_K)
-            for i in tl.static_range(4):
-                write_gelu(strips[i], bias, h, out, row, col + i * BLOCK_N // 4, M, N)
-
-    @triton.jit
-    def matmul_dgelu_kernel(
-        dy, w, h, out, M, N, K, PROGRAMS: tl.constexpr,
-        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    ):  # fmt: skip
-        """out = (dy @ w) * gelu'(h): dy (M, K), w (K, N), h and out (M, N)."""
-        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-        for tile in range(tl.program_id(0), tiles, PROGRAMS):
-            row, col = origin(tile, M, N, BLOCK_M, BLOCK_N)
-            strips = matmul_tile(row, col, dy, w, M, N, K, False, BLOCK_M, BLOCK_N, BLOCK_K)
-            for i in tl.static_range(4):
-                write_dgelu(strips[i], h, out, row, col + i * BLOCK_N // 4, M, N)
-
-
-def programs_and_tiles(device):
-    """A program for each multiprocessor; block sizes, warps and stages that fit its memory."""
-    gpu = torch.cuda.get_device_properties(device)
-    # The wide tile takes 147 KB of shared memory (of 227 there); on an A100 its registers spill.
-    wide = 256 if gpu.major in (9, 10) else 128
-    tiles = dict(BLOCK_M=128, BLOCK_N=wide, BLOCK_K=64, num_warps=8, num_stages=3)
-    return gpu.multi_processor_count, tiles
-
-
-@library.triton_op("ladder::mlp", mutates_args=())
-def mlp(
-    x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """c_proj(gelu(c_fc(x))) of x (M, C); kept for backward gelu(c_fc(x)), c_fc(x), (M, 4 C)."""
-    h = x.new_empty(len(x), len(w_fc))
-    out = torch.empty_like(h)
-    programs, tiles = programs_and_tiles(x.device)
-    library.wrap_triton(linear_gelu_kernel)[(programs,)](
-        x, w_fc, b_fc, h, out, *h.shape, x.shape[1], PROGRAMS=programs, **tiles
-    )
-    return torch.addmm(b_proj.to(x.dtype), out, w_proj.t()), out, h
-
-
-@library.triton_op("ladder::matmul_dgelu", mutates_args=())
-def matmul_dgelu(grad: Tensor, w_proj: Tensor, h: Tensor) -> Tensor:
-    """Gradient of h, (M, 4 C), from that of c_proj(gelu(h)), (M, C)."""
-    out = torch.empty_like(h)
-    programs, tiles = programs_and_tiles(h.device)
-    library.wrap_triton(matmul_dgelu_kernel)[(programs,)](
-        grad, w_proj, h, out, *h.shape, grad.shape[1], PROGRAMS=programs, **tiles
-    )
-    return out
-
-
-def keep(ctx, inputs, output):
-    ctx.set_materialize_grads(False)  # of the two outputs that are only kept
-    ctx.save_for_backward(inputs[0], inputs[1], inputs[3], *output[1:])
-
-
-def mlp_backward(ctx, grad, *_):
-    x, w_fc, w_proj, out, h = ctx.saved_tensors
-    grad = grad.contiguous()
-    grad_h = matmul_dgelu(grad, w_proj, h)
-    b_fc, b_proj = (g.sum(0, dtype=torch.float32) for g in (grad_h, grad))
-    return grad_h @ w_fc, grad_h.t() @ x, b_fc, grad.t() @ out, b_proj
-
-
-mlp.register_autograd(mlp_backward, setup_context=keep)
 
 
 # ------------------------------------------------------------------------------ model
@@ -262,10 +110,6 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x):
-        if x.device.type == "cuda":  # speedup 17: GELU while the tile is still in registers
-            c_fc, c_proj = self.c_fc, self.c_proj
-            weights = c_fc.weight.bfloat16(), c_fc.bias, c_proj.weight.bfloat16(), c_proj.bias
-            return mlp(x.bfloat16().flatten(0, 1), *weights)[0].view(x.shape)
         x = self.c_fc(x).float()  # in registers only: what is between two matmuls is one kernel
         # speedup 16: 0.5 (1 + tanh u) is sigmoid(2 u), one exponential instead of libdevice's tanh
         u = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
@@ -361,6 +205,16 @@ def keep_memory(say):
         say("note  this malloc cannot be told to keep memory: it frees it as it always does")
 
 
+def step_graph(device, say):
+    """What records a step as a CUDA graph, and runs it as `cuda_graph`; None on other devices."""
+    if device.type != "cuda":
+        say("note  candidate 18's graph is for CUDA: here each step is launched anew")
+        return None
+    # The default stream cannot be recorded, and autograd stays on the stream of the first step.
+    torch.cuda.set_stream(torch.cuda.Stream(device))
+    return torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.current_stream(device))
+
+
 def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     args = parse_args(__doc__, argv)
@@ -371,10 +225,11 @@ def main(argv=None):
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
-        if device.type != "cuda":
-            run.say("note  candidate 17's kernel is for CUDA: here GELU stays outside the matmul")
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
-        model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
+        # speedup 17: tiles of the generated CUDA kernels are measured, not taken by a rule
+        tuning = {"coordinate_descent_tuning": True}
+        # speedup 05: fuses the elementwise chains between matmuls
+        model = torch.compile(model, options=tuning)
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
@@ -382,28 +237,37 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
+        graph = step_graph(device, run.say)
+        lr_of_step = torch.tensor(MAX_LR, device=device)  # a number would be recorded as it is
+        for group in groups:
+            group.update(lr=lr_of_step, capturable=graph is not None)
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
+        x, y = (ids.to(device) for ids in next(batches))  # (B, T) token ids each
 
         for step in range(args.steps):
             synchronize(device)
             start = time.perf_counter()
-            x, y = next(batches)  # (B, T) token ids each, on the CPU
-            x, y = x.to(device), y.to(device)
-            optimizer.zero_grad()
-            with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
-                _, loss = model(x, y)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
-            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            scaler.step(optimizer)
+            lr_of_step.fill_(lr)
+            if not graph or step < 2:  # speedup 18: the second is recorded, then replayed
+                with graph if graph and step else nullcontext():
+                    optimizer.zero_grad()
+                    with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
+                        _, loss = model(x, y)
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
+                    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
+                    scaler.step(optimizer)
+            if graph and step:
+                graph.cuda_graph.replay()
+            # speedup 18: the next batch, while the device works on this one
+            for now, ids in zip((x, y), next(batches), strict=True):
+                now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)
             scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
