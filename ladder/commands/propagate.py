@@ -1,28 +1,34 @@
-"""Carry an edit of one rung through all later rungs.
+"""Apply an edit of one rung to all later rungs.
 
 Edit rung N, do not commit yet, and run
 
-  ladder forward 3     carries the edit of rung 03 into 04 and all later rungs
-  ladder forward 0     carries the edit of baseline.py into every rung and candidate
+  ladder propagate 3     applies the edit of rung 03 to 04 and all later rungs
+  ladder propagate 0     applies the edit of baseline.py to every rung and candidate
 
-Each later rung gets a three-way merge of rung N as last committed, rung N as it is now, and itself.
-Every script keeps its own docstring; edits of docstrings are not carried. If a rung changed the
-same lines as you, both versions stay in it between <<<<<<< and >>>>>>>, their places are printed,
-and the exit status is 1. Commit before you edit the same lines again, or the new edit conflicts
-with the one you carried before.
+Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
+itself; docstrings stay as they are. If a script changed the same words as you, both versions are
+written there between <<<<<<< and >>>>>>>, and the command stops with status 1. Resolve it, then go
+on from that script: ladder propagate 9. Commit before you edit the same lines again.
 """
 
+import re
 import tempfile
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import A_RUNG, UNREADABLE, chain, split_source
+from ladder.commands.scripts import A_RUNG, chain, split_source
 from ladder.errors import BadInput
-from ladder.files import git, write_whole
+from ladder.files import git, write_atomic
 
-# Begins a line that no script contains (it is the ASCII unit separator).
-MARK = "\x1f"
+# No script contains these: the first begins a line that is only there while git merges, the second
+# stands for a newline while words are merged line by line.
+MARK, NEWLINE = "\x1f", "\x1e"
+CONFLICT = re.compile(
+    r"(<<<<<<< this script\n(?P<ours>.*?))\|{7} base\n(?P<base>.*?)"
+    r"(=======\n(?P<theirs>.*?)>>>>>>> the edit\n)",
+    flags=re.DOTALL,
+)
 
 
 def add_arguments(parser) -> None:
@@ -30,7 +36,7 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Merge, write the scripts that change, and print their names. Returns 1 after a conflict."""
+    """Merge and write script by script, and print their names. Returns 1 after a conflict."""
     number = rung_number(args.rung)
     edited, *later = chain()[number:]
     if not later:
@@ -39,64 +45,72 @@ def run(args) -> int:
     if committed.returncode:
         why = f"git knows no committed {shown(edited)} to compare with: {committed.stderr}"
         raise BadInput(why)
-    try:
-        base = split_source(committed.stdout)[1]
-    except UNREADABLE:
-        why = "as committed is not valid Python: commit the mended one, then edit"
-        raise BadInput(f"{shown(edited)} {why}") from None
-    theirs = parts_of(edited)[1]
+    base, theirs = split_source(committed.stdout)[1], parts_of(edited)[1]
     if theirs == base:
         raise BadInput(f"{shown(edited)} has no uncommitted edit (outside its docstring)")
-    # Merge all, then write all, then print: bad input or a closed pipe must not stop it half-way.
-    sources, lines, troubled = {}, [], 0
+    lines, conflicts = [], []  # printed at the end: a closed pipe must not stop it half-way
     for path in later:
         docstring, ours = parts_of(path)
-        code, conflicts = carry(base, ours, theirs)
+        code = merge(base, ours, theirs)
         if code != ours:
-            sources[path] = docstring + code
-        troubles = trouble(path, docstring + code, conflicts)
-        news = "changed" if path in sources else "has it already"
-        lines += troubles or [f"{shown(path)} {news}"]
-        troubled += bool(troubles)
-    for path, source in sources.items():
-        write_whole(path, source.encode())
-    print(*lines, sep="\n")
-    if troubled:
-        print(
-            f"{troubled} of {len(later)} scripts need a hand: there keep what that script needs of "
-            "both versions, delete the markers, and look at it with ladder diff"
-        )
+            write_atomic(path, (docstring + code).encode())
+        if conflicts := places(path, docstring + code):
+            go_on = f", then go on from it: ladder propagate {path.stem}" * (path != later[-1])
+            lines += [*conflicts, f"keep what it needs of both, delete the markers{go_on}"]
+            break
+        lines.append(f"{shown(path)} {'has it already' if code == ours else 'changed'}")
     ddp = parts_of(chain()[0].with_name("ddp_run.py"))[1]
-    if number <= 10 and carry(base, ddp, theirs) != (ddp, 0):
-        print("ddp_run.py has this code too and was left alone: edit it by hand")
-    return int(troubled > 0)
+    if number <= 10 and merge(base, ddp, theirs) != ddp:
+        lines.append("ddp_run.py has this code too and was left alone: edit it by hand")
+    print(*lines, sep="\n")
+    return int(bool(conflicts))
 
 
-def carry(base: str, ours: str, theirs: str) -> tuple[str, int]:
-    """merge_code, but a part of the edit that `ours` already has is not a conflict."""
-    code, conflicts = merge_code(base, ours, theirs)
-    without, collisions = merge_code(theirs, ours, base) if conflicts else (ours, 1)
-    return (code, conflicts) if collisions else merge_code(base, without, theirs)
+def places(path: Path, source: str) -> list[str]:
+    """A line for each place of a merged script that must be resolved by hand."""
+    lines = enumerate(source.split("\n"), 1)
+    if numbers := [number for number, line in lines if line.startswith("<<<<<<< ")]:
+        return [f"{shown(path)}:{number} conflict, marked there" for number in numbers]
+    try:
+        compile(source, str(path), "exec")
+    except SyntaxError as error:
+        return [f"{shown(path)}:{error.lineno} merged, but not valid Python: {error.msg}"]
+    return []
 
 
-def merge_code(base: str, ours: str, theirs: str, *options: str) -> tuple[str, int]:
-    """Apply the change from `base` to `theirs` to `ours`. `options` go to git merge-file.
+def merge(base: str, ours: str, theirs: str) -> str:
+    """Apply the change from `base` to `theirs` to `ours`; conflicts stand between markers.
 
-    Returns the merged text, with conflicts between markers, and the number of conflicts. Raises
-    BadInput if git is missing.
+    If both sides changed the same lines, one for one, the words in them are merged. Raises BadInput
+    if git is missing.
     """
-    lines = base.split("\n")
-    texts = (marked(lines, side.split("\n")) for side in (ours, base, theirs))
+
+    def merge_words(conflict: re.Match) -> str:
+        sides = [conflict[side] for side in ("base", "ours", "theirs")]
+        if len({side.count("\n") for side in sides}) == 1:
+            words = (re.findall(r"\w+|\W", side.replace("\n", NEWLINE)) for side in sides)
+            merged = merge_lines(*("\n".join(side) for side in words))
+            if not CONFLICT.search(merged + "\n"):
+                return merged.replace("\n", "").replace(NEWLINE, "\n")
+        return conflict[1] + conflict[4]  # without the base
+
+    return CONFLICT.sub(merge_words, merge_lines(base, ours, theirs))
+
+
+def merge_lines(base: str, ours: str, theirs: str) -> str:
+    """git merge-file, but changes in neighbouring lines are no conflict. Conflicts show the base.
+
+    Raises BadInput if git is missing.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("ours", "base", "theirs")]
-        for file, text in zip(files, texts, strict=True):
-            file.write_text(text, encoding="utf-8")
-        labels = [word for name in ("this script", "base", "the edit") for word in ("-L", name)]
-        done = git("merge-file", "-p", *options, *labels, *map(str, files))
+        files = [Path(folder, name) for name in ("this script", "base", "the edit")]
+        for file, side in zip(files, (ours, base, theirs), strict=True):
+            file.write_text(marked(base.split("\n"), side.split("\n")), encoding="utf-8")
+        labels = [word for file in files for word in ("-L", file.name)]
+        done = git("merge-file", "-p", "--diff3", *labels, *map(str, files))
     if done.returncode > 127:  # up to there it is the number of conflicts
         raise BadInput(f"git merge-file failed: {done.stderr}")
-    kept = [line for line in done.stdout.split("\n")[:-1] if not line.startswith(MARK)]
-    return "\n".join(kept), done.returncode
+    return "\n".join(x for x in done.stdout.split("\n")[:-1] if not x.startswith(MARK))
 
 
 def marked(base: list[str], side: list[str]) -> str:
@@ -116,16 +130,3 @@ def marked(base: list[str], side: list[str]) -> str:
         else:
             lines += [f"{MARK}before {i1}", *side[j1:j2], f"{MARK}after {i2 - 1}"]
     return "\n".join(lines) + "\n"
-
-
-def trouble(path: Path, source: str, conflicts: int) -> list[str]:
-    """One line for each place in a merged script that must be resolved by hand."""
-    if conflicts:
-        lines = enumerate(source.split("\n"), 1)
-        numbers = [number for number, line in lines if line.startswith("<<<<<<< ")]
-        return [f"{shown(path)}:{number} conflict, marked there" for number in numbers]
-    try:
-        compile(source, str(path), "exec")
-    except SyntaxError as error:
-        return [f"{shown(path)}:{error.lineno} merged, but not valid Python: {error.msg}"]
-    return []
