@@ -1,10 +1,10 @@
 """Count the work of a training step of every rung, on fake tensors: nothing is computed.
 
-    python -m ladder.commands.count         writes work.json beside this file (four minutes)
+    python docs/count_work.py         writes ladder/commands/work.json and docs/roofline.png
 
-A step of GPT-2 124M is traced at two batch sizes, with one and two layers: at T=1024 for a GPU, at
-T=256 for a CPU, the defaults of the scripts. Every count is linear in B and in the number of
-layers, so that 12 layers and any B follow; in T it is not.
+It takes four minutes. A step of GPT-2 124M is traced at two batch sizes, with one and two layers:
+at T=1024 for a GPU, at T=256 for a CPU, the defaults of the scripts. Every count is linear in B and
+in the number of layers, so that 12 layers and any B follow; in T it is not.
 
 - FLOPs: of the matmuls (`linear`), and of the two products in attention, forward and backward
   (`attention`). A GPU's flash kernel leaves out what is masked: half. A CPU's masks afterwards:
@@ -37,9 +37,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands.limits import SIZES, WORK
-from ladder.commands.scripts import all_scripts
-from ladder.files import write_whole
+from ladder.commands.scripts import all_scripts, title
+from ladder.commands.work import LABELS, PARTS, SIZES, WORK, counted, work
 
 ENDS = {"cuda": 11, "cpu": None}  # rungs above 10 change nothing on a GPU
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
@@ -325,9 +324,29 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     return {"unit": "bf16" if "torch.autocast(" in source else unit, **found}
 
 
+def draw(path: Path) -> None:
+    """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part, as a PNG."""
+    from matplotlib.figure import Figure
+
+    steps, names = work(16), {script.stem: title(script) for script in all_scripts()}
+    axes = Figure(figsize=(9, 4), layout="tight").subplots()
+    left = [0.0] * len(steps)
+    for part, label in zip(PARTS, LABELS, strict=True):
+        widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
+        axes.barh([names[stem] for stem in steps], widths, left=left, label=label)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("gigabytes read and written in one step, B=16, T=1024: counted, not measured")
+    axes.legend()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.figure.savefig(path, dpi=110)
+
+
 if __name__ == "__main__":
-    work = {
+    found = {
         device: {script.stem: count(script, device) for script in all_scripts()[:end]}
         for device, end in ENDS.items()
     }
-    write_whole(WORK, json.dumps(work, indent=1).encode() + b"\n")
+    WORK.write_text(json.dumps(found, indent=1) + "\n")
+    counted.cache_clear()
+    draw(Path(__file__).with_name("roofline.png"))
