@@ -15,7 +15,6 @@ class Kind:
     compared: str = ""  # heading where several climbs of this kind are compared; empty: never
     named_from: int | None = 0  # the command line names the scripts from here on; None: none
     scripts: str = ""  # how the list of them, joined by blanks, begins if it may be published
-    own_batch: bool = False  # each script runs at a B of its own, which stands beside its name
 
 
 KINDS = {
@@ -25,13 +24,6 @@ KINDS = {
         total="over the first",
         against="above",
         compared="Gain over the row above",
-    ),
-    "fit": Kind(
-        what="each rung at its own largest batch",
-        gain="tok/s over the row above",
-        total="over the first",
-        against="above",
-        own_batch=True,
     ),
     "ablate": Kind(
         what="one optimisation left out",

@@ -1,23 +1,15 @@
-"""The picture of a climb: tokens per second for each rung, and the hardware's limit."""
+"""The picture of a climb: tokens per second of each rung, and what 100 % MFU would be."""
 
-import os
 from functools import partial
 from pathlib import Path
 
-os.environ["MPLBACKEND"] = "agg"  # matplotlib does not import where it is another word
+import matplotlib
+from matplotlib.figure import Figure
 
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
-from ladder.commands.tables import caption, first_beyond, titles
-from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.commands.tables import EXTRA, caption, first_beyond, titles
+from ladder.files import write_atomic
 from ladder.log import printable
-
-try:
-    import matplotlib
-    from matplotlib.figure import Figure
-except (OSError, ValueError) as error:  # it reads matplotlibrc; its own words name the file
-    why = f"cannot read its matplotlibrc ({error}): save that file as UTF-8, or delete it"
-    raise BadInput(f"no picture: matplotlib {why}") from error
 
 matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
 
@@ -43,13 +35,13 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
         axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         place = {"xy": (right, line - 0.4), "ha": "right", "va": "top"}
-        axes.annotate("beyond the ten ", **place, fontsize=8, bbox=box)
+        axes.annotate(f"{EXTRA} ", **place, fontsize=8, bbox=box)
     axes.set_xlim(0, right)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
     axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
-    write_whole(path, partial(axes.figure.savefig, format="png", dpi=110))
+    write_atomic(path, partial(axes.figure.savefig, format="png", dpi=110))
 
 
 def plain(text: str) -> str:

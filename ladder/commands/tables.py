@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
@@ -14,24 +13,20 @@ from rich.text import Text
 
 from ladder.commands.kinds import kind_of
 from ladder.commands.process import Screen
-from ladder.commands.results import LEAST_ROUNDS, Gain, Row, first_log
+from ladder.commands.results import Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, chain, number_of, peer_scripts, title
 from ladder.log import printable
 from ladder.machine import busy
 
 COLUMNS = (
-    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of its limit", "memory",
+    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of roofline", "memory",
     "first step", "first loss", "final loss",
 )  # fmt: skip
-# A terminal shows the others. Where it is too narrow the last ones go, but never the first four.
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
-TOO_WIDE = 25  # per cent to either side: bounds that say nothing
+EXTRA = "extra, CPU only"
 # Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h, that make a GPU slower.
-SLOWED_BY = {
-    0x04: "its power limit", 0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat",
-    0x80: "a power brake",
-}  # fmt: skip
-BEYOND = "*beyond the ten*"
+SLOWED_BY = {0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat", 0x80: "a power brake"}
+POWER_LIMIT = {0x04: "its power limit"}  # normal at full load
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
@@ -44,17 +39,17 @@ def titles() -> dict[str, str]:
 
 def columns(facts: dict, rows: list[Row]) -> dict[str, str]:
     """The heading of each of COLUMNS: its own name, but gains are named for what they are in this
-    kind of climb. Where no row has a limit there is no column of limits."""
+    kind of climb. Where no row has a roofline there is no column of it."""
     kind = kind_of(facts)
     found = dict(zip(COLUMNS, COLUMNS, strict=True)) | {"gain": kind.gain, "total": kind.total}
-    if not any(row.limit for row in rows):
-        del found["of its limit"]
+    if not any(row.roofline for row in rows):
+        del found["of roofline"]
     return found
 
 
 def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS; of a row that failed only why."""
-    name = titles().get(row.stem, row.stem) + (f", B={row.own_B}" if row.own_B else "")
+    name = titles().get(row.stem, row.stem)
     if row.failure:
         return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": f"failed: {row.failure}"}
     first = row.log.result
@@ -65,10 +60,10 @@ def cells(row: Row) -> dict[str, str]:
         "ms / step": f"{row.ms:.1f}",
         "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
-        "gain": percent(row.gain, row),
-        "total": f"{row.total.ratio:.2f}×" if row.total else "–",
+        "gain": percent(row.gain),
+        "total": with_interval(row.total, "{:.2f}".format, "×"),
         "MFU": f"{row.mfu:.1%}" if row.mfu else "unknown",
-        "of its limit": f"{sum(row.limit) / row.ms:.0%}" if row.limit else "unknown",
+        "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
         "first step": f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
         "first loss": f"{first['first_loss']:.4f}",
@@ -76,71 +71,72 @@ def cells(row: Row) -> dict[str, str]:
     }
 
 
-def percent(gain: Gain | None, row: Row) -> str:
-    """`+12.3 % (10.1 … 14.6)` or `within noise (…)`; `single run` or `too few rounds (2): …` where
-    the rounds say nothing yet."""
+def percent(gain: Gain | None) -> str:
+    """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
+    return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+
+
+def with_interval(gain: Gain | None, text: Callable[[float], str], unit: str) -> str:
+    """A gain and its interval, each ratio as `text` has it; below three rounds their number."""
     if gain is None:
-        return "single run" if len(row.logs) == 1 else "–"
-    if gain.is_noise and gain.rounds < LEAST_ROUNDS and gain.width > TOO_WIDE:
-        return f"too few rounds ({gain.rounds}): --repeats {LEAST_ROUNDS}"
-    low, high = (f"{(bound - 1) * 100:+.1f}" for bound in (gain.low, gain.high))
-    if gain.is_noise:
-        return f"within noise ({low} … {high} %)".replace("-", "−")
-    return f"{(gain.ratio - 1) * 100:+.1f} % ({low} … {high})".replace("-", "−")
+        return "–"
+    bounds = f"{gain.rounds} round{'s' * (gain.rounds > 1)}"
+    if gain.low is not None:
+        bounds = f"{text(gain.low)} … {text(gain.high)}"
+    return f"{text(gain.ratio)}{unit} ({bounds})".replace("-", "−")
 
 
 def first_beyond(facts: dict, rows: list[Row]) -> int | None:
-    """Index of the first rung above ten in a climb that has one of the ten before it."""
-    found = [i for i, row in enumerate(rows) if number_of(Path(row.stem)) > 10]
+    """Index of the first rung above ten, which are for CPUs, in a climb that has others before."""
+    extra = {path.stem for path in all_scripts()[11:]}
+    found = [i for i, row in enumerate(rows) if row.stem in extra]
     return found[0] if found and found[0] and kind_of(facts).against == "above" else None
 
 
-def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
-    """The cells of each row, and before the rungs above ten a line that says so."""
-    found = [cells(row) for row in rows]
+def lines(facts: dict, rows: list[Row]) -> list[tuple[dict[str, str], set[str]]]:
+    """The cells of each row, and which of them are bold: gains whose interval excludes zero."""
+    gains = [{"gain": row.gain, "total": row.total} for row in rows]
+    bold = [{name for name, gain in both.items() if gain and gain.significant} for both in gains]
+    found = list(zip(map(cells, rows), bold, strict=True))
     if (line := first_beyond(facts, rows)) is not None:
-        found.insert(line, dict.fromkeys(COLUMNS, "") | {"rung": BEYOND})
+        found.insert(line, (dict.fromkeys(COLUMNS, "") | {"rung": f"*{EXTRA}*"}, set()))
     return found
 
 
 def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
     """The table in Markdown, numbers to the right; `shown` has the heading of each column."""
     shown = shown or columns(facts, rows)
-    texts = [[line[column] for column in shown] for line in lines(facts, rows)]
+    texts = [
+        [f"**{line[name]}**" if name in bold else line[name] for name in shown]
+        for line, bold in lines(facts, rows)
+    ]
     below = (line.replace("<", "&lt;") for line in foot(facts, rows))
     return pipes([*shown.values()], texts) + "".join(f"\n{line}\n" for line in below)
 
 
 def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
     """A Markdown table, all but its first `left` columns to the right; cells are no HTML."""
-    lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
-    lines = [
-        [" ".join(c.replace("|", r"\|").replace("<", "&lt;").split()) for c in line]
-        for line in lines
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    found = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
+    plain = [[" ".join(cell.replace("|", r"\|").split()) for cell in line] for line in found]
+    return "".join(f"| {' | '.join(line)} |\n" for line in plain).replace("<", "&lt;")
 
 
 def foot(facts: dict, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, and are in no number, rounds that stand
-    apart, and count as all others do, and rungs that should have been compiled and were not."""
-    names = titles()
-    called = {row.stem: names.get(row.stem, row.stem) for row in rows if row.logs}
-    runs = ((*name.rpartition(".r")[::2], why) for name, why in facts.get("failures", {}).items())
-    failed = [
-        f"Round {k} of {called[stem]} failed; its row and gains have the others only: "
-        + printable(" ".join(why.split()))
-        for stem, k, why in runs
-        if stem in called
-    ]
+    """What has to be said of a table: rounds that failed, rungs that were not compiled but should
+    have been, and slow rounds, which count as all others do."""
+    called, found = {row.stem: titles().get(row.stem, row.stem) for row in rows if row.logs}, []
+    for name, why in facts.get("failures", {}).items():
+        stem, _, k = name.rpartition(".r")
+        if stem in called:
+            line = f"Round {k} of {called[stem]} failed; its row and gains have the others only: "
+            found.append(line + printable(" ".join(why.split())))
     if eager := [called[row.stem] for row in rows if not_compiled(row)]:
-        failed.append(f"Nothing was compiled in {', '.join(eager)}: {WHY_NOT_COMPILED}")
-    return failed + [
-        f"Round {k} of {called[row.stem]} took {ms:.1f} ms a step, more than twice "
-        "the median of its row. It is kept."
-        for row in rows
-        for k, ms in row.apart.items()
-    ]
+        found.append(f"Nothing was compiled in {', '.join(eager)}: {WHY_NOT_COMPILED}")
+    for row in rows:
+        for k, ms in row.slow_rounds.items():
+            line = f"Round {k} of {called[row.stem]} took {ms:.1f} ms a step, more than twice "
+            found.append(f"{line}the median of its row. It is kept.")
+    return found
 
 
 def not_compiled(row: Row) -> bool:
@@ -150,30 +146,28 @@ def not_compiled(row: Row) -> bool:
 
 
 def screen(facts: dict, rows: list[Row], console: Console) -> Table:
-    """The table for a terminal, with as many columns as stand there whole."""
+    """The table for a terminal, with as many columns as fit its width."""
     heads = {k: head for k, head in columns(facts, rows).items() if k not in NOT_ON_SCREEN}
     shown = lines(facts, rows)
-    for line in shown:
+    for line, _ in shown:
         if line["ms / step"].startswith("failed: "):  # why is told below the table
             line["ms / step"] = "failed"
 
     def draw(n: int) -> Table:
-        table = Table(box=SIMPLE_HEAD, padding=(0, int(n > 4), 0, 0))
-        for name in list(heads)[:n]:
-            width = max(18, *(len(line[name]) for line in shown))
+        table, names = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)), list(heads)[:n]
+        for name in names:
+            width = max(18, *(len(line[name]) for line, _ in shown))
             left = "left" if name == "rung" else "right"
             table.add_column(fill(heads[name], width), justify=left)
-        for line in shown:
-            style = "italic" if line["rung"] == BEYOND else ""
-            # Text: a file name may hold [what] reads like markup.
-            table.add_row(*(Text(line[name].strip("*"), style) for name in list(heads)[:n]))
+        for line, bold in shown:  # as Text: a file name may hold [what] reads like markup
+            table.add_row(*(Text(line[k].strip("*"), "bold" * (k in bold)) for k in names))
         return table
 
-    return whole(console, draw, len(heads), 4)
+    return widest(console, draw, len(heads), 4)
 
 
-def whole(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
-    """draw(n) with the largest n, from `most` to `least`, that the console does not wrap."""
+def widest(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
+    """draw(n), a table of n columns, with the largest n that fits the console, at least `least`."""
     options = console.options.update(width=10**4)
     for n in range(most, least, -1):
         if Measurement.get(console, options, table := draw(n)).maximum <= console.width:
@@ -201,18 +195,20 @@ def doubts(facts: dict) -> list[str]:
             f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
             "another: the machine was busy or hot, and gains less than that mean little"
         )
-    for when, clocks in facts["clocks"].items():
-        bits = re.search(r"reasons\.active (0x[\da-fA-F]+)", clocks)
-        why = {name for bit, name in SLOWED_BY.items() if bits and int(bits[1], 16) & bit}
+    clocks = facts["clocks"]
+    mhz = [int(n) for text in clocks.values() for n in re.findall(r"clocks\.sm (\d+)", text)]
+    reasons = SLOWED_BY | (POWER_LIMIT if mhz and max(mhz) > 1.05 * min(mhz) else {})
+    for when, text in clocks.items():
+        bits = re.search(r"reasons\.active (0x[\da-fA-F]+)", text)
+        why = {name for bit, name in reasons.items() if bits and int(bits[1], 16) & bit}
         found.append(f"the GPU was slowed by {' and '.join(sorted(why))} ({when})" if why else None)
     return [line for line in found if line]
 
 
 def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
-    run = first_log(rows).run
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**run | ({"B": "its own"} if kind_of(facts).own_batch else {}))
+    text = text.format(**(run := first_log(rows).run))
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.3g} TFLOP/s"
@@ -223,6 +219,4 @@ def caption(facts: dict, rows: list[Row]) -> str:
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if int(run["steps"]) < 3:
         text += "; not a measurement: the first two steps of a run are warm-up"
-    if facts.get("quick"):
-        text += "; quick: few steps and rounds"
-    return text
+    return text + "; quick: few steps and rounds" * bool(facts.get("quick"))
