@@ -1,27 +1,17 @@
 """Each candidate does what it says, as far as a CPU can tell; what only CUDA tells is marked so."""
 
-import inspect
-import json
-import re
-import shutil
-import subprocess
-from collections import Counter
-from contextlib import nullcontext
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 import torch
-from conftest import ON_CUDA, ROOT, SMALL, TINY, load, run_script, with_mistake
-from test_rungs import check_numerics, random_batch, spied_run, tiny
+from conftest import SMALL, TINY, load, run_script, with_mistake
+from test_rungs import check_numerics, check_of, random_batch, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands import count, main, scripts
+from ladder.commands import main, scripts
 from ladder.commands.log import read_log
-from ladder.commands.publish import fit
 from ladder.commands.scripts import (
+    ROOT,
     all_scripts,
     by_number,
     candidate_scripts,
@@ -41,8 +31,9 @@ B, T, C, V = 2, 48, TINY["n_embd"], 2048
 
 def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
-    autocast = torch.autocast("cpu", torch.bfloat16)
-    return count.graphs(tiny(module, vocab_size=V), *random_batch(B, T, V), autocast)
+    model, autocast = tiny(module, vocab_size=V), torch.autocast("cpu", torch.bfloat16)
+    count_work = load(ROOT / "docs" / "count_work.py")
+    return count_work.graphs(model, *random_batch(B, T, V), autocast)
 
 
 def of_size(nodes, size):
@@ -124,31 +115,7 @@ def check_16(module, *_):
     assert {n.meta["val"].dtype for n in wide} == {torch.bfloat16}  # FP32 is in registers only
 
 
-class SaysCuda(torch.Tensor):
-    """A tensor on the CPU that says that it is on a GPU."""
-
-    device = torch.device("cuda")
-
-
 def check_17(module, run_main, monkeypatch):
-    """On a CPU it is candidate 16, and says so; its kernel is tested below."""
-    _, log = spied_run(module, run_main, monkeypatch, 1)
-    assert any(note.startswith("candidate 17's kernel is for CUDA") for note in log.notes)
-    called = []
-    monkeypatch.setattr(module, "mlp", lambda x, *weights: called.append(weights) or (x,))
-    with torch.device("meta"):
-        layer = module.MLP(module.GPTConfig(**TINY))
-        assert layer(torch.zeros(2, 3, C)).shape == (2, 3, C) and not called
-    layer = module.MLP(module.GPTConfig(**TINY))
-    assert layer(torch.zeros(2, 3, C).as_subclass(SaysCuda)).shape == (2, 3, C)
-    assert len(called) == 1
-    ((w_fc, b_fc, w_proj, b_proj),) = called
-    assert (w_fc.shape, w_proj.shape) == ((4 * C, C), (C, 4 * C))
-    assert w_fc.dtype == w_proj.dtype == torch.bfloat16
-    assert b_fc is layer.c_fc.bias and b_proj is layer.c_proj.bias
-
-
-def check_18(module, run_main, monkeypatch):
     asked = []
     spy = lambda model, **how: asked.append(how) or model  # noqa: E731
     with monkeypatch.context() as patch:
@@ -205,8 +172,8 @@ def eager_log(number, run_main, monkeypatch):
     return LOGS[number]
 
 
-def check_19(module, run_main, monkeypatch):
-    graph, before = FakeGraph(), series(eager_log(18, run_main, monkeypatch))
+def check_18(module, run_main, monkeypatch):
+    graph, before = FakeGraph(), series(eager_log(17, run_main, monkeypatch))
     with monkeypatch.context() as patch:
         patch.setattr(module, "step_graph", lambda *_: graph)
         patch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
@@ -238,7 +205,7 @@ def scaled_mm_of_cuda(a, b, scale_a, scale_b, multiply=torch._scaled_mm, **how):
     return multiply(a, b, scale_a, scale_b, **how)
 
 
-def check_20(module, run_main, monkeypatch):
+def check_19(module, run_main, monkeypatch):
     monkeypatch.setattr(torch, "_scaled_mm", scaled_mm_of_cuda)
     loss, *gradients = loss_errors(module, 64, 128, 512, 0.1, torch.bfloat16)
     assert loss < 2e-3
@@ -251,14 +218,12 @@ def check_20(module, run_main, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(module, "device_name", lambda _: "NVIDIA A100")
         patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-        with pytest.raises(BadInput, match=r"A100 has no FP8 units.*run candidate 19"):
+        with pytest.raises(BadInput, match=r"A100 has no FP8 units.*run candidate 18"):
             module.require_fp8(torch.device("cuda"))
         patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
         module.require_fp8(torch.device("cuda"))
         module.require_fp8(torch.device("cpu"))
 
-
-CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(13, 21)}
 
 BREAKS = [
     (13, "return None, F.cross", "return logits, F.cross"),
@@ -276,47 +241,43 @@ BREAKS = [
     (16, "sigmoid(2 * u)", "sigmoid(u)"),
     (16, "math.sqrt(2 / math.pi)", "math.sqrt(2 * math.pi)"),
     (16, "self.c_fc(x).float()", "self.c_fc(x)"),
-    (17, 'x.device.type == "cuda"', "True"),
-    (17, 'x.device.type == "cuda"', "False"),
-    (17, 'if device.type != "cuda":\n            run.say', "if False:\n            run.say"),
-    (17, "c_fc.bias, c_proj.weight", "c_proj.bias, c_proj.weight"),
-    (17, "c_proj.weight.bfloat16(), c_proj.bias", "c_fc.weight.bfloat16(), c_proj.bias"),
-    (18, '{"coordinate_descent_tuning": True}', "{}"),
-    (18, '"coordinate_descent_tuning"', '"coordinate_descent"'),
-    (19, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
-    (19, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
-    (19, "with graph if graph and step else", "with graph if graph else"),
-    (19, "if graph and step:\n", "if graph and step > 1:\n"),
-    (19, "if not graph or step < 2:", "if not graph or step < 3:"),
-    (19, "optimizer.zero_grad()", "pass"),
-    (19, "zip((x, y), next(batches)", "zip((y, x), next(batches)"),
-    (19, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
-    (19, "capturable=graph is not None", "capturable=False"),
-    (20, "/ 448", "/ 240"),
-    (20, "(x.float() / scale)", "x.float()"),
-    (20, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
-    (20, "grad.float() / (57344 * len(x))", "grad.float() / 57344"),
-    (20, "(grad_logits * 57344)", "(grad_logits * 114688)"),
-    (20, "torch.float8_e5m2", "torch.float8_e4m3fn"),
-    (20, "w8.t().contiguous().t()", "w8"),
-    (20, "x8, w8.t(), x_scale", "x8, w8.t().contiguous(), x_scale"),
-    (20, "(grad_logits / len(x)).to(x.dtype)", "grad_logits.to(x.dtype)"),
-    (20, ">= (8, 9)", ">= (8, 0)"),
+    (17, '{"coordinate_descent_tuning": True}', "{}"),
+    (17, '"coordinate_descent_tuning"', '"coordinate_descent"'),
+    (18, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
+    (18, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
+    (18, "with graph if graph and step else", "with graph if graph else"),
+    (18, "if graph and step:\n", "if graph and step > 1:\n"),
+    (18, "if not graph or step < 2:", "if not graph or step < 3:"),
+    (18, "optimizer.zero_grad()", "pass"),
+    (18, "zip((x, y), next(batches)", "zip((y, x), next(batches)"),
+    (18, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
+    (18, "capturable=graph is not None", "capturable=False"),
+    (19, "/ 448", "/ 240"),
+    (19, "(x.float() / scale)", "x.float()"),
+    (19, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
+    (19, "grad.float() / (57344 * len(x))", "grad.float() / 57344"),
+    (19, "(grad_logits * 57344)", "(grad_logits * 114688)"),
+    (19, "torch.float8_e5m2", "torch.float8_e4m3fn"),
+    (19, "w8.t().contiguous().t()", "w8"),
+    (19, "x8, w8.t(), x_scale", "x8, w8.t().contiguous(), x_scale"),
+    (19, "(grad_logits / len(x)).to(x.dtype)", "grad_logits.to(x.dtype)"),
+    (19, ">= (8, 9)", ">= (8, 0)"),
 ]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_candidate_does_what_it_says(number, run_small, monkeypatch):
-    CHECKS[number](load(SCRIPTS[number]), run_small, monkeypatch)
+    check_of(SCRIPTS[number], globals())(load(SCRIPTS[number]), run_small, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
+    check = check_of(SCRIPTS[number], globals())
     module = load(with_mistake(SCRIPTS[number], right, wrong, tmp_path / "broken.py"))
     caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
     with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
-        CHECKS[number](module, run_small, monkeypatch)
+        check(module, run_small, monkeypatch)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -380,189 +341,6 @@ def test_a_number_that_a_rung_has_too_is_the_rungs(tmp_path, monkeypatch):
     assert select(["1-3"], candidates=True) == paths[1:]
 
 
-def test_low_precision_is_not_published(tmp_path):
-    folder = tmp_path / "climb"
-    shutil.copytree(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3", folder)
-    shutil.copy(SCRIPTS[EXACT[-1]], folder)
-    fit(folder)
-    shutil.copy(SCRIPTS[20], folder)
-    with pytest.raises(BadInput, match="has 20_fp8_head: low precision is in no table"):
-        fit(folder)
-
-
-# ------------------------------------------------- the kernel of 17, without a GPU
-
-
-@pytest.fixture
-def triton():
-    return pytest.importorskip("triton", reason="pip has triton for Linux only")
-
-
-def mlp_error(mlp, values, dtype):
-    """Largest |found - exact| / |exact| of mlp(x, w_fc, b_fc, w_proj, b_proj) and its gradients."""
-    given = [v.to(torch.float32 if v.dim() == 1 else dtype) for v in values]
-    exact = [v.double().requires_grad_() for v in given]
-    found, *_ = mlp(*(v.requires_grad_() for v in given))
-    expected = F.linear(F.gelu(F.linear(*exact[:3]), approximate="tanh"), *exact[3:])
-    grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
-    found.backward(grad)
-    expected.backward(grad.double())
-    pairs = (found, expected), *zip((v.grad for v in given), (v.grad for v in exact), strict=True)
-    return torch.stack([(f - e).norm() / e.norm() for f, e in pairs]).max().item()  # or NaN
-
-
-# Triton 3.6 interprets products of bfloat16 as those of the integers that it keeps them in.
-BOUNDS = {"float16": 2e-3, "float32": 1e-3}
-# Runs in a process of its own, under Triton's interpreter: the same code, in NumPy.
-INTERPRET = """
-import json, sys, torch; from pathlib import Path; sys.path.append("tests")
-from conftest import load
-from torch import library
-from torch.nn import functional as F
-from triton.runtime import interpreter
-# What a kernel does not write is NaN, not what an earlier one left there.
-torch.Tensor.new_empty = lambda self, *shape, **to: self.new_full(shape, float("nan"), **to)
-
-# Before 3.9 it asks NumPy for the int of an array of one number, which NumPy refuses from 2.4 on.
-patch = interpreter._patch_lang_tensor
-def patch_lang_tensor(tensor, *scope):
-    patch(tensor, *scope)
-    tensor.__index__ = lambda self: int(self.handle.data.item())
-interpreter._patch_lang_tensor = patch_lang_tensor
-
-def error(path, M, C, dtype):
-    module = load(Path(path))
-    library.wrap_triton = lambda kernel: kernel
-    tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, num_warps=4, num_stages=2)
-    module.programs_and_tiles = lambda device: (5, tiles)
-    generator = torch.Generator().manual_seed(0)
-    shapes = (M, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)
-    x, *weights = (torch.randn(shape, generator=generator) for shape in shapes)
-    return mlp_error(module.mlp, [x, *(w * (2 / w.shape[-1]) ** 0.5 for w in weights)], dtype)
-
-for dtype, path in zip(sys.argv[1::2], sys.argv[2::2]):
-    # Parts of a tile on every edge; more than 8 rows of tiles. Until one shows a mistake.
-    for size in ((33, 20), (260, 16)):
-        try:
-            worst = error(path, *size, getattr(torch, dtype))
-        except Exception as why:
-            worst = f"{type(why).__name__}: {why}"
-        if not isinstance(worst, float) or not worst < BOUNDS[dtype]:
-            break
-    print(json.dumps(worst), flush=True)
-"""
-
-# None that reads or writes outside a tensor: under the interpreter that may end the process.
-KERNEL_BREAKS = [
-    ("z * (1 - s)", "z * (1 + s)"),
-    ("0.134145 * z", "0.0134145 * z"),
-    ("acc *= s * (1 +", "acc = s * (1 +"),
-    ("acc += tl.load(bias + cols,", "acc += tl.load(bias + cols - col,"),
-    ("tl.store(h + where, rounded, inside)", "tl.store(out + where, rounded, inside)"),
-    ("inside = (rows < M - row0)", "inside = (rows < M - row0 - 1)"),
-    ("[:, None] & (cols < N)", "[:, None] & (cols < N - 1)"),
-    ("range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"),
-    ("inside // high * BLOCK_N", "inside // high * (BLOCK_N // 2)"),
-    ("* 8, tile % (8 * tiles_n)", "* 8, tile % tiles_n"),
-    ("write_gelu(strips[i],", "write_gelu(strips[0],"),
-    ("bias, h, out, row, col + i *", "bias, h, out, row, col + 0 *"),
-    ("write_dgelu(strips[i],", "write_dgelu(strips[0],"),
-    ("[i], h, out, row, col + i *", "[i], h, out, row, col + 0 *"),
-    ("left.split() + right", "right.split() + left"),
-    (".permute(0, 3, 2, 1)", ".permute(0, 3, 1, 2)"),
-    ("grad_h.t() @ x,", "grad_h.t() @ x / 2,"),
-    ("grad.t() @ out,", "grad.t() @ h,"),
-    ("torch.addmm(b_proj.to(x.dtype), out", "torch.addmm(b_proj.to(x.dtype), h"),
-    ("for g in (grad_h, grad))", "for g in (h, grad))"),
-]  # fmt: skip
-
-
-def kernel_errors(*types_and_paths):
-    """The largest error of each kernel, or of the first size at which it is beyond its bound."""
-    code = f"BOUNDS = {BOUNDS}\n{inspect.getsource(mlp_error)}{INTERPRET}"
-    env = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = run_script("-c", code, *types_and_paths, env=env)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("triton")
-def test_kernel_gives_what_pytorch_gives():
-    half, single = kernel_errors("float16", SCRIPTS[17], "float32", SCRIPTS[17])
-    assert isinstance(half, float) and half < BOUNDS["float16"], half
-    assert isinstance(single, float) and single < 1e-5, single
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("triton")
-def test_mistakes_in_the_kernel_are_caught(tmp_path):
-    words = []
-    for n, (right, wrong) in enumerate(KERNEL_BREAKS):
-        words += "float32", with_mistake(SCRIPTS[17], right, wrong, tmp_path / f"{n}.py")
-    for (_, wrong), error in zip(KERNEL_BREAKS, kernel_errors(*words), strict=True):
-        assert not isinstance(error, float) or not error < BOUNDS["float32"], wrong
-
-
-def test_compiler_sees_into_the_operator(monkeypatch, triton):
-    """In its graphs: the kernels and what they write, the other matmuls, no copy and no zeros."""
-    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
-    # Asked for when it looks for what a kernel writes.
-    driver = dict(get_current_target=lambda: target, get_benchmarker=lambda: None)
-    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(**driver))
-    gpu = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
-    module, model = load(SCRIPTS[17]), torch.nn.Module()
-    with count.FakeTensorMode():
-        for n, shape in enumerate([(96, C), (4 * C, C), (4 * C,), (C, 4 * C), (C,)]):
-            values = torch.empty(shape, dtype=torch.float32 if n in (2, 4) else torch.bfloat16)
-            model.register_parameter(f"given{n}", torch.nn.Parameter(values))
-        model.forward = lambda *_: (None, module.mlp(*model.parameters())[0].square().sum())
-        found = count.graphs(model, None, None, nullcontext())
-    for graph, written, matmuls in zip(found, (["h", "out"], ["out"]), (1, 3), strict=True):
-        targets = targets_of(graph.nodes)
-        (kernel,) = [n for n in graph.nodes if "triton_kernel_wrapper" in str(n.target)]
-        assert sorted(kernel.kwargs["tensors_to_clone"]) == written
-        assert sum("mm" in target for target in targets) == matmuls
-        assert not [target for target in targets if "zeros" in target or "clone" in target]
-
-
-@pytest.mark.parametrize(
-    "capability", [(9, 0), *(pytest.param((8, n), marks=pytest.mark.slow) for n in (0, 9))]
-)
-@pytest.mark.parametrize("name", ["linear_gelu_kernel", "matmul_dgelu_kernel"])
-def test_kernel_compiles_for_gpus_and_spills_nothing(
-    name, capability, monkeypatch, tmp_path, triton
-):
-    module = load(SCRIPTS[17])
-    major, minor = capability
-    gpu = SimpleNamespace(major=major, minor=minor, multi_processor_count=132)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
-    programs, tiles = module.programs_and_tiles("cuda")
-    options = {key: tiles.pop(key) for key in ("num_warps", "num_stages")}
-    kernel = getattr(module, name)
-    constants = dict(PROGRAMS=programs, **tiles)
-    types = {n: "constexpr" if n in constants else "*bf16" for n in kernel.arg_names}
-    types |= {n: "i32" for n in "MNK"} | ({"bias": "*fp32"} if "bias" in types else {})
-    # As the launcher finds them: pointers and sizes that 16 divides.
-    aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(types) if n not in constants}
-    how = dict(signature=types, constexprs=constants, attrs=aligned)
-    target = triton.backends.compiler.GPUTarget("cuda", 10 * major + minor, 32)
-    done = triton.compile(triton.compiler.ASTSource(kernel, **how), target=target, options=options)
-    cubin = tmp_path / "kernel.cubin"
-    cubin.write_bytes(done.asm["cubin"])
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    usage = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True).stdout
-    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
-    assert stack == 0  # nothing is spilt
-    assert registers * 32 * options["num_warps"] <= 65536
-    memory = {(8, 0): 163, (8, 9): 99, (9, 0): 227}[capability] * 1024
-    # Stages are really buffered: an operand's tile each, but for the one that is being read.
-    tile = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * 2
-    assert (options["num_stages"] - 1) * tile <= done.metadata.shared <= memory
-    assert ("wgmma" in done.asm["ptx"]) == (major == 9) and "mma" in done.asm["ptx"]
-
-
 # ------------------------------------------------------- on the first day with a GPU
 
 
@@ -579,32 +357,10 @@ def test_trains_on_cuda(number, cuda_log):
     if number == 13:  # the gradient of zeros, and the logits, are gone
         logits = 2 * 128 * 50304 * 2
         assert log.result["peak_bytes"] <= before.result["peak_bytes"] - logits / 2
-    if number == 19:  # a graph that read the same batch again would learn it
+    if number == 18:  # a graph that read the same batch again would learn it
         for key, within in (("loss", dict(abs=0.01)), ("norm", dict(rel=0.05))):
-            eager, replayed = ([step[key] for step in cuda_log(n).steps] for n in (18, 19))
+            eager, replayed = ([step[key] for step in cuda_log(n).steps] for n in (17, 18))
             assert replayed == pytest.approx(eager, **within)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("M", [96, 1000, 77])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_kernel_on_cuda(M, compiled):
-    module = load(SCRIPTS[17])
-    generator = torch.Generator("cuda").manual_seed(0)
-    shapes = (M, 768), (3072, 768), (3072,), (768, 3072), (768,)
-    values = [torch.randn(s, device="cuda", generator=generator) / s[-1] ** 0.5 for s in shapes]
-    mlp = torch.compile(module.mlp) if compiled else module.mlp
-    assert mlp_error(mlp, values, torch.bfloat16) < 1e-2
-
-
-@pytest.mark.cuda
-def test_compiled_step_runs_both_kernels(shard, tmp_path):
-    words = ["profile", "17", *ON_CUDA, "--steps=3", f"--data={shard}", f"--out={tmp_path / 'p'}"]
-    assert main(words) == 0
-    found = json.loads((tmp_path / "p" / "17_gelu_in_matmul.json").read_text())
-    calls = Counter({kernel["name"]: kernel["calls"] for kernel in found["kernels"]})
-    for name in ("linear_gelu_kernel", "matmul_dgelu_kernel"):
-        assert sum(n for kernel, n in calls.items() if name in kernel) == TINY["n_layer"]
 
 
 @pytest.mark.cuda
@@ -612,5 +368,5 @@ def test_fp8_matmuls_on_cuda():
     if torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("this GPU has no FP8 units")
     sizes = 1000, 768, 50304, 0.05
-    loss, *gradients = loss_errors(load(SCRIPTS[20]), *sizes, torch.bfloat16, "cuda")
+    loss, *gradients = loss_errors(load(SCRIPTS[19]), *sizes, torch.bfloat16, "cuda")
     assert loss < 1e-2 and max(gradients) < 0.15
