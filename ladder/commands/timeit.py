@@ -14,12 +14,10 @@ its forward runs before it, untimed.
 
 import argparse
 import json
-import math
 import runpy
 import sys
 import time
-from contextlib import suppress
-from itertools import groupby, product
+from itertools import product
 from operator import itemgetter
 from statistics import mean, median, stdev
 
@@ -28,14 +26,13 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from ladder import machine
-from ladder.cli import GPUS, MODELS, add_flags, pick_device, positive
+from ladder.cli import MODELS, add_flags, integer, pick_device, positive
 from ladder.commands.process import new_folder, run_python
-from ladder.commands.tables import whole, wide_console
+from ladder.commands.tables import wide_console, widest
 from ladder.errors import BadInput, explain
-from ladder.files import ROOT, commit, write_whole
+from ladder.files import ROOT, commit, write_atomic
 
 CELL = ("model", "pass", "precision", "warmup")
-pair_of = itemgetter(*CELL[:-1])
 PASSES = ("forward", "backward", "forward+backward")
 PRECISIONS = ("fp32", "autocast")
 # A narrow terminal shows the first ones.
@@ -47,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = dict(nargs="+", choices=MODELS, metavar="MODEL", default=["gpt2", "gpt2-medium"])
     add("--models", **sizes, help=f"some of {', '.join(MODELS)} (default: gpt2 gpt2-medium)")
     add("--passes", nargs="+", choices=PASSES, default=PASSES, help="default: all three")
-    add("--steps", type=positive, default=5, help="timed steps of each cell (default: 5)")
-    add("--batch-size", type=positive, help="sequences, B (default: CUDA, XPU 16, else 2)")
-    add("--seq-len", type=positive, help="tokens a sequence, T (default: CUDA, XPU 128, else 64)")
+    add("--steps", type=integer(2), default=5, help="timed steps of each cell (default: 5)")
+    add("--batch-size", type=positive, help="sequences, B (default: CUDA 16, else 2)")
+    add("--seq-len", type=positive, help="tokens a sequence, T (default: CUDA 128, else 64)")
     add("--vocab-size", type=positive, default=10_000, help="tokens known (default: 10000)")
     add_flags(parser, "device")
     add("--out", help="folder for timeit.json (default: runs/timeit-…)")
@@ -57,58 +54,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Time all cells, print and write the table. What stops it keeps the cells that are done."""
-    if args.steps < 2:
-        raise BadInput("--steps 1: a standard deviation needs at least 2")
     device = pick_device(args.device)
-    B, T = (16, 128) if device.type in GPUS else (2, 64)
-    settings = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
-    settings |= {"steps": args.steps, "device": str(device)}
-    folder, cells = new_folder(args.out, "timeit"), []
-    facts = {**settings, "torch": torch.__version__, "commit": commit()}
-    facts |= {"device": machine.device_name(device), "cells": cells}
-
-    def save():
-        write_whole(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
-
-    # One named twice counts once.
-    asked = [*dict.fromkeys(product(args.models, args.passes, PRECISIONS, (0, 1)))]
-    print(f"timing {len(asked)} cells, each in a process of its own")
+    B, T = (16, 128) if device.type == "cuda" else (2, 64)
+    spec = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
+    spec |= {"steps": args.steps, "device": str(device)}
+    facts = {**spec, "torch": torch.__version__, "commit": commit()}
+    facts |= {"device": machine.device_name(device), "cells": (cells := [])}
+    folder = new_folder(args.out, "timeit")
+    asked = [*product(args.models, args.passes, PRECISIONS, (0, 1))]
     started = time.monotonic()
     try:
         for number, values in enumerate(asked, 1):
-            if (now := commit()) != facts["commit"]:
-                why = f"the code changed from commit {facts['commit']} to {now}"
-                raise BadInput(f"{why}: the {len(cells)} cells before are in {folder}")
+            print(f"cell {number} of {len(asked)}:", *values, end=" ", flush=True)
             cell = dict(zip(CELL, values, strict=True))
-            done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **settings}))
+            done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **spec}))
             try:
-                times = done.answer()
-                cell |= {f"{name}_ms": of(times) for name, of in STATISTICS.items()}
-                cell["times_ms"] = times
+                cell["times_ms"] = done.answer()
+                outcome = f"{mean(cell['times_ms']):.2f} ms"
             except BadInput as error:
-                cell["error"] = str(error)
-            cells.append(cell)
-            with suppress(OSError):  # of a full disk: told at the end, below the table
-                save()
-            # One line per finished cell, no bar: its thread would redraw while a cell is timed.
-            outcome = "failed" if "error" in cell else "done"
+                outcome = cell["error"] = str(error)
             left = (time.monotonic() - started) / number * (len(asked) - number) / 60
-            print(f"cell {number} of {len(asked)} {outcome}, about {left:.0f} min left", flush=True)
+            print(f"{outcome}, about {left:.0f} min left")
+            cells.append(cell)
+            write_atomic(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
     except KeyboardInterrupt:
         print(f"stopped after {len(cells)} of {len(asked)} cells")
-    report(facts, wide_console())  # first: the disk may be full
-    save()
+    report(facts, wide_console())
     print(f"Raw times: {folder / 'timeit.json'}")
-    if len(cells) < len(asked):
-        return 130
-    return 0 if any("times_ms" in cell for cell in cells) else 1
-
-
-def in_pairs(cells: list[dict]) -> list[list[dict]]:
-    """A cell without warm-up and the one with it; the fastest pair first, what failed last."""
-    cells = sorted(cells, key=lambda cell: (pair_of(cell), cell["warmup"]))
-    pairs = [list(pair) for _, pair in groupby(cells, pair_of)]
-    return sorted(pairs, key=lambda pair: min(cell.get("mean_ms", math.inf) for cell in pair))
+    return 130 if len(cells) < len(asked) else int(not any("times_ms" in cell for cell in cells))
 
 
 def measure(spec: dict) -> list[float]:
@@ -118,9 +91,8 @@ def measure(spec: dict) -> list[float]:
     """
     baseline = runpy.run_path(str(ROOT / "baseline.py"))
     device, passes = torch.device(spec["device"]), spec["pass"]
-    autocast = spec["precision"] == "autocast"
     # No scaler: what float16 gradients lose changes no time.
-    dtype = machine.half_precision(device) if autocast else None
+    dtype = machine.half_precision(device) if spec["precision"] == "autocast" else None
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
     model = baseline["GPT"](baseline["GPTConfig"](**sizes)).to(device)
@@ -129,7 +101,7 @@ def measure(spec: dict) -> list[float]:
 
     def forward() -> torch.Tensor:
         # Enter autocast in each step: it caches cast weights until it exits.
-        with torch.autocast(device.type, dtype=dtype, enabled=autocast):
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
             return model(x, y)[1]
 
     def step() -> float:
@@ -148,11 +120,11 @@ def measure(spec: dict) -> list[float]:
 
 
 def report(facts: dict, console: Console) -> None:
-    """Print the table, with the columns that the console does not wrap, and what warm-up did."""
+    """Print the table, with the columns that the console does not wrap."""
     line = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms"
     console.print(line.format(**facts))
-    pairs = in_pairs(facts["cells"])
-    cells = [cell for pair in pairs for cell in pair]
+
+    cells = sorted(facts["cells"], key=itemgetter(*CELL))
 
     def draw(shown: int) -> Table:
         names = [*STATISTICS][:shown]
@@ -164,25 +136,7 @@ def report(facts: dict, console: Console) -> None:
             table.add_row(*(str(cell[name]) for name in CELL), *numbers)
         return table
 
-    console.print(whole(console, draw, len(STATISTICS), 1))
-    for cell in cells:
-        if "error" in cell:
-            name = " ".join(str(cell[name]) for name in CELL)
-            console.print(f"{name} failed: {cell['error']}", soft_wrap=True, markup=False)
-    console.print(warmup_effect(pairs))
-
-
-def warmup_effect(pairs: list[list[dict]]) -> str:
-    """One sentence that compares the standard deviations without and with warm-up."""
-    stds = [[cell["std_ms"] for cell in pair if "std_ms" in cell] for pair in pairs]
-    if not (stds := [pair for pair in stds if len(pair) == 2]):
-        return "No cell was measured both without and with warm-up."
-    without, with_one = map(median, zip(*stds, strict=True))
-    fell = sum(after < before for before, after in stds)
-    return (
-        f"One warm-up step took the standard deviation from {without:.2f} ms to {with_one:.2f} ms "
-        f"(medians of {len(stds)} pairs of cells); it fell in {fell} of them."
-    )
+    console.print(widest(console, draw, len(STATISTICS), 1))
 
 
 if __name__ == "__main__":  # one cell, started by run()
