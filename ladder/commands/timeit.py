@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     facts = {**spec, "torch": torch.__version__, "commit": commit()}
     facts |= {"device": machine.device_name(device), "cells": (cells := [])}
     folder = new_folder(args.out, "timeit")
+    if line := machine.busy(machine.load(), 0.75):
+        print(f"note  {line}")
     asked = [*product(args.models, args.passes, PRECISIONS, (0, 1))]
     started = time.monotonic()
     try:
