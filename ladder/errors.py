@@ -1,7 +1,6 @@
 """Errors that a user can fix: one line and exit status 2."""
 
 import errno
-import os
 import re
 import sys
 from typing import NoReturn
@@ -22,7 +21,7 @@ def refuse(why: object) -> NoReturn:
 # What errors of PyTorch and its libraries say, as regular expressions, and what a user can do. The
 # first match is used. tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = {
-    "can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED"
+    "can't allocate memory|not enough memory|out of memory|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
     "|Storage size calculation overflowed|Overflow when unpacking long": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
@@ -49,14 +48,10 @@ _CAUSES = {
         "torch.compile found no working C++ compiler: install g++ or clang++ and the Python "
         "headers (or name a compiler with CXX), or run a rung below 05"
     ),
-    "Failed to find C compiler": (
-        "Triton found no C compiler: install gcc or clang and the Python headers (or name a "
-        "compiler with CC), or run a rung below 05"
-    ),
     # What Triton compiles, in the command that failed: cuda_utils.c, or cuda_utils.cpython-….so
-    r"cuda_utils\.c|__triton_launcher": (
-        "Triton's C compiler failed, and said why above: mostly the Python headers are missing "
-        "(apt install python3-dev); or run a rung below 05"
+    r"Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
+        "Triton's C compiler is missing or failed: install gcc or clang (or name one with CC) and "
+        "the Python headers (apt install python3-dev), or run a rung below 05"
     ),
     "TritonMissing": (
         "torch.compile needs Triton on a GPU: pip install triton (on Windows triton-windows), or "
@@ -66,7 +61,15 @@ _CAUSES = {
         "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer: run a rung below "
         "05, or ddp_run.py --no-compile, which has what the later rungs add"
     ),
+    "can't start new thread|Resource temporarily unavailable": (
+        "no more threads may be started here: raise the limit (ulimit -u)"
+    ),
 }
+# How Inductor's error begins if it could not write, compile or load its generated code.
+_NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
+# Errors of the machine and not of the script: permissions, disk space, open files.
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+_REFUSALS |= {errno.EMFILE}
 
 
 def explain(error: BaseException) -> str | None:
@@ -78,41 +81,16 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, BadInput):
             return str(error)
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, MemoryError):  # Python's own has no text
-            text = "out of memory"
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line
-        if line := _of_the_machine(error):
-            return line
-        error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
-    return None
-
-
-# Errors of the machine and not of the script: permissions, disk space, open files, processes.
-_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-_REFUSALS |= {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENAMETOOLONG}
-# How Inductor's error begins if it could not write, compile or load its generated code.
-_NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
-
-
-def _of_the_machine(error: BaseException) -> str | None:
-    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
-    if re.match(_NOT_BUILT, f"{type(error).__name__}: {error}"):
-        if re.search(r"""[\s'"]""", cache):
+        if re.match(_NOT_BUILT, text):
             return (
-                f"TORCHINDUCTOR_CACHE_DIR={cache} has a blank or a quote, at which PyTorch splits "
-                "the compiler's command: choose another folder"
+                f"torch.compile failed ({str(error).splitlines()[0][:200]}): it needs a C++ "
+                "compiler that works, and room in a cache folder without blanks in its name "
+                "(TORCHINDUCTOR_CACHE_DIR) where programs may run; rungs below 05 need neither"
             )
-        return (
-            f"torch.compile failed ({str(error).splitlines()[0][:200]}): it needs a C++ compiler "
-            "that works, and room in a cache folder (TORCHINDUCTOR_CACHE_DIR) where programs may "
-            "run; rungs below 05 need neither"
-        )
-    if isinstance(error, OSError) and error.filename and cache.startswith(str(error.filename)):
-        return f"TORCHINDUCTOR_CACHE_DIR={cache} cannot be made: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in _REFUSALS:
-        return f"{error.filename or 'the system'}: {error.strerror}"
-    if re.search("can't start new thread|Resource temporarily unavailable", str(error)):
-        return "no more threads may be started here: raise the limit (ulimit -u)"
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
+            return f"{error.filename or 'the system'}: {error.strerror}"
+        error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
     return None

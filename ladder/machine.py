@@ -1,6 +1,6 @@
 """What this machine is: device name, rates of GPUs, peak memory, half precision.
 
-Functions import torch, the module does not: `ladder limits` starts at once. `device` is a
+Functions import torch, the module does not: `ladder roofline` starts at once. `device` is a
 torch.device.
 """
 
@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from ladder.cli import GPUS
 from ladder.errors import BadInput
 
 
@@ -58,8 +57,8 @@ def device_name(device) -> str:
     """The device's own name, such as `NVIDIA H100 80GB HBM3` or `AMD EPYC (2 threads)`."""
     import torch
 
-    if device.type in GPUS:
-        return torch.get_device_module(device).get_device_name(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists() and (found := re.search(r"^model name\s*: (.+)", info.read_text(), re.M)):
@@ -93,15 +92,15 @@ def peak_bytes(device) -> int | None:
     """Peak memory so far, in bytes: of tensors on a GPU, of the process on a CPU, else None."""
     import torch
 
-    if device.type in GPUS:
-        return torch.get_device_module(device).max_memory_allocated(device)
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     if device.type == "mps" or sys.platform == "win32":
         return None
     if sys.platform == "linux":
         # Not getrusage: its figure starts at the parent's peak.
         status = Path("/proc/self/status")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
-        return int(found[1]) * 1024 if found else None  # gVisor does not count it
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        return int(found[1]) * 1024 if found else None  # some sandboxes do not count it
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
@@ -117,29 +116,19 @@ def has_bf16(device) -> bool:
 
     By its architecture: PyTorch's is_bf16_supported counts emulation, and says yes to any AMD GPU.
     """
-    if device.type not in GPUS:
+    if device.type != "cuda":
         return True
     import torch
 
-    gpu = torch.get_device_module(device).get_device_properties(device)
-    if device.type == "xpu":
-        return gpu.has_bfloat16_conversions
+    gpu = torch.cuda.get_device_properties(device)
     return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
 
 
 def half_precision(device):
-    """What autocast multiplies on this device: torch.bfloat16, or torch.float16 without its units.
-
-    Raises BadInput on an Intel GPU that has neither those nor the FP64 that float16's scaler needs.
-    """
+    """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it."""
     import torch
 
-    if has_bf16(device):
-        return torch.bfloat16
-    if device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64:
-        why = "no bfloat16 units, and no FP64 units, which float16's gradient scaler needs"
-        raise BadInput(f"{device_name(device)} has {why}: run baseline.py, 01 or 02 here")
-    return torch.float16
+    return torch.bfloat16 if has_bf16(device) else torch.float16
 
 
 def require_bf16(device) -> None:

@@ -26,9 +26,9 @@ _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float3
 def _quiet_stderr():
     """Hide the line ("USDT: …") that Kineto in torch 2.13 prints to file descriptor 2."""
     kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
     try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
         yield
     finally:
         os.dup2(kept, 2)
@@ -73,12 +73,9 @@ def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
     values as separate operators) and optimizer.
     """
     names = {name for name, _ in ran}
+    matmuls = [inputs for name, inputs in ran if _MATMUL.match(name) and len(inputs) > 1]
     # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
-    dtypes = {
-        _DTYPES.get(inputs[1], inputs[1])
-        for name, inputs in ran
-        if _MATMUL.match(name) and len(inputs) > 1
-    }
+    dtypes = {_DTYPES.get(inputs[1], inputs[1]) for inputs in matmuls}
     matches = filter(None, map(_ATTENTION.match, names))
     kernels = {match[1].replace("attention_math", "sdpa-math") for match in matches}
     compiled = "no"
@@ -100,8 +97,8 @@ def _compile_cache() -> dict[str, str]:
     dynamo = sys.modules.get("torch._dynamo.utils")  # imported only if something was compiled
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
         return {}
-    hits, *others = (
+    # A cache that is switched off counts neither hits nor misses.
+    hits, missed, bypassed = (
         dynamo.counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss", "bypass")
     )
-    # A cache that is switched off counts neither hits nor misses.
-    return {"compile_cache": "warm" if hits and not any(others) else "cold"}
+    return {"compile_cache": "warm" if hits and not (missed or bypassed) else "cold"}

@@ -8,23 +8,20 @@ import platform
 import signal
 import statistics
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import IO
 
-import numpy as np
 import torch
 
 from ladder import machine, probe
-from ladder.cli import GPUS, largest_batch, signals_to
+from ladder.cli import signals_to
 from ladder.errors import explain, refuse
 from ladder.files import FOLDERS, ROOT, SCRIPTS, commit, drop
-from ladder.log import pairs_line, printable, step_line, warmup_steps
+from ladder.log import mfu_facts, pairs_line, printable, result, step_line
 
-LEAST_SCALE = 2**-14  # of a float16 run: gradients that overflow below it will not stop to
-COMPILING = "the first step takes one to three minutes, seconds with a warm cache"
+LEAST_SCALE = 2**-14  # of a float16 run: below this scale the gradients themselves are inf
 
 
 class NotFinite(Exception):
@@ -39,21 +36,23 @@ class Run:
     RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
     before its last step. If the screen or the log can no longer be written, the run continues with
     the other one and exits with status 2. Other ranks than 0 write no log and print only errors.
+
+    A script that sets `waits_for_step` reads `stop` after each step: the first signal only sets it.
+    A second Ctrl-C interrupts the script.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
         self.args, self.rank, self.ranks = args, rank, ranks
         path = Path(script).resolve()
-        self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        ours = (*SCRIPTS, *FOLDERS)
-        self.ours = path.is_relative_to(ROOT) and self.script.split("/")[0] in ours
+        inside = path.is_relative_to(ROOT)
+        self.script = path.relative_to(ROOT).as_posix() if inside else path.name
+        self.in_commit = inside and self.script.split("/")[0] in (*SCRIPTS, *FOLDERS)
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.signal = 0  # the one that ends the run ...
-        self.held = 0  # ... once these blocks are done: see _whole
-        self.waits_for_step = False  # SIGTERM and SIGHUP only set `stop`, which the loop reads
-        self.stop = 0
-        self.lost = getattr(args, "lost", False)  # whether lines could not be written
+        self.signal = 0  # the one that ends the run
+        self.writing = False  # a step or RESULT: a signal waits for that
+        self.waits_for_step, self.stop = False, 0
+        self.lost = False  # whether lines could not be written
         self.model, self.first_step = None, 0
         self.scaler = torch.amp.GradScaler(enabled=False)  # of a script with autocast, its own
         self.skipped = 0  # steps whose gradient overflowed float16
@@ -69,61 +68,45 @@ class Run:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
         if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-            if os.environ["RANK"] != "0" and torch.distributed.is_torchelastic_launched():
-                raise SystemExit(0)  # at a failure torchrun might end rank 0 before it says why
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
-            while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
-                pass  # some daemons close 0, 1 and 2
-            os.close(spare)
             self.file = self._open_log()
         except OSError as error:
             refuse(f"cannot write the log {error.filename}: {error.strerror}")
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
         try:
-            if self.args.device.type in GPUS:
-                gpu = torch.get_device_module(self.args.device)
-                gpu.init()  # reset_peak_memory_stats fails before it
+            if self.args.device.type == "cuda":
+                torch.cuda.init()  # reset_peak_memory_stats fails before it
                 if self.args.device.index is not None:  # else GPU 0 is used too
-                    gpu.set_device(self.args.device)
-                gpu.reset_peak_memory_stats(self.args.device)
-            # More than all cores: in a climb the run before this one used them.
-            if line := machine.busy(machine.load(), 1.5):
-                self.say(f"note  {line}")
-            self.say("note  loading text and model: seconds, or a minute at the first start")
-        except BaseException as error:  # also Ctrl-C, and a closed pipe
+                    torch.cuda.set_device(self.args.device)
+                torch.cuda.reset_peak_memory_stats(self.args.device)
+        except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
         return self
 
-    def _open_log(self):
-        """Open a new file: in containers, runs of the same second can have the same process id."""
+    def _open_log(self) -> IO:
         if self.rank:
             return open(os.devnull, "w")
         folder = Path(self.args.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{Path(self.script).stem[:50]}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-        for again in count():
-            with suppress(FileExistsError):
-                path = folder / (f"{name}-{again}.log" if again else f"{name}.log")
-                return path.open("x", encoding="utf-8")
+        name = f"{Path(self.script).stem}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
+        return (folder / name).open("x", encoding="utf-8")
 
     def __exit__(self, kind, error, traceback):
-        self.held += 1  # from here on no signal interrupts what is written
+        self.writing = True  # from here on no signal interrupts
         self._stop_recording()  # if the second step did not finish
-        line = None
-        if error is None:
-            status, end = 0, "stopped" if self._steps_left() else "ok"
-        elif isinstance(error, KeyboardInterrupt):
+        status, end, line = 0, "stopped" if self._steps_left() else "ok", None
+        if isinstance(error, KeyboardInterrupt):
             status, end = 128 + (self.signal or signal.SIGINT), "interrupted"
         elif isinstance(error, NotFinite):
             status, end, line = 1, "not finite", str(error)
-        elif isinstance(error, SystemExit):  # another rank has printed why
+        elif isinstance(error, SystemExit):  # why was printed where it was raised
             status, end = error.code, None
-        elif line := explain(error):
-            status, end, line = 2, "failed", line + self._what_fits(line)
-        else:  # a bug in a script: its traceback follows
+        elif error and (line := explain(error)):
+            status, end = 2, "failed"
+        elif error:  # a bug in a script: its traceback follows
             status, end = None, "failed"
             line = f"{type(error).__name__}: {error}".splitlines()[0]
         with self.file:
@@ -131,82 +114,46 @@ class Run:
                 self.say(f"error {line}", sys.stderr)
             if end and self.model is not None:  # else it failed before the run line
                 self._finish(end)
-        # If it was interrupted and is the program itself, the process ends now. Then the handler
-        # stays, so that another Ctrl-C does not print a traceback.
-        if not self.signal or Path(sys.argv[0]).name != Path(self.script).name:
-            self.signals.__exit__(None, None, None)
-        self.args.stop, self.args.lost = self.stop or self.signal, self.lost
-        trial = getattr(self.args, "hours", None)  # `ranks.settle` reads both after it
-        if status is not None and (status or (self.lost and not trial)):
+        self.signals.__exit__(None, None, None)
+        if status is not None and (status or self.lost):
             raise SystemExit(status or 2) from None
 
-    def _what_fits(self, line: str) -> str:
-        """What to add to a line that says that a GPU's memory is full: the B that fits."""
-        stem, args = Path(self.script).stem, self.args
-        rung = {"baseline": "0", "ddp_run": "10"}.get(stem, stem[:2])
-        full = line.startswith("out of memory")
-        if not (full and args.device.type in GPUS and rung.isdecimal()):
-            return ""
-        gpu = torch.get_device_module(args.device)
-        try:
-            memory = gpu.mem_get_info(args.device)[0] + gpu.memory_reserved(args.device)
-        except RuntimeError:  # too full for PyTorch to start on it
-            return ""
-        # ddp_run.py keeps gradients between micro-steps, and DDP's buckets hold them once more.
-        more = 0
-        if stem == "ddp_run":
-            more = 8 if self.ranks > 1 else 4
-        B = largest_batch(int(rung), args.model, args.seq_len, memory, args.batch_size - 1, more)
-        found = f"B={B} fits" if B else "not even B=1 fits"
-        return f"; counting tensors, {found} in the {memory / 1e9:.1f} GB that this run can have"
-
-    def _on_signal(self, number, _frame) -> None:
-        """End the run, unless it is already ending and about to print RESULT."""
-        if self.waits_for_step and number != signal.SIGINT:
-            self.stop = number
-        else:
-            self.signal = number
-            if not self.held:
-                raise KeyboardInterrupt
-
-    @contextmanager
-    def _whole(self):
-        """Delay signals until the block is done: a step is recorded everywhere or nowhere."""
-        self.held += 1
-        try:
-            yield
-        finally:
-            self.held -= 1
-        if self.signal and not self.held:
+    def _on_signal(self, number, _frame=None) -> None:
+        """End the run: at once, or after the step that is under way or being recorded."""
+        if self.waits_for_step and not (self.stop and number == signal.SIGINT):
+            self.stop = self.stop or number
+            return
+        self.signal = number
+        if not self.writing:
             raise KeyboardInterrupt
 
-    def say(self, line: str, stream=None) -> None:
+    def say(self, line: str, stream: IO | None = None) -> None:
         """Write one line to the log and print it, flushing both.
 
         A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
         SIGTERM; RESULT is then in the log. On a full disk only the lines that go there are lost.
         """
-        self._write((self.file, line), (stream or sys.stdout, line))
+        self._write(self.file, line)
+        self._write(stream or sys.stdout, line)
 
-    def _write(self, *lines: tuple[IO, str]) -> None:
-        """Print each line to the stream beside it; see `say`."""
+    def _write(self, out: IO, line: str) -> None:
         if self.rank:  # it says only why it failed
-            lines = [(out, f"rank {self.rank}: {line}") for out, line in lines if out is sys.stderr]
-        with self._whole():
-            for out, line in lines:
-                try:
-                    print(printable(line), file=out, flush=True)
-                except BrokenPipeError:
-                    drop(out)
-                    if self.waits_for_step:  # what sent this run SIGTERM may have ended tee first
-                        self.stop = self.stop or signal.SIGTERM
-                    else:
-                        self.signal = self.signal or signal.SIGINT
-                except OSError as error:
-                    drop(out)
-                    self.lost = True
-                    why = f"cannot write {out.name}: {error.strerror}"
-                    self.say(f"error {why}: the run goes on without it", sys.stderr)
+            if out is not sys.stderr:
+                return
+            line = f"rank {self.rank}: {line}"
+        try:
+            print(printable(line), file=out, flush=True)
+        except BrokenPipeError:
+            drop(out)
+            if self.waits_for_step:  # what sent this run SIGTERM may have ended tee first
+                self.stop = self.stop or signal.SIGTERM
+            else:
+                self._on_signal(signal.SIGINT)
+        except OSError as error:
+            drop(out)
+            self.lost = True
+            why = f"cannot write {out.name}: {error.strerror}"
+            self.say(f"error {why}: the run goes on without it", sys.stderr)
 
     def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
         """Print the run line: what is about to run, where, and on which data.
@@ -242,36 +189,33 @@ class Run:
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
-        if not self.ours:
+        if not self.in_commit:
             self.say(f"note  {self.script} is not in that commit: only what it imports is")
-        off = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
-        if off := [name for name in off if os.environ.get(name) == "1"]:
-            self.say(f"note  {off[0]}=1: torch.compile does nothing")
         # ddp_run.py passes the model that it has not wrapped.
-        elif hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
-            self.say(f"note  compiling: {COMPILING}")
+        if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
+            first = "the first step takes one to three minutes, seconds with a warm cache"
+            self.say(f"note  compiling: {first}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
         It also profiles the second step, a warm-up step, and prints the `effective` line from it.
         """
-        with self._whole():
-            self.step_times.append(dt)
-            self.losses.append(loss)
-            line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
-            self._write((self.file, line), (sys.stdout, line + self._time_left()))
-            self._watch_scale(step)
-            self.peak_bytes = machine.peak_bytes(self.args.device)
-            if recording := self._stop_recording():
-                units = probe.matmul_units(self.args.device)
-                self.operators = probe.operators(recording)
-                self.effective = {"matmul": units, **probe.effective(self.operators)}
-                if self.scaler.is_enabled():
-                    self.effective["loss_scale"] = f"{self.scale:g}"
-                self.say(pairs_line("effective", self.effective))
+        self.writing = True  # a step is recorded everywhere or nowhere
+        self.step_times.append(dt)
+        self.losses.append(loss)
+        line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+        self._write(self.file, line)
+        self._write(sys.stdout, line + self._time_left())
+        self._watch_scale(step)
+        self.peak_bytes = machine.peak_bytes(self.args.device)
+        if recording := self._stop_recording():
+            self._read(recording)
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
+        self.writing = False
+        if self.signal:
+            raise KeyboardInterrupt
         if len(self.step_times) == 1 and self._steps_left() and not self.rank:
             self.recording = probe.start()
 
@@ -284,6 +228,15 @@ class Run:
             self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
             if self.scale < LEAST_SCALE:
                 raise NotFinite(f"gradients overflow float16 at a loss scale of {self.scale:g} too")
+
+    def _read(self, recording) -> None:
+        """Print the `effective` line from the profile of a step."""
+        units = probe.matmul_units(self.args.device)
+        self.operators = probe.operators(recording)
+        self.effective = {"matmul": units, **probe.effective(self.operators)}
+        if self.scaler.is_enabled():
+            self.effective["loss_scale"] = f"{self.scale:g}"
+        self.say(pairs_line("effective", self.effective))
 
     @contextmanager
     def between_steps(self):
@@ -319,50 +272,38 @@ class Run:
             self.say("effective unknown")
         if 0 < planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
-        warmup = warmup_steps(planned)
-        times = self.step_times[warmup:]
-        p10, median, p90 = np.percentile(times, (10, 50, 90)) if times else [None] * 3
-        tok_per_s = self.tokens_per_step / median if median else None
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
-        mfu = flops * tok_per_s / (peak * self.ranks) if tok_per_s and peak else None
-        facts = {
-            "mfu": f"{mfu:.4f}" if mfu else "unknown",
-            "formula": "6N+12LCT",
-            "flops_per_token": flops,
-            "peak_flops": f"{peak:.4g}" if peak else "unknown",
-        }
-        line = pairs_line("mfu", facts)  # of use to people where something in it is known
-        self._write((self.file, line), *([(sys.stdout, line)] if peak else []))
-        self.result = {
-            "script": self.script,
-            "status": status,
-            "median_ms": _ms(median),
-            "p10_ms": _ms(p10),
-            "p90_ms": _ms(p90),
-            "measured_steps": len(times),
-            "warmup_steps": min(warmup, len(self.step_times)),
-            "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
-            "mfu": round(mfu, 4) if mfu else None,
-            "peak_bytes": self.peak_bytes,
-            "first_step_ms": _ms(self.step_times[0] if self.step_times else None),
-            "first_loss": _finite(self.losses[0] if self.losses else None),
-            "final_loss": _finite(self.losses[-1] if self.losses else None),
-        }
+        self.result = result(
+            self.script,
+            status,
+            self.step_times,
+            self.losses,
+            planned=planned,
+            tokens_per_step=self.tokens_per_step,
+            flops_per_token=flops,
+            peak_flops=peak,
+            ranks=self.ranks,
+            peak_bytes=self.peak_bytes,
+        )
+        line = pairs_line("mfu", mfu_facts(flops, peak, self.result["mfu"]))
+        self._write(self.file, line)
+        if peak:  # else nothing in it is news to people
+            self._write(sys.stdout, line)
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
-        if tok_per_s:
-            self._write((sys.stdout, self._for_people()))
+        if self.result["tok_per_s"]:
+            self._write(sys.stdout, self._for_people())
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log, and the command that shows the next rung."""
-        result, path = self.result, ROOT / self.script
-        words = path.read_text("utf-8", "replace").partition("\n")[0] if path.is_file() else ""
+        found, path = self.result, ROOT / self.script
+        words = path.read_text("utf-8").partition("\n")[0] if path.is_file() else ""
         title = words[3:].partition(":")[0] if words.startswith('"""') else path.stem
-        ms, memory = result["median_ms"], result["peak_bytes"]
-        line = f"{title}: {result['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
-        line += f"({result['measured_steps']} of {len(self.step_times)} steps measured), "
+        ms, memory = found["median_ms"], found["peak_bytes"]
+        line = f"{title}: {found['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
+        line += f"({found['measured_steps']} of {len(self.step_times)} steps measured), "
         line += f"{memory / 1e9:.1f} GB, " if memory else ""
         line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
         number = "00" if path.stem == "baseline" else path.stem[:2]
@@ -382,11 +323,3 @@ def flops_per_token(model, T: int) -> int:
     if model.lm_head.weight is not model.transformer.wte.weight:
         N -= model.transformer.wte.weight.numel()
     return 6 * N + 12 * config.n_layer * config.n_embd * T
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(float(seconds) * 1e3, 3)
-
-
-def _finite(loss: float | None) -> float | None:
-    return loss if loss is not None and math.isfinite(loss) else None
