@@ -8,7 +8,6 @@ import platform
 import runpy
 import sys
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,31 +18,23 @@ from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
+from ladder.cli import MODELS
 from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision
+from ladder.commands.scripts import ROOT, all_scripts, describe, low_precision, number_of
 
+RUNGS = range(1, len(all_scripts()))
 STEPS = 4
 ROUNDING = 2e-3  # nats: ten times what bfloat16 moves a loss here, a tenth of what a mistake does
 
 
-def tiny(module, **changes):
-    """The tiny model of a script in FP32, with weights large enough for attention to matter."""
-    torch.manual_seed(0)
-    model = module.GPT(module.GPTConfig(**TINY, **changes))
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn(p.shape) * 0.1)
-    return model
+def tiny(module, tied=False, **sizes):
+    """A script's model in FP32, with weights so large that a mistake is no matter of rounding.
 
-
-def enlarged(number, **sizes):
-    """A script's tied model with weights so large that a mistake is no matter of rounding.
-
-    All scripts get the same weights. The sizes are tiny's, but for those that are given.
+    Scripts that are tied, or `tied` here, get the same weights. The sizes are tiny's, if not given.
     """
-    module = load(rung(number))
-    model = module.GPT(module.GPTConfig(**{**TINY, "vocab_size": 50304, **sizes}))
-    model.lm_head.weight = model.transformer.wte.weight
+    model = module.GPT(module.GPTConfig(**{**TINY, **sizes}))
+    if tied:
+        model.lm_head.weight = model.transformer.wte.weight
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():
@@ -91,7 +82,7 @@ def spied_run(module, run_main, monkeypatch, steps):
 @pytest.fixture(scope="module")
 def log_of(shard, tmp_path_factory):
     """log_of(n, compiled): the log of rung n, run once as `python rung.py` runs it, or without the
-    compiler."""
+    compiler. The model is smaller than tiny, but for its vocabulary: rung 07 changes that."""
 
     @functools.cache
     def run(number: int, compiled: bool):
@@ -100,6 +91,7 @@ def log_of(shard, tmp_path_factory):
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
         with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(MODELS, "tiny", dict(n_layer=2, n_head=2, n_embd=64))
             if not compiled:
                 patch.setattr(torch, "compile", lambda model: model)
             patch.setattr(sys, "argv", list(map(str, (rung(number), *flags))))
@@ -108,6 +100,15 @@ def log_of(shard, tmp_path_factory):
         return read_log(next(folder.glob("*.log")))
 
     return run
+
+
+def check_of(script: Path, names: dict):
+    """check_NN of a rung among the names of a test module. Fails with what to write without it."""
+    name = f"check_{number_of(script):02d}"
+    if name not in names:
+        words = f"{name}(module, run_main, monkeypatch), which fails unless {script.name}"
+        pytest.fail(f"write {words} does what it says, and mistakes that it catches into BREAKS")
+    return names[name]
 
 
 # One check for each rung: check(module, run_main, monkeypatch).
@@ -159,19 +160,13 @@ def check_05(module, run_main, monkeypatch):
     assert run_main(module, "--steps", 2).effective["compiled"] != "no"
 
 
-@pytest.mark.parametrize(
-    ("counted", "said"),
-    [
-        ({"fxgraph_cache_hit": 2}, "warm"),
-        ({"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}, "cold"),
-        ({"fxgraph_cache_hit": 1, "fxgraph_cache_bypass": 1}, "cold"),
-        ({}, "cold"),  # the cache is switched off
-    ],
-)
-def test_only_a_hit_is_warm(counted, said, monkeypatch):
-    counters = {"stats": {"unique_graphs": 1}, "inductor": Counter(counted)}
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
-    assert probe._compile_cache() == {"compile_cache": said}
+def test_only_a_hit_is_warm(monkeypatch):
+    hit, miss, bypass = (f"fxgraph_cache_{word}" for word in ("hit", "miss", "bypass"))
+    for counted in ({hit: 2}, {hit: 1, miss: 1}, {hit: 1, bypass: 1}, {}):  # {}: it is off
+        counters = {"stats": {"unique_graphs": 1}, "inductor": Counter(counted)}
+        monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
+        said = "warm" if counted == {hit: 2} else "cold"
+        assert probe._compile_cache() == {"compile_cache": said}
 
 
 def check_06(module, run_main, monkeypatch):
@@ -268,8 +263,6 @@ def check_12(module, run_main, monkeypatch):
     assert log.effective["attention"] == "math"
 
 
-CHECKS = {number: globals()[f"check_{number:02d}"] for number in range(1, len(all_scripts()))}
-
 TIE = "self.lm_head.weight = self.transformer.wte.weight"
 # Mistakes as people make them: (rung, what stands there, what stands there instead).
 BREAKS = [
@@ -321,16 +314,17 @@ BREAKS = [
 ]
 
 
-@pytest.mark.parametrize("number", CHECKS)
+@pytest.mark.parametrize("number", RUNGS)
 def test_rung_does_what_it_says(number, run_small, monkeypatch):
-    CHECKS[number](load(rung(number)), run_small, monkeypatch)
+    check_of(rung(number), globals())(load(rung(number)), run_small, monkeypatch)
 
 
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
 def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
+    check = check_of(rung(number), globals())
     module = load(with_mistake(rung(number), right, wrong, tmp_path / "broken.py"))
     with pytest.raises((AssertionError, RuntimeError)):
-        CHECKS[number](module, run_small, monkeypatch)
+        check(module, run_small, monkeypatch)
 
 
 COUNT_FAULTS = """
@@ -343,31 +337,27 @@ def counting(self, *args, **kwargs):
     log(self, *args, **kwargs)
 Run.log, torch.compile = counting, lambda model: model
 load(Path(sys.argv[1])).main(sys.argv[2:])
-print("FAULTS", *faults[2:])  # after the profiled step
+print("FAULTS", *(b - a for a, b in zip(faults[2:], faults[3:])))  # after the profiled step
 """
 
 
 @pytest.mark.slow
 def test_kept_memory_spares_page_faults(shard, tmp_path):
     """Thousands in a step before, next to none with it: what it is for."""
-    if platform.libc_ver()[0] != "glibc":
-        pytest.skip("glibc's settings: no other C library has them")
     huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if huge.exists() and "[always]" in huge.read_text():
-        pytest.skip("huge pages for all: too few faults to count")
+    if platform.libc_ver()[0] != "glibc" or (huge.exists() and "[always]" in huge.read_text()):
+        pytest.skip("not glibc, or huge pages for all: too few faults to count")
     # Logits of 51 MB in bfloat16: those below 32 MB may find room in what glibc happened to keep.
     flags = [*SMALL, "--batch-size", 1, "--seq-len", 512, "--steps", 14, "--data", shard]
-    before_and_after = []
+    found = []
     for number in (10, 11):
         done = run_script("-c", COUNT_FAULTS, rung(number), *flags, "--log-dir", tmp_path)
         assert done.returncode == 0, done.stderr
-        counts = map(int, done.stdout.split("FAULTS")[1].split())
-        before_and_after.append([after - before for before, after in pairwise(counts)])
-    before, after = before_and_after
-    if not any(before):
+        found.append([*map(int, done.stdout.split("FAULTS")[1].split())])
+    if not any(found[0]):
         pytest.skip("this system counts no page faults")
-    assert min(before) > 12500  # the logits alone
-    assert np.median(after) < 500  # a step now and then still makes the heap larger
+    assert min(found[0]) > 12500  # the logits alone
+    assert np.median(found[1]) < 500  # a step now and then still makes the heap larger
 
 
 def check_numerics(number, log_before, log):
@@ -385,30 +375,25 @@ def check_numerics(number, log_before, log):
         assert len(after) == len(before) and after != pytest.approx(before, abs=ROUNDING)
 
 
-@pytest.mark.parametrize("number", CHECKS)
+@pytest.mark.parametrize("number", RUNGS)
 def test_numerics_are_as_declared(number, log_of):
     check_numerics(number, log_of(number - 1, False), log_of(number, number == 5))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number in CHECKS if number > 5])
+@pytest.mark.parametrize("number", [number for number in RUNGS if number > 5])
 def test_numerics_are_as_declared_when_compiled(number, log_of):
     check_numerics(number, log_of(number - 1, True), log_of(number, True))
 
 
-# The compiler takes most of a minute for a rung.
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n > 5)) for n in range(len(all_scripts()))],
+    "number", [0, *(pytest.param(n, marks=[pytest.mark.slow] * (n > 5)) for n in RUNGS)]
 )
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
-    if 8 <= number <= 11:  # they compile the model of rung 07
-        log_of(number - 1, True)
     log = log_of(number, number >= 5)
     found = dict(log.effective)
-    caches = ("warm",) if 8 <= number <= 11 else ("cold", "warm") if number >= 5 else (None,)
-    assert found.pop("compile_cache", None) in caches
+    assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
     assert log.result["first_step_ms"] == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
     if number >= 5:
         assert log.result["median_ms"] < log.result["first_step_ms"]
@@ -424,7 +409,7 @@ def test_effective_line_accumulates(number, log_of):
 @functools.cache
 def gradients(number, autocast: bool):
     """Those of all parameters on one batch, by name."""
-    model = enlarged(number, vocab_size=320)
+    model = tiny(load(rung(number)), tied=True, vocab_size=320)
     with pytest.MonkeyPatch.context() as patch:
         if not autocast:  # the same model without its rounding
             patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
