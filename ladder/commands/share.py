@@ -2,57 +2,80 @@
 
     ladder share runs/climb-20261121-101500
 
-The file is compressed JSON: the text of climb.json and of each log, with device, versions, clocks
-and times (read it with zcat). It has no path, no name of a person or a computer and no text of
-yours: notes, error messages and scripts are left out, and a climb of your own scripts or on your
-own text is refused. `ladder publish FILE` takes it in.
+The file is compressed JSON: time and loss of each step, the device's name, versions, clocks (read
+it with zcat). It has no path, no name of a person or a computer and no text of yours. Only climbs
+of rungs and candidates can be shared. `ladder publish FILE` makes climb.json and the logs from it.
 """
 
 import gzip
 import json
 import re
 import shlex
+import statistics
 import zlib
 from pathlib import Path
 
-from ladder.commands.publish import fit, slug
-from ladder.commands.results import FACTS, NAME, read_facts
+from ladder.cli import BLOCK_SIZE, MODELS
+from ladder.commands.log import Log
+from ladder.commands.publishable import read_publishable
+from ladder.commands.results import first_log
+from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
-from ladder.files import regular, write_whole
+from ladder.files import git, write_atomic
+from ladder.log import mfu_facts, pairs_line, result, step_line
+from ladder.machine import find_gpu
 
-PACKED, UNPACKED, FILES = 1_000_000, 10_000_000, 1_000  # at most: bytes, bytes, files
-MEMBER = re.compile(r"climb\.json|[a-z0-9_]{1,60}\.r[1-9][0-9]{0,2}\.log")
-SCRIPT = r"(baseline|(speedups/|candidates/|without_)\d\d_\w+|peers/\w+)\.py"
-NUMBERS = r'([-+.\deE\[\]{}, ]|true|false|null|"\w{1,40}": )*'  # as JSON, some by name
-WORDS = "(script|commit|torch|python|model|data_sha256)="  # these values need not be numbers
-# The lines of a log that are kept, by their first word. No word matches in two ways: of n such
-# words re would try 2ⁿ combinations.
-LINES = {
-    "run": rf"run  ( ({WORDS}[\w/.+-]{{1,80}}|(?!{WORDS}|device=)\w{{1,30}}=-?[\d.]{{1,30}}"
-    rf'|device="?{NAME}"?|data=tinyshakespeare))+',
-    "step": r"step +\d+/\d+ \| loss \d+\.\d+ \| dt +\d+\.\d+ ms \| tok/s +\d+"
-    r"( \| \w{1,20} +(\d\.\d+e[+-]\d\d|inf|nan))*",  # a skipped step's norm
-    "effective": r"effective( \w{1,20}=[\w()+.:-]{1,60})+|effective unknown",
-    "mfu": r"mfu  ( \w{1,20}=[\w+.]{1,40})+",
-    "RESULT": r'RESULT \{("\w{1,20}": ("[\w/. ]{0,80}"|null|true|false|[-+.\de]{1,30})(, )?)+\}',
+LARGEST = 10_000_000  # bytes of JSON
+RATE = (1e6, 1e18)  # FLOP/s, or bytes per second
+RUN_NAME, WORD, NAME = r"\w{1,60}\.r\d{1,4}", r"[\w.:+-]{1,40}", r"[\w .,()@/+-]{1,80}"
+WHY_FAILED = "out of memory|killed by SIG[A-Z]{1,8}|it failed"
+# What a shared climb holds. A str is a regular expression for the whole of a text, a pair the
+# bounds of a number (of two int: an integer), float any float, a list has what its one element
+# says. The keys of a dict match too; one that is a plain word must be there.
+RUN = {
+    "dt": [(1e-3, 1e9)],  # milliseconds
+    "loss": [(0.0, 1e3)],
+    "norm|lr": [float],  # inf or nan in a step that float16 skipped
+    "(peak_bytes)": (1, 10**15),
+    "effective": {r"\w{1,20}": r"[\w().+:-]{1,60}"},
+}
+SIZES = dict.fromkeys(("B", "T", "steps"), (1, 10**6)) | {"seed": (-(2**63), 2**64)}
+SCHEMA = {
+    "format": (1, 1),
+    "kind": "climb",
+    "started": r"\d{4}-\d\d-\d\d \d\d:\d\d",
+    "commit": "[0-9a-f]{12}",
+    "repeats": (1, 9999),
+    "scripts": [r"(baseline|(speedups|candidates)/\d\d_\w{1,50})\.py"],
+    **dict.fromkeys(("device", "system"), NAME),
+    "(cores)": (1, 10**5),
+    "(load)": (0.0, 1e5),
+    "versions": {"python": WORD, "torch": WORD, WORD: WORD},
+    "clocks": {r"before|after|round \d{1,4}": r"[\w .,\[\]/-]*"},
+    "peaks": [RATE],  # of a large matmul, by round
+    "(peak_dtype)": "bfloat16|float16|float32",
+    "(fp32_flops|copy_bytes_per_s)": RATE,
+    "failures": {RUN_NAME: WHY_FAILED},
+    **SIZES,
+    "runs": {RUN_NAME: RUN},
 }
 
 
 def add_arguments(parser):
     parser.add_argument("folder", type=Path, help="a climb's folder, such as runs/climb-…")
-    parser.add_argument("--out", type=Path, help="the file (default: beside the folder)")
+    parser.add_argument("--out", type=Path, help="the file (default: FOLDER.json.gz)")
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    packed = pack(args.folder)
-    out = args.out or args.folder.resolve().parent / f"{slug(read_facts(args.folder))}.json.gz"
-    if regular(out).exists() and out.read_bytes() != packed:
+    packed, folder = pack(args.folder), args.folder.resolve()
+    out = args.out or folder.with_name(f"{folder.name}.json.gz")
+    if out.exists() and out.read_bytes() != packed:
         raise BadInput(f"{out} is there already: choose another --out")
-    write_whole(out, packed)
+    write_atomic(out, packed)
     again = f'ladder publish {shlex.quote(str(out))} "One sentence: what it shows."'
     print(
-        f"written: {out}, {len(packed) / 1e3:.0f} kB of logs, without paths, names and messages\n"
+        f"written: {out}, {len(packed) / 1e3:.0f} kB of numbers, without paths and names\n"
         f"Attach it to an issue of the project, or open a pull request with what\n    {again}\n"
         "changes: logs/ gets the logs, RUNLOG.md an entry, README.md a row for your machine."
     )
@@ -60,75 +83,122 @@ def run(args) -> int:
 
 
 def pack(folder: Path) -> bytes:
-    """The shared form of a climb. Raises BadInput where it cannot be shared."""
-    fit(folder)
-    files = clean(folder)
-    text = json.dumps(files, indent=0).encode()
-    packed = gzip.compress(text, mtime=0)
-    if len(packed) > PACKED or len(text) > UNPACKED or len(files) > FILES:
-        raise BadInput(f"{folder} is too large to share: climb with fewer rounds or steps")
-    return packed
+    """The shared form of a climb. Raises BadInput if it cannot be published, or not be shared."""
+    facts, rows = read_publishable(folder)
+    header, failures = first_log(rows).run, facts["failures"].items()
+    shared = {key: facts[key] for key in facts if form_of(key, SCHEMA) and facts[key] is not None}
+    shared |= {key: int(header[key]) for key in SIZES}
+    shared |= {
+        "format": 1,
+        "peaks": facts.get("peaks") or [facts["peak_flops"]],
+        "failures": {k: (re.match(WHY_FAILED, why) or ["it failed"])[0] for k, why in failures},
+        "runs": {f"{row.stem}.r{k}": numbers(log) for row in rows for k, log in row.logs.items()},
+    }
+    try:
+        check(shared, SCHEMA)
+    except ValueError as error:
+        words = "only numbers, of rungs and candidates, are shared, but"
+        raise BadInput(f"{folder}: {words} {error}") from None
+    return gzip.compress(json.dumps(shared).encode(), mtime=0)
 
 
-def unpack(path: Path, into: Path) -> None:
-    """Write the files of a shared climb into an empty folder.
+def numbers(log: Log) -> dict:
+    """One run as it is shared."""
+    keys = [key for key in log.steps[0] if form_of(key, RUN)]  # neither the number nor tok/s
+    kept = {key: [step[key] for step in log.steps] for key in keys}
+    kept["dt"] = [round(dt * 1e3, 2) for dt in kept["dt"]]
+    memory = log.result["peak_bytes"]
+    return kept | {"effective": log.effective} | ({"peak_bytes": memory} if memory else {})
 
-    Raises BadInput unless they are exactly what `pack` makes of them again.
+
+def form_of(key: str, forms: dict):
+    """The form of a key in one of the dicts above; None if it is in none."""
+    return next((forms[k] for k in forms if re.fullmatch(k, key, flags=re.ASCII)), None)
+
+
+def check(value, form, where: str = "it") -> None:
+    """Raise ValueError, saying where, unless `value` has this form."""
+    good = form is float and type(value) is float
+    if isinstance(form, dict) and isinstance(value, dict):
+        good = value.keys() >= {key for key in form if key.isidentifier()}
+        for key in value:
+            check(value[key], form_of(key, form), key)
+    elif isinstance(form, list) and isinstance(value, list):
+        good = True
+        for one in value:
+            check(one, form[0], where)
+    elif isinstance(form, str):
+        good = isinstance(value, str) and re.fullmatch(form, value, flags=re.ASCII)
+    elif isinstance(form, tuple):
+        good = type(value) in (int, type(form[0])) and form[0] <= value <= form[1]
+    if not good:
+        raise ValueError(f"{where} cannot be {value!r:.80}")
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Make climb.json and the logs of a shared climb in `folder`, from its numbers alone.
+
+    Raises BadInput unless they are what `pack` writes, of a commit that this checkout has.
     """
     try:
         with gzip.open(path) as file:
-            text = file.read(UNPACKED + 1)
-        files = json.loads(text) if len(text) <= UNPACKED else None
-        if not isinstance(files, dict) or "climb.json" not in files or len(files) > FILES:
-            raise ValueError("it is too large, or holds no climb")
-        for name, content in files.items():
-            if not MEMBER.fullmatch(name) or not isinstance(content, str):
-                raise ValueError(f"it holds {name!r:.80}")
-            (into / name).write_bytes(content.encode())
-        if clean(into) != files:
-            raise ValueError("it holds what ladder share leaves out")
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError, BadInput) as error:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise ValueError(f"more than {LARGEST:,} bytes")
+        check(facts := json.loads(text), SCHEMA)
+        runs, sizes = facts.pop("runs"), {key: facts.pop(key) for key in SIZES}
+        tree = git("ls-tree", "-r", "--name-only", facts["commit"])
+        if tree.returncode:
+            raise ValueError(f"this checkout has no commit {facts['commit']}: git fetch")
+        if gone := set(facts["scripts"]).difference(tree.stdout.split("\n")):
+            raise ValueError(f"commit {facts['commit']} has no {min(gone)}")
+        scripts = {Path(name).stem: name for name in facts["scripts"]}
+        facts["scripts"] = [*scripts.values()]  # one that is named twice counts once
+        asked = [f"{stem}.r{k + 1}" for stem in scripts for k in range(facts["repeats"])]
+        lists = [value for run in runs.values() for value in run.values() if type(value) is list]
+        good = sorted(asked) == sorted([*runs, *facts["failures"]])
+        good &= all(len(values) == sizes["steps"] for values in lists)
+        good &= ("fp32_flops" in facts) == ("copy_bytes_per_s" in facts)
+        if not good:
+            raise ValueError("its parts do not belong together")
+        facts["peak_flops"] = statistics.median(facts["peaks"])
+        del facts["format"]
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a file of ladder share, or damaged: {error}") from None
+    flags = zip(("batch-size", "seq-len", "steps", "seed"), sizes.values(), strict=True)
+    facts["flags"] = [f"--{flag}={value}" for flag, value in flags]
+    (folder / "climb.json").write_text(json.dumps(facts, indent=1) + "\n")
+    for name, run in runs.items():
+        script = scripts[name.partition(".")[0]]
+        (folder / f"{name}.log").write_text("\n".join(log_lines(script, facts, sizes, run)) + "\n")
 
 
-def clean(folder: Path) -> dict[str, str]:
-    """The text of climb.json and of each log by the file's name, without what is not shared: names,
-    notes, messages, and of climb.json unknown keys that hold text.
-
-    Raises BadInput if a script may name somebody, or a log has lines that this ladder does not
-    write.
-    """
-    facts = read_facts(folder)
-    if own := [name for name in facts["scripts"] if not re.fullmatch(SCRIPT, name, flags=re.ASCII)]:
-        raise BadInput(f"{own[0]!r:.80} is a script of your own: climb without it to share")
-    kept = {
-        key: value
-        for key, value in facts.items()
-        if key in FACTS or re.fullmatch(NUMBERS, json.dumps({key: value}), flags=re.ASCII)
-    }
-    known = r"out of memory|killed by SIG[A-Z]+"  # of a failure only its kind is kept
-    kept["failures"] = {
-        name: (re.match(known, why) or ["it failed"])[0]
-        for name, why in facts["failures"].items()
-        if MEMBER.fullmatch(f"{name}.log")
-    }
-    files = {"climb.json": json.dumps(kept, indent=1) + "\n"}
-    scripts = {Path(name).stem: name for name in facts["scripts"]}
-    for path in sorted(folder.glob("*.log")):
-        files[path.name] = clean_log(path, scripts.get(path.name.partition(".")[0], ""))
-    return files
-
-
-def clean_log(path: Path, script: str) -> str:
-    """The log of a script of this name, without notes and messages."""
-    kept = []
-    for line in path.read_bytes().decode().split("\n"):
-        kind = line.partition(" ")[0]
-        # An ablation's script was made in the folder of the climb.
-        line = re.sub(r'( script=)("[^"]*"|\S+)', lambda m: m[1] + script, line, count=1)
-        line = re.sub(r'("script": )"[^"]*"', lambda m: f'{m[1]}"{script}"', line, count=1)
-        if kind in LINES:
-            if not re.fullmatch(LINES[kind], line, flags=re.ASCII):
-                raise BadInput(f"{path}: its {kind} line is not of this ladder")
-            kept.append(line + "\n")
-    return "".join(kept)
+def log_lines(script: str, facts: dict, sizes: dict, run: dict) -> list[str]:
+    """The log of one run of the 124M model."""
+    number, tokens = int(Path(script).stem[:2]) if "/" in script else 0, sizes["B"] * sizes["T"]
+    C, L = MODELS["gpt2"]["n_embd"], MODELS["gpt2"]["n_layer"]
+    V = 50257 if number < 7 else 50304
+    N = V * C + L * (12 * C + 13) * C + 2 * C  # as in docs/measuring.md#mfu
+    versions, gpu = facts["versions"], find_gpu(facts["device"])
+    rates = {"flops_per_token": 6 * N + 12 * L * C * sizes["T"]}
+    rates["peak_flops"] = gpu.bf16 * 1e12 if gpu and gpu.bf16 else None
+    header = {"script": script, "commit": facts["commit"]}
+    header |= {key: versions[key] for key in ("torch", "python")}
+    header |= {"device": facts["device"], "model": "gpt2"}
+    header["params"] = N + BLOCK_SIZE * C + (0 if number else V * C)  # 00 has an untied head
+    header |= sizes | {"data": "tinyshakespeare", "data_sha256": TINYSHAKESPEARE_SHA256[:12]}
+    lines, times = [pairs_line("run", header)], [ms / 1e3 for ms in run["dt"]]
+    for step, (dt, loss) in enumerate(zip(times, run["loss"], strict=True)):
+        more = {key: run[key][step] for key in ("norm", "lr") if key in run}
+        more |= {"loss": loss, "dt": dt, "tok_per_s": tokens / dt}
+        lines.append(step_line(step, sizes["steps"], **more))
+    lines.insert(3, pairs_line("effective", run["effective"]))  # of the second step
+    sizes = {"planned": sizes["steps"], "tokens_per_step": tokens}
+    end = result(
+        script, "ok", times, run["loss"], peak_bytes=run.get("peak_bytes"), **sizes, **rates
+    )
+    return [
+        *lines,
+        pairs_line("mfu", mfu_facts(**rates, mfu=end["mfu"])),
+        "RESULT " + json.dumps(end),
+    ]
