@@ -11,7 +11,6 @@ Numerics: rounding, between any two numbers of ranks: the same tokens in the sam
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
-import json
 import math
 import signal
 import time
@@ -24,10 +23,9 @@ from torch.distributed import ReduceOp
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from ladder import checkpoint, ranks
+from ladder import checkpoint, ranks, weights
 from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.corpus import END_OF_TEXT
 from ladder.ranks import DISTRIBUTED, RANK, WORLD, reduced
 from ladder.run import Run
 
@@ -179,7 +177,7 @@ def synchronize(device):
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
     # ddp: each rank that torchrun started calls train(args)
-    return ranks.together(train, __doc__, argv)
+    return ranks.launch(train, __doc__, argv)
 
 
 def train(args):
@@ -188,7 +186,7 @@ def train(args):
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
-        job = ranks.prepare(args, run.say)  # ddp: rank 0 reads the text first and tells the others
+        job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
         # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
         # checkpoints, and for held-out rows, of which ranks may have different numbers.
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
@@ -209,12 +207,12 @@ def train(args):
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
-            first_step, batches.position = ranks.on_all_ranks(
-                checkpoint.restore, job.checkpoint, job.identity, raw_model, optimizer, scaler
+            first_step, batches.position = checkpoint.restore(
+                job.checkpoint, raw_model, optimizer, scaler
             )
-        elif args.init:  # ddp: weights from a checkpoint, or a GPT-2 of transformers
-            ranks.on_all_ranks(checkpoint.start_from, args.init, raw_model, job.text.tokenizer)
-        if DISTRIBUTED:  # ddp: the same weights on all ranks, gradients averaged as they appear
+        elif args.init:  # ddp: weights of a best model, or of a GPT-2 from transformers
+            ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
+        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
@@ -262,20 +260,14 @@ def train(args):
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run.say, val_loss, step=done, model=raw_model.state_dict())
+                    job.save_best(run.say, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    parts = dict(model=raw_model, optimizer=optimizer, scaler=scaler)
-                    state = {name: part.state_dict() for name, part in parts.items()}
-                    job.save(run.say, step=done, position=batches.position, **state)
+                    state = dict(position=batches.position, optimizer=optimizer, scaler=scaler)
+                    job.save(run.say, done, raw_model, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
-                then = "--resume continues" if job.folder else "the trial of --hours keeps nothing"
-                run.say(f"note  {name}: stopped after a whole step; {then}")
+                run.say(f"note  {name}: stopped after step {done}; {job.kept}")
                 break
-        else:  # no break: all steps are done
-            if RANK == 0:  # ddp: a few words from the model
-                ids = checkpoint.sample(raw_model, [END_OF_TEXT], 32, job.text.known_tokens)
-                run.say(f"sample {json.dumps(job.text.decode(list(ids)))}")
     return run.result
 
 
