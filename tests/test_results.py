@@ -1,0 +1,195 @@
+"""From logs to a table: the rule that tells a gain from noise, and what stands in a cell."""
+
+import io
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from rich.console import Console
+
+from ladder.commands import results
+from ladder.commands.log import Log
+from ladder.commands.results import Gain, Row, gain, interval, read_climb, step_times
+from ladder.commands.tables import caption, cells, doubts, foot, markdown, screen
+from ladder.errors import BadInput
+
+LOGS = ROOT / "logs"
+HERE = "2026-11-21-amd-epyc-2-threads"
+
+
+def as_row(times, stem="synthetic") -> Row:
+    """A row of runs whose steps took these times: (rounds, steps), seconds."""
+    run, result = {"B": "4", "T": "256"}, {"warmup_steps": 0}
+    steps = [[{"dt": dt} for dt in one] for one in times]
+    return Row(stem, {k: Log(run=run, steps=s, result=result) for k, s in enumerate(steps, 1)})
+
+
+@pytest.fixture(scope="module")
+def identical():
+    """identical(random, *size): log times of the steps of so many runs of one script.
+
+    They vary as in the ten rounds of logs/…-rule-10-rounds: each run as one of those differs from
+    the median of its script, each step as one of a single of those runs differs from its median.
+    """
+    rows = read_climb(LOGS / f"{HERE}-rule-10-rounds")[1]
+    times = [np.log([step_times(log) for log in row.logs.values()]) for row in rows]
+    medians = [np.median(one, axis=1, keepdims=True) for one in times]
+    runs = np.concatenate([median - np.median(median) for median in medians])[:, 0]
+    steps = np.concatenate([one - median for one, median in zip(times, medians, strict=True)])
+
+    def draw(random, *size):
+        of = steps[random.integers(len(steps), size=size)]
+        drawn = np.take_along_axis(of, random.integers(of.shape[-1], size=of.shape), axis=-1)
+        return random.choice(runs, (*size, 1)) + drawn
+
+    return draw
+
+
+def test_student_s_quantiles_are_those_of_the_tables():
+    known = {2: 4.302653, 3: 3.182446, 4: 2.776445, 9: 2.262157, 30: 2.042272, 1000: 1.962339}
+    assert {n: results.student(n) for n in known} == pytest.approx(known, abs=1e-6)
+
+
+@pytest.mark.parametrize("rounds", [3, 6, 10])
+def test_two_identical_scripts_differ_once_in_twenty(rounds, identical):
+    times = np.exp(identical(np.random.default_rng(rounds), 1000, 2, rounds))
+    pairs = [(as_row(a), as_row(b)) for a, b in times]
+    assert 33 <= sum(gain(*pair).significant for pair in pairs) <= 67  # 50: by 2.5 deviations
+
+
+def test_a_precision_names_hardly_more_of_them(identical):
+    """Rounds until ± 10 %, nine of them by the median: 6 % of 20,000 pairs are named."""
+    times = np.median(identical(np.random.default_rng(1), 2000, 2, 60), axis=-1)
+    found = []
+    for ratios in times[:, 0] - times[:, 1]:
+        row = Row("b", {})
+        for n in range(1, 61):
+            row.gain = interval(ratios[:n])
+            if not results.wide_intervals([row], 10):
+                break
+        found.append((row.gain.rounds, row.gain.significant))
+    assert min(n for n, _ in found) == 6 and 7 <= np.median([n for n, _ in found]) <= 11
+    assert 90 <= sum(named for _, named in found) <= 142  # 116: by 2.5 deviations
+
+
+def test_a_difference_well_above_the_noise_is_significant():
+    random = np.random.default_rng(2)
+    drift, noise = random.normal(0, 0.01, (30, 2, 5, 1)), random.normal(0, 0.03, (30, 2, 5, 14))
+    found = [gain(as_row(1.1 * a), as_row(b)) for a, b in np.exp(drift + noise)]
+    assert sum(one.significant for one in found) >= 29
+    assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
+    assert all(one.low < one.ratio < one.high for one in found)
+
+
+def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
+    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
+    rows[1].gain, rows[1].total = Gain(1.101, 1.033, 1.174, 3), Gain(0.95, 0.9, 1.02, 3)
+    rows[2].gain = rows[2].total = interval(np.log([1.1, 1.2]))
+    rows[3].gain, rows[3].total = interval(np.log([0.9])), None
+    found = [[one.strip() for one in line.split("|")] for line in markdown(facts, rows).split("\n")]
+    gains, totals = ([line[k] for line in found[3:6]] for k in (5, 6))
+    assert gains == ["**+10.1 % (+3.3 … +17.4)**", "+14.9 % (2 rounds)", "−10.0 % (1 round)"]
+    assert totals == ["0.95× (0.90 … 1.02)", "1.15× (2 rounds)", "–"]
+    assert gain(as_row([[1.0]] * 2), Row("failed", {})) is None
+
+
+def test_every_published_climb_is_read():
+    for path in LOGS.glob("*/climb.json"):
+        facts, rows = read_climb(path.parent)
+        assert [row.stem for row in rows if row.ms > 0] and markdown(facts, rows).count("\n| ") > 2
+
+
+def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
+    """As ddp_run.py's: four times the tokens in the same time are four times the rate."""
+    folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
+    _, (_, before) = read_climb(folder)
+    for path in folder.glob("11_keep_memory.r*.log"):
+        path.write_text(path.read_text().replace(" T=256 ", " T=256 total_batch=4096 "))
+    _, (_, after) = read_climb(folder)
+    for name in ("tok_per_s", "mfu"):
+        assert getattr(after, name) == pytest.approx(4 * getattr(before, name))
+    assert after.gain.ratio == pytest.approx(4 * before.gain.ratio)
+
+
+def test_what_cannot_stand_in_one_table_is_refused_in_one_line(tmp_path):
+    folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
+    path = folder / "11_keep_memory.r2.log"
+    text = path.read_text()
+    for wrong, words in (
+        (text.replace(" B=4 ", " B=3 "), r"its logs differ in B \(3, 4\)"),
+        (text.replace(" data=tinyshakespeare ", " data=other "), "its logs differ in data "),
+        (text.replace('"status": "ok"', '"status": "interrupted"'), "its run ended interrupted"),
+        (text[: text.index("RESULT")], r"11_keep_memory\.r2\.log is cut short"),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(BadInput, match=words):
+            read_climb(folder)
+    for wrong in ("", "[1]", "{}", "\0", '{"kind": "fit"}'):
+        (folder / "climb.json").write_text(wrong)
+        with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
+            results.read_facts(folder)
+
+
+@pytest.mark.parametrize("climb", ["climb-3", "ablate-2", "peers"])
+def test_a_terminal_shows_as_many_columns_as_fit(climb):
+    facts, rows = read_climb(LOGS / f"{HERE}-{climb}")
+    found = {}
+    for width in (80, 100, 200):
+        console = Console(width=width, file=io.StringIO())
+        console.print(screen(facts, rows, console))
+        found[width] = " ".join(line.rstrip() for line in console.file.getvalue().splitlines())
+        for row in rows:
+            name, ms, _, rate, gained, *_ = cells(row).values()
+            assert re.search(rf" {name} +{ms} +{rate} +{re.escape(gained)} ", found[width] + " ")
+    assert "GB" not in found[80] and "final loss" in found[200]
+
+
+def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
+    rows = [as_row([[1], [1], [3]], "baseline"), as_row([[1]] * 2, "05_torch_compile")]
+    for log in rows[1].logs.values():
+        log.effective["compiled"] = "no"
+    facts = {"failures": {"05_torch_compile.r3": "killed\nby <b>", "none.r1": "no log at all"}}
+    failed, eager, slow = foot(facts, rows)
+    assert failed.startswith(
+        "Round 3 of 05 torch.compile failed; its row and gains have the others"
+    )
+    assert failed.endswith("killed by <b>")
+    assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
+    assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
+
+
+def test_what_falsifies_a_climb_is_named():
+    def clocks(**mhz_and_bits):
+        text = "clocks.sm {} MHz, clocks_throttle_reasons.active {}"
+        return {"clocks": {when: text.format(*both) for when, both in mhz_and_bits.items()}}
+
+    busy = {"load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
+    load, peak, slowed = doubts(clocks(before=(1700, "0x1"), r2=(1500, "0x24")) | busy)
+    assert load.startswith("load ") and load.endswith(": these times will mean little")
+    assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
+    assert slowed == "the GPU was slowed by heat and its power limit (r2)"
+    # Its power limit alone is normal at full load, if the clock stays where it is.
+    steady = clocks(before=(1500, "0x4"), r2=(1470, "0x4"))
+    assert doubts({**steady, "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
+    assert doubts({"clocks": {"before": "2596 MHz, 2596 MHz"}}) == []
+
+
+def test_rates_are_rounded_alike():
+    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
+    facts["peaks"] = [0.9001e12, 1.2e12]
+    assert "matmul runs at 0.973 TFLOP/s (0.9 to 1.2)" in caption(facts, rows)
+
+
+def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
+    """A CPU without bfloat16 units multiplies FP32 faster: else the baseline had 138 % MFU."""
+    row = Row("baseline", {1: Log(mfu={"peak_flops": "unknown", "flops_per_token": "1000"})})
+    assert results.limit_tok_per_s({"peak_flops": 4e10, "fp32_flops": 1.4e11}, [row]) == 1.4e8
+    assert results.limit_tok_per_s({"peak_flops": 4e11, "fp32_flops": 1.4e11}, [row]) == 4e8
+    assert results.limit_tok_per_s({"peak_flops": None}, [row]) is None
+    assert results.limit_name([row]) == "100 % MFU (measured matmul peak)"
+    row.log.mfu["peak_flops"] = "9.89e+14"
+    assert results.limit_tok_per_s({"peak_flops": 4e10}, [row]) == 9.89e11
+    assert results.limit_name([row]) == "100 % MFU (data sheet peak)"
