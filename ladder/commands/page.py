@@ -5,6 +5,7 @@ import hashlib
 import math
 from pathlib import Path
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
@@ -14,10 +15,10 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters["share"] = lambda share: f"{100 * share:.2f}%"
 RATIOS = (1, 2, 0.5, 4, 1.5, 0.75, 3, 1.25, 8, 6, 16, 1.1, 0.9, 32, 64)  # where they have room
-AXES = {  # of a point (step, seconds, loss) and the first of its curve
-    "steps": lambda point, first: point[0],
-    "seconds": lambda point, first: point[1],
-    "seconds after the first step": lambda point, first: point[1] - first[1],
+AXES = {  # of a curve: a row (number, seconds, loss) for each step
+    "steps": lambda curve: curve[:, 0],
+    "seconds": lambda curve: curve[:, 1].cumsum(),
+    "seconds after the first step": lambda curve: curve[:, 1].cumsum() - curve[0, 1],
 }
 
 
@@ -25,9 +26,9 @@ class Scale:
     """Where a value stands between the least and the largest of some, from 0 to 1."""
 
     def __init__(self, values):
-        self.low, self.high = min(values), max(values)
+        self.low, self.high = float(np.min(values)), float(np.max(values))
 
-    def __call__(self, value: float) -> float:
+    def __call__(self, value):
         return (value - self.low) / (self.high - self.low or 1)
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
@@ -51,33 +52,34 @@ def page(climbs: list[dict], made: str) -> str:
         style=style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        machines=list(dict.fromkeys(climb["device"] for climb in climbs)),
+        machines=list(dict.fromkeys(climb["run"]["device"] for climb in climbs)),
         compared=compared(climbs),
     )
 
 
 def verdict(climb: dict) -> tuple[str, str]:
     """What came out, in words, and how sure that is."""
-    first, kind = climb["rungs"][0], climb["kind"]
+    first, kind, device = climb["rungs"][0], climb["kind"], climb["run"]["device"]
     rungs = [rung for rung in climb["rungs"][1:] if rung["row"].gain]
     if not rungs:
-        return f"On {climb['device']}", "Nothing to compare: a gain needs two rungs and two rounds."
-    states, of = [rung["state"] for rung in rungs], "gain" if kind.gain_of_first else "total"
-    rounds = {rung["row"].gain.rounds for rung in rungs}
+        return f"On {device}", "Nothing to compare: a gain needs two rungs."
+    states, rounds = [rung["state"] for rung in rungs], max(r["row"].gain.rounds for r in rungs)
+    no_intervals = all(rung["row"].gain.low is None for rung in rungs)
     sure = (
-        f"Of {len(states)} differences, gains: {states.count('up')}, losses: "
-        f"{states.count('down')}, not told from noise: {states.count('noise')} (95 % intervals "
-        f"over {' to '.join(map(str, sorted({min(rounds), max(rounds)})))} rounds; about one in "
-        "twenty is wrong by chance)."
+        f"Of {len(states)} differences, significant gains: {states.count('up')}, losses: "
+        f"{states.count('down')} (95 % intervals over {rounds} rounds; about one in twenty "
+        "stands out by chance)."
     )
-    if not (rungs := [rung for rung in rungs if getattr(rung["row"], of)]):  # the first failed
-        return f"On {climb['device']}", sure
-    if not (clear := [rung for rung in rungs if getattr(rung["row"], of).low > 1]):
-        return f"Nothing is clearly faster on {climb['device']}", sure
-    best = max(clear, key=lambda rung: getattr(rung["row"], of).ratio)
-    gain = getattr(best["row"], of)
+    if no_intervals:
+        sure = f"Rounds: {rounds}. From three on, gains have intervals."
+    of = "gain" if kind.gain_of_first else "total"
+    found = [(gain, rung) for rung in rungs if (gain := getattr(rung["row"], of))]
+    clear = [one for one in found if one[0].significant or no_intervals]
+    gain, best = max(clear, key=lambda one: one[0].ratio, default=(None, None))
+    if not gain or gain.ratio <= 1:
+        return f"No significant gain on {device}" if found else f"On {device}", sure
     fast, slow = (first, best) if kind.gain_of_first else (best, first)
-    said = f"{times(gain.ratio)} times as fast as {slow['title']} on {climb['device']}"
+    said = f"{times(gain.ratio)} times as fast as {slow['title']} on {device}"
     if kind.against != "above":
         said = f"{fast['title']} is {said}"
     steps = [rung for rung in rungs[: rungs.index(best) + 1] if rung["state"] == "up"]
@@ -86,8 +88,9 @@ def verdict(climb: dict) -> tuple[str, str]:
         share = math.log(most["row"].gain.ratio) / math.log(gain.ratio)
         said += f"; {'most' if share > 0.5 else 'the largest part'} of it is {most['title']}"
     rates = f"{fast['row'].tok_per_s:,.0f} tokens per second, not {slow['row'].tok_per_s:,.0f}"
-    between = f"{times(gain.low)} to {times(gain.high)} times as many"
-    return said, f"The script {fast['title']} trains {rates}: {between}. {sure}"
+    if gain.low:
+        rates += f": {times(gain.low)} to {times(gain.high)} times as many"
+    return said, f"The script {fast['title']} trains {rates}. {sure}"
 
 
 def times(ratio: float) -> str:
@@ -96,22 +99,21 @@ def times(ratio: float) -> str:
 
 def ladder(climb: dict) -> dict:
     """The scales of the bars and of the gains, and for each gain its marks on them."""
-    most, ceiling = max(rung["row"].tok_per_s or 0 for rung in climb["rungs"]), climb["ceiling"]
-    limits = [rung["limit"]["tok_per_s"] for rung in climb["rungs"] if rung["limit"]]
     rows = [rung["row"] for rung in climb["rungs"] if rung["logs"]]
+    most, ceiling = max(row.tok_per_s for row in rows), climb["ceiling"]
+    rooflines = {r.stem: r.tok_per_s * r.ms / sum(r.roofline) for r in rows if r.roofline}
     spreads = {r.stem: [min(r.tok_per_s * side, 2 * most) for side in r.spread] for r in rows}
-    # A ceiling or a limit that is further off is told, not drawn.
-    near = (one for one in (*limits, ceiling) if one <= 2 * most)
+    # A ceiling or a roofline that is further off is told, not drawn.
+    near = (one for one in (*rooflines.values(), ceiling) if one <= 2 * most)
     rate = Scale([0, most, *near, *(fast for _, fast in spreads.values())])
-    marks, far = rate.ticks(5), ceiling > 2 * most
-    if ceiling and not far:
-        at = rate(ceiling)
+    marks, at = rate.ticks(5), rate(ceiling)
+    if 0 < at <= 1:
         marks = [*(mark for mark in marks if abs(mark[0] - at) > 0.25), (at, "ceiling")]
     left_out = climb["ablation"]["rungs"] if climb.get("ablation") else []
     gains = [rung["row"].gain for rung in climb["rungs"] + left_out if rung["row"].gain]
-    low = max(0.25, min([0.9, *(gain.low for gain in gains)])) * 0.97
-    high = max([4, *(gain.ratio for gain in gains)]) * 1.5
-    high = min(high, max([1.1, *(gain.high for gain in gains)])) * 1.03
+    bounds = [one for gain in gains for one in (gain.low, gain.ratio, gain.high) if one]
+    low = max(0.25, min([0.9, *bounds])) * 0.97
+    high = min(1.5 * max([4, *(gain.ratio for gain in gains)]), max([1.1, *bounds])) * 1.03
 
     def x(ratio: float) -> float:
         return math.log(min(max(ratio, low), high) / low) / math.log(high / low)
@@ -124,9 +126,8 @@ def ladder(climb: dict) -> dict:
     return {
         "rate": rate,
         "spreads": {stem: [rate(side) for side in both] for stem, both in spreads.items()},
-        "far": far,
-        "times": times(ceiling / most),
-        "limits": bool(limits),
+        "rooflines": rooflines,
+        "most": most,
         "marks": marks,
         "x": x,
         "ratios": ratios,
@@ -135,40 +136,24 @@ def ladder(climb: dict) -> dict:
 
 
 def losses(climb: dict) -> dict:
-    """Curves over each axis, one for all rungs that look the same; three are shown at first."""
-    rungs = [rung for rung in climb["rungs"] if rung["curve"]]
-    up = Scale([point[2] for rung in rungs for point in rung["curve"]])
-    groups = alike(rungs, (up.high - up.low) / 200)
-    charts = {}
+    """Curves over each axis, one for all rungs that look the same: that of the last of them."""
+    rungs = [rung for rung in climb["rungs"] if rung["logs"]]
+    steps = [[(s["step"], s["dt"], s["loss"]) for s in rung["row"].log.steps] for rung in rungs]
+    curves = np.array(steps)  # (rungs, steps, 3)
+    up, groups = Scale(curves[:, :, 2]), []
+    for k, curve in enumerate(curves):
+        width = (up.high - up.low) / 200  # of a line
+        same = [g for g in groups if abs(curves[g[0]] - curve)[:, 2].max() <= width]
+        same[0].append(k) if same else groups.append([k])
+    shown, charts = [curves[group[-1]] for group in groups], {}
     for axis, of in AXES.items():
-        curves = [[(of(p, g[-1]["curve"][0]), p[2]) for p in g[-1]["curve"]] for g in groups]
-        along = Scale([x for curve in curves for x, _ in curve])
-        lines = [
-            " ".join(f"{999 * along(x):.1f},{999 * (1 - up(y)):.1f}" for x, y in curve)
-            for curve in curves
-        ]
+        along = Scale([of(curve) for curve in shown])
+        points = [zip(along(of(curve)), 1 - up(curve[:, 2]), strict=True) for curve in shown]
+        lines = [" ".join(f"{999 * x:.1f},{999 * y:.1f}" for x, y in curve) for curve in points]
         charts[axis] = (along.ticks(6), lines)
-    return {
-        "charts": charts,
-        "marks": [(1 - at, text) for at, text in up.ticks(5)],
-        "names": [(g[-1]["title"], ", ".join(rung["title"] for rung in g[:-1])) for g in groups],
-        "hues": [round(265 - 245 * k / max(len(groups) - 1, 1)) for k in range(len(groups))],
-        "first": {0, len(groups) // 2, len(groups) - 1},
-    }
-
-
-def alike(rungs: list[dict], width: float) -> list[list[dict]]:
-    """Rungs in groups whose curves are nowhere further apart than a line is wide."""
-    groups = []
-    for rung in rungs:
-        for group in groups:
-            pairs = zip(group[0]["curve"], rung["curve"], strict=True)
-            if all(abs(a[2] - b[2]) <= width for a, b in pairs):
-                group.append(rung)
-                break
-        else:
-            groups.append([rung])
-    return groups
+    marks = [(1 - at, text) for at, text in up.ticks(5)]
+    names = [[rungs[k]["title"] for k in group] for group in groups]
+    return {"charts": charts, "marks": marks, "names": names}
 
 
 def compared(climbs: list[dict]) -> dict[str, tuple]:
@@ -176,12 +161,10 @@ def compared(climbs: list[dict]) -> dict[str, tuple]:
     line for each script and what it was measured against, for other gains do not compare."""
     found = {}
     for heading in dict.fromkeys(climb["kind"].compared for climb in climbs):
-        some = [climb for climb in climbs if climb["kind"].compared == heading]
+        some, lines = [climb for climb in climbs if climb["kind"].compared == heading], {}
+        for k, climb in enumerate(some):
+            for rung in (rung for rung in climb["rungs"] if rung["base"]):
+                lines.setdefault((rung["title"], rung["base"]["title"]), {})[k] = rung
         if heading and len(some) > 1:
-            lines = {}
-            for k, climb in enumerate(some):
-                for rung in (rung for rung in climb["rungs"] if rung["base"]):
-                    key = rung["title"], rung["base"]["title"]
-                    lines.setdefault(key, {})[k] = rung
             found[heading] = (some, sorted(lines.items()))
     return found
