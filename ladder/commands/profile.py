@@ -5,9 +5,9 @@
 
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it alternates an untouched step and a step timed in stages, which waits for the device
-after each stage. Three more run under PyTorch's profiler: a kernel's time is the median of them.
-The middle one is saved as a trace, for https://ui.perfetto.dev, and as STEM.recording.json, which
-becomes a test in tests/recordings/.
+after each stage. Three more run under PyTorch's profiler. The middle one, by the time of its
+kernels, is shown, and saved as a trace, for https://ui.perfetto.dev, and as STEM.recording.json,
+which can become a test in tests/recordings/.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
@@ -32,12 +32,11 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 import ladder.run
-from ladder.cli import add_flags, given_flags, positive
-from ladder.commands.process import new_folder, run_python
-from ladder.commands.scripts import A_RUNG, refuse_namesakes, select
-from ladder.commands.tables import wide_console
+from ladder.cli import add_flags, given_flags, integer
+from ladder.commands.process import Screen, new_folder, run_python
+from ladder.commands.scripts import A_RUNG, select
 from ladder.errors import BadInput
-from ladder.files import write_whole
+from ladder.files import write_atomic
 
 WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
@@ -76,9 +75,8 @@ class ProfiledRun(ladder.run.Run):
             for stage in STAGES:
                 self.times[stage].append(self.spent[stage])
         elif self.profiler:
-            events = self.profiler.events()
-            found = kernels(events, self.args.device)
-            self.profiles.append((found, recorded(events), self.profiler))
+            found = kernels(self.profiler.events(), self.args.device)
+            self.profiles.append((found, self.profiler))
         elif step >= WARMUP_STEPS:
             self.times["step"].append(dt * 1e3)
         self.spent = self.profiler = None
@@ -92,21 +90,18 @@ class ProfiledRun(ladder.run.Run):
 
     def _save(self) -> None:
         """Write STEM.json, STEM.recording.json and STEM.trace.json beside the log."""
-        self.profiles.sort(key=lambda found: found[0]["self_ms"])
-        _, events, profiler = self.profiles[PROFILED_STEPS // 2]
+        self.profiles.sort(key=lambda pair: pair[0]["self_ms"])
+        found, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
-        facts = {
-            "run": self.facts,
-            "warmup_steps": WARMUP_STEPS,
-            "median_ms": {name: statistics.median(values) for name, values in self.times.items()},
-            "times_ms": self.times,
-            **middle([found for found, _, _ in self.profiles]),
-        }
-        write_whole(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
+        medians = {name: statistics.median(values) for name, values in self.times.items()}
+        facts = {"run": self.facts, "median_ms": medians, "times_ms": self.times, **found}
+        write_atomic(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
+        every = ((e, e.device_type.name, bool(e.is_user_annotation)) for e in profiler.key_averages())
+        events = [[e.key, kind, note, e.count, e.self_device_time_total] for e, kind, note in every]
         recording = {"run": self.facts, "operators": self.operators, "events": events}
         text = json.dumps(recording).replace("], [", "],\n[")  # a line each
-        write_whole(Path(f"{name}.recording.json"), f"{text}\n".encode())
+        write_atomic(Path(f"{name}.recording.json"), f"{text}\n".encode())
 
 
 @contextmanager
@@ -140,14 +135,12 @@ def timed_stages(device: torch.device):
 
 
 def kernels(events, device: torch.device) -> dict:
-    """From one profiled step: kernels launched, the self time of all events, and each by name.
-
-    Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere.
-    """
+    """From one profiled step: kernels launched, the self time of all events, and each by name,
+    longest first. Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere."""
     if device.type == "cuda":
         self_time = "self_device_time_total"
-        events = [e for e in events if e.device_type == DeviceType.CUDA]
-        events = [e for e in events if not e.is_user_annotation]
+        on_gpu = (e for e in events if e.device_type == DeviceType.CUDA)
+        events = [e for e in on_gpu if not e.is_user_annotation]
         launched = [e for e in events if not e.name.startswith(("Memcpy", "Memset"))]
         if not launched:
             raise BadInput(
@@ -163,76 +156,42 @@ def kernels(events, device: torch.device) -> dict:
     for event in events:
         calls[event.name] += 1
         ms[event.name] += getattr(event, self_time) / 1e3
-    found = [{"name": name, "calls": calls[name], "ms": ms[name]} for name in ms]
-    return {"kernels_launched": len(launched), "self_ms": sum(ms.values()), "kernels": found}
-
-
-def middle(steps: list[dict]) -> dict:
-    """The middle one of some profiled steps, by their self time; its kernels by their medians,
-    longest first, each with its share.
-
-    `range_ms` is the least and the largest time of a kernel: a busy machine can make it ten times
-    slower in one step.
-    """
-    found = steps[len(steps) // 2]
-    by_name = [{kernel["name"]: kernel["ms"] for kernel in step["kernels"]} for step in steps]
-    for kernel in found["kernels"]:
-        times = sorted(step.get(kernel["name"], 0.0) for step in by_name)
-        kernel |= {"ms": statistics.median(times), "range_ms": [times[0], times[-1]]}
-    total = sum(kernel["ms"] for kernel in found["kernels"])
-    for kernel in found["kernels"]:
-        kernel["share"] = kernel["ms"] / total
-    found["kernels"].sort(key=lambda kernel: -kernel["ms"])
-    return {**found, "self_ms": total}
-
-
-def recorded(events) -> list:
-    """What `kernels` reads of a GPU's events: name, device, annotation or not, calls, µs in all."""
-    return [
-        [e.key, e.device_type.name, bool(e.is_user_annotation), e.count, e.self_device_time_total]
-        for e in events.key_averages()
-    ]
+    total = sum(ms.values())
+    found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in ms]
+    found.sort(key=lambda kernel: -kernel["ms"])
+    return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
 
 
 def add_arguments(parser) -> None:
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
     add_flags(parser, *PASSED_ON)
     steps = "steps left alone, and as many in stages (default: 5)"
-    parser.add_argument("--steps", type=positive, default=5, help=steps)
+    parser.add_argument("--steps", type=integer(3), default=5, help=steps)
     parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
 
 
 def run(args) -> int:
-    """Profile one or two rungs and print their tables; returns 0, or 130 after Ctrl-C.
+    """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0.
 
-    Each in a process of its own: precision settings and memory end with it. Raises BadInput with
-    the script's own words, or the last line of its traceback, if it fails.
+    Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
     """
-    refuse_namesakes(scripts := select(args.rungs, candidates=True))
-    # x.trace.py would write its numbers to x.trace.json, where the trace of x.py goes.
-    names = {re.sub(r"(\.(trace|recording))+$", "", path.stem) for path in scripts}
-    if len(scripts) > 2 or len(names) < len(scripts):
+    scripts = select(args.rungs, candidates=True)
+    if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
-    if args.steps < 3:
-        raise BadInput(f"--steps {args.steps}: a median needs at least 3")
     folder = new_folder(args.out, "profile")
-    flags = given_flags(args, *PASSED_ON)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
-    flags += [f"--steps={steps}", f"--log-dir={folder}"]
-    try:
-        # A cache of its own: code compiled here is not what the scripts themselves run, because
-        # kernels generated for the CPU are invisible to the profiler unless they announce it.
-        with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
-            env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
-            for path in scripts:
-                print(f"profiling {path.stem}: {steps} steps, minutes on a CPU", flush=True)
-                done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
-                if done.failure:
-                    raise BadInput(f"{path.name} failed: {done.failure}")
-    except KeyboardInterrupt:
-        return 130
-    console = wide_console()
-    report([json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts], console)
+    flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
+    # A cache of its own: code compiled here is not what the scripts themselves run, because
+    # kernels generated for the CPU are invisible to the profiler unless they announce it.
+    with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
+        env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
+        for path in scripts:
+            print(f"profiling {path.stem}: {steps} steps, minutes on a CPU", flush=True)
+            done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
+            if done.failure:
+                raise BadInput(f"{path.name} failed: {done.failure}")
+    found = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
+    report(found, Screen(highlight=False, markup=False))
     for path in scripts:
         print(f"trace: {folder / path.stem}.trace.json")
     print(f"numbers and logs: {folder}")
@@ -247,29 +206,21 @@ def report(profiles: list[dict], console: Console) -> None:
     console.print(
         f"Medians of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
         " Stages are timed in steps that wait for the device in between, which adds a little:"
-        " compare their sum with the step left alone. Self times are medians of the steps under the"
-        " profiler, which slows them; far more than the step left alone means a busy machine.\n"
+        " compare their sum with the step left alone. The self time is that of a step under the"
+        " profiler, which slows it; far more than the step left alone means a busy machine.\n"
     )
     console.print(f"The {TOP} most expensive, by self time, with their share of all self time")
-    width = max(24, console.width - 7 - 25 * len(profiles))
-    console.print(kernel_table(profiles, name_width=width))
-    for p in profiles:  # those of older ones have no range
-        ranges = [(k["name"], *k.get("range_ms", (1, 1))) for k in p["kernels"][:TOP]]
-        wide = [f"{short(n, width)} {a:.1f} to {b:.1f}" for n, a, b in ranges if b > 1.5 * a]
-        if wide:
-            stem = Path(p["run"]["script"]).stem
-            console.print(f"{stem}: from step to step these took, in ms: {', '.join(wide)}")
+    console.print(kernel_table(profiles, console.width))
 
 
 def stage_table(profiles: list[dict]) -> Table:
     """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
-    medians = [p["median_ms"] for p in profiles]
-    rows = {stage: [m[stage] for m in medians] for stage in STAGES}
-    rows["sum"] = [sum(m[stage] for stage in STAGES) for m in medians]
-    rows["step left alone"] = [m["step"] for m in medians]
+    rows = {stage: [p["median_ms"][stage] for p in profiles] for stage in STAGES}
+    rows["sum"] = [sum(values) for values in zip(*rows.values(), strict=True)]
+    rows["step left alone"] = [p["median_ms"]["step"] for p in profiles]
     rows["self time"] = [p["self_ms"] for p in profiles]
     rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
-    names = [Path(p["run"]["script"]).stem for p in profiles] + ["difference"][: len(profiles) - 1]
+    names = [*map(name_of, profiles), "difference"][: 2 * len(profiles) - 1]
     table = Table("", *(Column(name, justify="right") for name in names))
     for name, values in rows.items():
         digits = "d" if name == "kernels launched" else ".2f"
@@ -278,18 +229,22 @@ def stage_table(profiles: list[dict]) -> Table:
     return table
 
 
-def kernel_table(profiles: list[dict], name_width: int) -> Table:
+def kernel_table(profiles: list[dict], width: int) -> Table:
     """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
     by_name = [{kernel["name"]: kernel for kernel in p["kernels"]} for p in profiles]
     top = sorted((k["ms"], k["name"]) for p in profiles for k in p["kernels"][:TOP])
-    table = Table("kernel")
-    for p in profiles:
-        table.add_column(f"{Path(p['run']['script']).stem}\nms  share  calls", justify="right")
+    heads = (f"{name_of(p)}\nms  share calls" for p in profiles)
+    table = Table("kernel", *(Column(head, justify="right", width=21) for head in heads))
     for name in dict.fromkeys(name for _, name in reversed(top)):
         found = [kernels.get(name) for kernels in by_name]
-        cells = ["{ms:.2f}  {share:5.1%}  {calls:5d}".format(**k) if k else "–" for k in found]
-        table.add_row(short(name, name_width), *cells)
+        cells = ["{ms:.2f} {share:6.1%} {calls:5d}".format(**k) if k else "–" for k in found]
+        table.add_row(short(name, max(20, width - 4 - 24 * len(profiles))), *cells)
     return table
+
+
+def name_of(profile: dict) -> str:
+    """The name of a script in words, at which a narrow column can wrap it."""
+    return Path(profile["run"]["script"]).stem.replace("_", " ")
 
 
 def short(name: str, width: int) -> str:
