@@ -32,6 +32,7 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 import ladder.run
+from ladder import machine
 from ladder.cli import add_flags, given_flags, integer
 from ladder.commands.process import Screen, new_folder, run_python
 from ladder.commands.scripts import A_RUNG, select
@@ -179,6 +180,8 @@ def run(args) -> int:
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     folder = new_folder(args.out, "profile")
+    if line := machine.busy(machine.load(), 0.75):
+        print(f"note  {line}")
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
     # A cache of its own: code compiled here is not what the scripts themselves run, because
