@@ -98,8 +98,10 @@ class ProfiledRun(ladder.run.Run):
         medians = {name: statistics.median(values) for name, values in self.times.items()}
         facts = {"run": self.facts, "median_ms": medians, "times_ms": self.times, **found}
         write_atomic(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
-        every = ((e, e.device_type.name, bool(e.is_user_annotation)) for e in profiler.key_averages())
-        events = [[e.key, kind, note, e.count, e.self_device_time_total] for e, kind, note in every]
+        events = [
+            [e.key, e.device_type.name, e.is_user_annotation, e.count, e.self_device_time_total]
+            for e in profiler.key_averages()
+        ]
         recording = {"run": self.facts, "operators": self.operators, "events": events}
         text = json.dumps(recording).replace("], [", "],\n[")  # a line each
         write_atomic(Path(f"{name}.recording.json"), f"{text}\n".encode())
