@@ -290,14 +290,17 @@ def float16(run_small, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("number", [3, pytest.param(12, marks=pytest.mark.slow)])
-def test_float16_learns_a_batch_by_heart(number, float16, run_main):
+def test_float16_learns_a_batch_as_fp32_does(number, float16, run_main, monkeypatch):
     module = load(rung(number))
     module.LEARNING_RATE = module.MAX_LR = 6e-3
     log = run_main(module, *float16, 40)
     assert (log.effective["autocast"], log.effective["loss_scale"]) == ("float16", "65536")
     skipped = log.result["skipped_steps"]
     assert skipped < 4 and log.result["loss_scale"] == 65536 / 2**skipped
-    assert log.steps[-1]["loss"] < 0.3 * log.steps[0]["loss"]
+    monkeypatch.setattr(module, "half_precision", lambda _: torch.float32)
+    in_fp32 = run_main(module, *float16, 40 - skipped)
+    learnt, expected = (one.steps[0]["loss"] - one.steps[-1]["loss"] for one in (log, in_fp32))
+    assert learnt > 0.9 * expected > 1
 
 
 def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monkeypatch):

@@ -42,6 +42,11 @@ def tiny(module, tied=False, **sizes):
     return model
 
 
+def enlarged(number, **sizes):
+    """The same model of every rung and candidate: tied, with a vocabulary of 50304 if not given."""
+    return tiny(load(rung(number)), tied=True, **{"vocab_size": 50304, **sizes})
+
+
 def random_batch(B=2, T=48, V=50257):
     generator = torch.Generator().manual_seed(1)
     idx = torch.randint(0, V, (B, T + 1), generator=generator)
@@ -409,7 +414,7 @@ def test_effective_line_accumulates(number, log_of):
 @functools.cache
 def gradients(number, autocast: bool):
     """Those of all parameters on one batch, by name."""
-    model = tiny(load(rung(number)), tied=True, vocab_size=320)
+    model = enlarged(number, vocab_size=320)
     with pytest.MonkeyPatch.context() as patch:
         if not autocast:  # the same model without its rounding
             patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
