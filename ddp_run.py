@@ -140,7 +140,11 @@ def autocast(args):
 
 @torch.no_grad()
 def evaluate(model, held_out, rows, args):
-    """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share."""
+    """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share.
+
+    Not compiled, so that on CUDA the loss of bfloat16 logits is computed in bfloat16 too: autocast
+    has FP32 for it on CPUs alone, and a compiled kernel computes in FP32.
+    """
     B, device, loss_sum = args.batch_size, args.device, 0.0
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for first in range(RANK * B, rows, WORLD * B):
@@ -219,7 +223,7 @@ def train(args):
         # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        run.waits_for_step = True  # ddp: SIGTERM, from a scheduler that wants the machine back
+        run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -252,7 +256,7 @@ def train(args):
             dt = reduced(dt, op=ReduceOp.MAX)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
-            # ddp: SIGTERM to any rank stops all. They wait here for rank 0, which writes the log,
+            # ddp: a signal to any rank stops all. They wait here for rank 0, which writes the log,
             # and below for its checkpoint: else their next step would take as long as that.
             stopping = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
@@ -260,10 +264,10 @@ def train(args):
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run.say, done, raw_model, val_loss)
+                    job.save_best(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
                     state = dict(position=batches.position, optimizer=optimizer, scaler=scaler)
-                    job.save(run.say, done, raw_model, **state)
+                    job.save(run, done, raw_model, **state)
             if stopping:
                 name = signal.Signals(int(stopping)).name
                 run.say(f"note  {name}: stopped after step {done}; {job.kept}")

@@ -109,7 +109,7 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         check_identity(path, saved["identity"], identity)
         for damaged in found[number + 1 :]:  # they must not count as one of two to keep
             damaged.rename(f"{damaged}.damaged")
-        left = "" if saved["step"] < flags["--steps"] else "; nothing is left to train"
+        left = "" if saved["step"] < flags["steps"] else "; nothing is left to train"
         say(f"note  going on after step {saved['step']}, from {path}{left}")
         for flag, value in flags.items():
             if (before := saved["flags"].get(flag)) != value:

@@ -43,39 +43,47 @@ class Job:
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
 
-    def save(self, say, step: int, model, **state) -> None:
+    def save(self, run, step: int, model, **state) -> None:
         """Rank 0 saves a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
         if bad := [name for name, w in model.state_dict().items() if not w.isfinite().all()]:
             raise NotFinite(f"{bad[0]} is not finite after step {step}: it is not saved")
         state |= dict(identity=self.identity, flags=self.flags)
-        self.checkpoint = self._on_disk(checkpoint.save, self.folder, step, model, **state)
-        say(f"note  saved {self.checkpoint}")
-        if step == self.flags["--steps"] and math.isfinite(self.best):
-            say(f"note  and now: ladder sample {self.folder}")
+        if path := self._on_disk(run, checkpoint.save, self.folder, step, model, **state):
+            self.checkpoint = path
+            run.say(f"note  saved {path}")
+        if step == self.flags["steps"] and math.isfinite(self.best):
+            run.say(f"note  and now: ladder sample {self.folder}")
 
-    def save_best(self, say, step: int, model, val_loss: float) -> None:
+    def save_best(self, run, step: int, model, val_loss: float) -> None:
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
         if self.folder and val_loss < self.best:
-            self.best = val_loss
             facts = self.identity | {"step": str(step), "val_loss": str(val_loss)}
-            saved = self._on_disk(weights.save, self.folder / weights.BEST, model, facts)
-            say(f"note  the lowest loss so far: saved {saved}")
+            if path := self._on_disk(run, weights.save, self.folder / weights.BEST, model, facts):
+                self.best = val_loss
+                run.say(f"note  the lowest loss so far: saved {path}")
 
-    def _on_disk(self, save: Callable, *args, **more) -> Path:
-        """Rank 0 calls save(...), and all wait for it: else their next step would take as long."""
-        try:
-            return on_rank_0(save, *args, **more)
-        except OSError as error:
-            raise BadInput(f"cannot write into {self.folder}: {error.strerror}") from error
+    def _on_disk(self, run, save: Callable, *args, **state) -> Path | None:
+        """save(...) on rank 0, and all wait: else their next step would take as long.
+
+        If the disk is full the run goes on, and ends with status 2.
+        """
+
+        def saved():
+            try:
+                return save(*args, **state)
+            except OSError as error:
+                run.lost, why = True, f"cannot write into {self.folder}: {error.strerror}"
+                run.say(f"error {why}; the run goes on, and tries again next time", sys.stderr)
+
+        return on_rank_0(saved)
 
     @property
     def kept(self) -> str:
-        """What a run that stops before its last step leaves."""
-        if not self.checkpoint:
-            return "no checkpoint is kept"
-        return f"{self.checkpoint} is kept, the same command with --resume goes on"
+        """What a run leaves that stops before its last step."""
+        found = f"{self.checkpoint} is kept, the same command with --resume goes on"
+        return found if self.checkpoint else "no checkpoint is kept"
 
 
 def launch(train: Callable, doc: str, argv: list[str] | None):
@@ -168,7 +176,7 @@ def parse(doc: str, argv: list[str] | None):
     if args.warmup is None:
         args.warmup = max(1, args.steps // 5)
     if DISTRIBUTED and kind == "mps":
-        refuse("gloo does not support Apple GPUs: use --device cpu, or train without torchrun")
+        refuse("gloo does not support Apple GPUs: --device cpu, or train without torchrun")
     if DISTRIBUTED and kind == "cuda" and (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
         found = f"torchrun started {LOCAL_WORLD} processes, found {gpus} CUDA device(s)"
         refuse(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
@@ -203,12 +211,12 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
     B, T, folder = args.batch_size, args.seq_len, Path(args.ckpt_dir)
     micro_steps, odd = divmod(args.total_batch, WORLD * B * T)
+    sizes = f"{WORLD} ranks x B={B} x T={T}"
     if odd:
-        near = [n * WORLD * B * T for n in (micro_steps, micro_steps + 1) if n]
-        raise BadInput(
-            f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} ({WORLD} ranks "
-            f"x B={B} x T={T}); the nearest are: {', '.join(map(str, near))}"
-        )
+        near = [str(n * WORLD * B * T) for n in (micro_steps, micro_steps + 1) if n]
+        wrong = f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} tokens"
+        raise BadInput(f"{wrong} ({sizes}); the nearest are: {', '.join(near)}")
+    say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
@@ -218,12 +226,10 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
     texts = {"data": text, "held-out text": held_out}
     identity = {key: f"{corpus.name} {corpus.sha256[:12]}" for key, corpus in texts.items()}
-    identity |= {name: str(value) for name, value in _named(args, MUST_MATCH).items()}
-    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity)
-    job |= dict(flags=_named(args, MAY_CHANGE), folder=folder if args.ckpt_every else None)
-    found, best = None, math.inf
+    identity |= {name: str(getattr(args, name)) for name in MUST_MATCH}
+    flags, found, best = {name: getattr(args, name) for name in MAY_CHANGE}, None, math.inf
     if args.ckpt_every or args.resume:
-        found = checkpoint.choose(folder, args.resume, identity, job["flags"], say)
+        found = checkpoint.choose(folder, args.resume, identity, flags, say)
         if facts := weights.read_facts(folder / weights.BEST):
             checkpoint.check_identity(folder / weights.BEST, facts, identity)
             best = float(facts["val_loss"])
@@ -231,9 +237,5 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
     if args.init and found:
         say(f"note  --init {args.init} is left out: the checkpoint has the weights")
-    return job | dict(checkpoint=found, best=best)
-
-
-def _named(args, names: tuple[str, ...]) -> dict:
-    """The values of flags by their names on the command line."""
-    return {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
+    return job | dict(folder=folder if args.ckpt_every else None, checkpoint=found, best=best)
