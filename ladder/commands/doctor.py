@@ -12,11 +12,9 @@ import os
 import platform
 import runpy
 import shutil
-import sysconfig
+import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 import torch
 from rich.table import Table
@@ -24,7 +22,7 @@ from rich.text import Text
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ladder.cli import GPUS, MODELS, add_flags, default_batch_size, pick_device
+from ladder.cli import MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
@@ -53,48 +51,38 @@ def run(args) -> int:
     console.print("trying what the rungs need ...")
     rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
     rungs.title = f"The rungs on {device}"
-    missing = False
+    runs = "yes"
     for path in all_scripts():
-        if missing:  # a rung needs what those before it need
-            runs, helps, why = "no", "–", "the same is missing"
-        else:
+        if runs == "yes":
             runs, helps, why = judge(path.stem, device)
-        missing = runs == "no"
+        else:  # a rung needs what those before it need
+            helps, why = "–", "the same is missing"
         words = (Text(word, STYLES.get(word, "")) for word in (runs, helps))
         rungs.add_row(title(path), *words, Text(why))
     console.print(rungs)
-    return int(missing)
+    return int(runs == "no")
 
 
 def facts() -> Iterator[tuple[str, str]]:
     """Yields (name, value) of what matters about this machine."""
-    try:
-        memory = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
-    except (AttributeError, ValueError, OSError):  # not on every system
-        memory = "memory unknown"
-    yield "CPU", f"{device_name(torch.device('cpu'))}, {memory}"
+    memory = ""
+    if hasattr(os, "sysconf"):
+        memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
+    yield "CPU", device_name(torch.device("cpu")) + memory
     yield "CPU units", torch.backends.cpu.get_cpu_capability()
     yield "CPU, bfloat16", cpu_bf16()
-    for kind in GPUS:
-        for number in range(torch.get_device_module(kind).device_count()):
-            yield f"GPU {number}", about(torch.device(kind, number))
+    for number in range(torch.cuda.device_count()):
+        yield f"GPU {number}", about(torch.device("cuda", number))
     if torch.backends.mps.is_available():
         yield "GPU", f"Apple, {torch.mps.recommended_max_memory() / 1e9:.1f} GB usable"
-    if torch.version.hip:
-        yield "AMD driver", first_line("amd-smi", "version") or "unknown: amd-smi does not answer"
-    else:
-        driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-        unseen = "" if torch.cuda.is_available() or not driver else ", but this torch sees no GPU"
-        yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
+    driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    unseen = ", but this torch sees no GPU" if driver and not torch.cuda.is_available() else ""
+    yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
     yield "Python, torch", f"{platform.python_version()}, {torch.__version__}"
-    missing = "missing (torch.compile needs it on a GPU of NVIDIA, AMD or Intel)"
-    yield "Triton", "found" if find_spec("triton") else missing
-    names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++", "cl"]
-    compiler = next(filter(shutil.which, names), None)
-    version = compiler and (first_line(compiler, "--version") or compiler)
-    yield "C++ compiler", version or f"missing: no {' or '.join(names)}"
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    yield "Python headers", "found" if header.exists() else f"missing: no {header}"
+    compiler = {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")  # as torch has it
+    compiler = os.environ.get("CXX", compiler)
+    version = shutil.which(compiler) and (first_line(compiler, "--version") or compiler)
+    yield "C++ compiler", version or f"missing: no {compiler}"
 
 
 def cpu_bf16() -> str:
@@ -112,25 +100,13 @@ def cpu_bf16() -> str:
 
 
 def about(device: torch.device) -> str:
-    """A GPU's name, memory, architecture, half precision, and which of PyTorch's wheels know it."""
-    gpu = torch.get_device_module(device).get_device_properties(device)
-    name = "XPU" if device.type == "xpu" else f"sm_{gpu.major}{gpu.minor}"
+    """A GPU's name, memory, architecture and half precision."""
+    gpu = torch.cuda.get_device_properties(device)
+    name = f"sm_{gpu.major}{gpu.minor}"
     if torch.version.hip:
         name = gpu.gcnArchName.partition(":")[0]  # such as gfx942
-    facts = [gpu.name, f"{gpu.total_memory / 1e9:.1f} GB", name]
-    try:
-        facts.append(str(half_precision(device)).removeprefix("torch."))
-    except BadInput:
-        facts.append("no half precision")
-    if device.type == "cuda" and not torch.version.hip:
-        known = next(WHEELS[first] for first in WHEELS if first <= (gpu.major, gpu.minor))
-        facts.append(f"in PyTorch's wheels for CUDA {known}")
-    return ", ".join(facts)
-
-
-# https://github.com/pytorch/pytorch/blob/main/RELEASE.md#pytorch-cuda-support-matrix and, for what
-# 2.15 drops, https://github.com/pytorch/pytorch/issues/190385
-WHEELS = {(10, 0): "12.8 and 13", (7, 5): "12.6, 12.8 and 13", (0, 0): "12.6 alone, up to 2.14"}
+    half = str(half_precision(device)).removeprefix("torch.")
+    return f"{gpu.name}, {gpu.total_memory / 1e9:.1f} GB, {name}, {half}"
 
 
 def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
@@ -172,11 +148,10 @@ def bf16(device: torch.device) -> tuple[str, str]:
     torch.set_float32_matmul_precision("high")
     n = 768 if device.type == "cpu" else 4096
     single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, dtype))
-    # Print no figure: a CPU's rates vary with what else runs on it.
-    if half > 1.1 * single:
-        return "yes", f"{note}a {name} matmul is faster than one in FP32 (timed)"
-    how = "slower" if half < 0.9 * single else "no faster"
-    return "no", f"{note}a {name} matmul is {how} than one in FP32 (timed)"
+    how = "faster" if half > 1.1 * single else "slower" if half < 0.9 * single else "no faster"
+    # No figure: a CPU's rates vary with what else runs on it.
+    why = f"{note}a {name} matmul is {how} than one in FP32 (timed)"
+    return "yes" if how == "faster" else "no", why
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
@@ -187,7 +162,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
     """
     script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
     # On a GPU use the shapes of a real run: for small ones the compiler writes other kernels.
-    on_gpu, dtype = device.type in GPUS, half_precision(device)
+    on_gpu, dtype = device.type == "cuda", half_precision(device)
     name, B, T = ("gpt2", default_batch_size(device), 1024) if on_gpu else ("tiny", 2, 64)
     scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
     torch.set_float32_matmul_precision("high")
@@ -251,7 +226,7 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
 
 
 def padded_vocab(device: torch.device) -> tuple[str, str]:
-    if device.type in GPUS:
+    if device.type == "cuda":
         return "yes", "tensor cores like widths that are multiples of 128"
     return "unknown", "for tensor cores, which this device lacks: measure it"
 
