@@ -20,8 +20,8 @@ import torch
 from rich.table import Table
 from rich.text import Text
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ladder import probe
 from ladder.cli import MODELS, add_flags, default_batch_size, pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.process import Screen, first_line
@@ -30,7 +30,6 @@ from ladder.commands.tables import WHY_NOT_COMPILED
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
 from ladder.machine import device_name, half_precision
-from ladder.probe import matmul_units
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 
@@ -134,7 +133,7 @@ def code_for_it(device: torch.device) -> tuple[str, str]:
 def tf32(device: torch.device) -> tuple[str, str]:
     """Whether the setting changes a matmul."""
     torch.set_float32_matmul_precision("high")
-    if matmul_units(device) == "fp32":
+    if probe.matmul_units(device) == "fp32":
         return "no", "no TF32 units: the setting changes no bit of a matmul"
     return "yes", "TF32 units: the setting rounds what a matmul multiplies"
 
@@ -205,24 +204,18 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
-    """Whether there is a kernel that does not write the scores to memory."""
-    q = torch.ones(1, 12, 128, 64, device=device, dtype=half_precision(device))
-    F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    """Which kernel PyTorch picks for a causal attention of (1, 12, 1024, 64)."""
     if device.type == "mps":  # https://github.com/pytorch/pytorch/issues/179294
         return "unknown", "in training, torch computes it with separate operators here: measure it"
-    kinds = {
-        "FLASH_ATTENTION": "the flash kernel runs",
-        "CUDNN_ATTENTION": "cuDNN's kernel runs",
-        "EFFICIENT_ATTENTION": "the memory-efficient kernel runs (flash needs Ampere or newer)",
-    }
-    for kind, words in kinds.items():
-        try:
-            with sdpa_kernel(getattr(SDPBackend, kind)):
-                F.scaled_dot_product_attention(q, q, q, is_causal=True)
-            return "yes", f"{words} (tried)"
-        except RuntimeError:
-            pass
-    return "no", "no fused kernel: torch falls back to separate ones"
+    shape, dtype = (1, 12, 1024, 64), half_precision(device)
+    q = torch.ones(shape, device=device, dtype=dtype, requires_grad=True)
+    recording = probe.start()
+    F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    probe.stop(recording)
+    kernel = probe.effective(probe.operators(recording))["attention"]
+    if "math" in kernel:
+        return "no", "no fused kernel: torch falls back to separate ones (tried)"
+    return "yes", f"PyTorch picks the {kernel} kernel (tried)"
 
 
 def padded_vocab(device: torch.device) -> tuple[str, str]:
