@@ -2,13 +2,17 @@
 
 import argparse
 import importlib
+import re
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from ladder.cli import signals_to
-from ladder.commands.process import if_slow, once
+from ladder.commands.process import if_slow
 from ladder.errors import BadInput, explain
-from ladder.files import IS_CHECKOUT, drop
+from ladder.files import IS_CHECKOUT, ROOT, commit, drop
 from ladder.log import printable
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
@@ -19,74 +23,90 @@ COMMANDS = {
     "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "timeit": "timing matrix: model sizes x passes x warm-up x precision",
-    "roofline": "the bare parts of a step, each beside its bytes and FLOPs",
-    "fit": "the largest batch that fits the device, for each rung, and its tokens per second",
-    "limits": "the work of each rung, counted, and its time at a GPU's data sheet",
+    "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
     "sample": "write text with a model that ddp_run.py trained",
-    "export": "make a folder of such a model that transformers loads",
-    "forward": "carry an edit of one rung through all later rungs",
+    "propagate": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
     "share": "pack a climb into one small file to send, without paths and names",
     "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a flag in one line, without the usage of all flags."""
+
+    def error(self, message: str):
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; returns the exit status, 2 for what a user can put right."""
-    commands = "\n".join(f"  {name:9s}{summary}" for name, summary in COMMANDS.items())
-    text = f"{__doc__}\n\ncommands:\n{commands}"
-    raw = dict(formatter_class=argparse.RawDescriptionHelpFormatter)
-    usage = "ladder COMMAND [-h] ..."
-    parser = argparse.ArgumentParser(prog="ladder", usage=usage, description=text, **raw)
-    parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
-    argv = sys.argv[1:] if argv is None else argv
-    name = parser.parse_args(argv[:1]).command
+    return program(command, sys.argv[1:] if argv is None else argv)
 
-    def run() -> int:
-        if not IS_CHECKOUT:
-            raise BadInput(
-                "`ladder` works on the scripts, which are not here: clone the repository, and "
-                "`pip install -e .` in it"
-            )
-        with if_slow():
-            module = importlib.import_module(f"ladder.commands.{name}")
-        parser = argparse.ArgumentParser(prog=f"ladder {name}", description=module.__doc__, **raw)
-        module.add_arguments(parser)
-        return module.run(parser.parse_args(argv[1:]))
 
-    return program(run)
+def command(argv: list[str]) -> int:
+    """Run the subcommand argv[0], with the other words as its flags."""
+    name, *words = argv or ["--help"]
+    if name in ("-h", "--help"):
+        lines = (f"  {name:10s}{summary}" for name, summary in COMMANDS.items())
+        print(__doc__, "\nusage: ladder COMMAND [-h] …, or ladder --version\n", *lines, sep="\n")
+        return 0
+    if not IS_CHECKOUT:
+        how = "clone the repository, and `pip install -e .` in it"
+        raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
+    if name == "--version":
+        number = re.search('^version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
+        print(f"ladder {number[1]}, commit {commit()}, in {ROOT}")
+        return 0
+    above = (Path.cwd(), *Path.cwd().parents)
+    here = (f for f in above if (f / "ladder/commands").is_dir() and (f / "baseline.py").exists())
+    if (clone := next(here, ROOT)) != ROOT:
+        how = f"`python -m ladder` in {clone} runs that one's; or `pip install -e {clone}`"
+        raise BadInput(f"you are in {clone}, but this `ladder` is that of {ROOT}: {how}")
+    if name not in COMMANDS:
+        raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
+    with if_slow():
+        module = importlib.import_module(f"ladder.commands.{name}")
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog=f"ladder {name}", description=module.__doc__, formatter_class=as_it_is)
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(words))
 
 
 def program(function: Callable, *args) -> int:
-    """function(*args) as a program: its exit status, which is 2 after one line of what was wrong.
+    """function(*args) as a program: its exit status, which is 2 after one line of what was wrong,
+    and 128 more than the number of a signal that ended it.
 
     What the terminal cannot show is printed escaped; a pipe gets each line at once.
     """
+    first = iter([True])
+
+    def interrupt(number, _frame):  # the second does not interrupt what the first has to save
+        if next(first, False):
+            raise KeyboardInterrupt(number)
+
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
-        with signals_to(once()):  # the second does not interrupt what the first has to save
+        with signals_to(interrupt):
             status = function(*args)
             print(end="", flush=True)  # a full device shows here and not as the process ends
             return status or 0
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as stop:
+        return 128 + (stop.args or (signal.SIGINT,))[0]
     except OSError as error:
-        where = error.filename and f"{error.filename}: "
+        line = explain(error) or f"{error.filename or 'the system'}: {error.strerror}"
         try:
             print(end="", flush=True)
         except OSError:
             drop(sys.stdout)
-            where = where or "standard output: "
+            line = f"standard output: {error.strerror}"
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
-        line = f"{where or ''}{error.strerror or error}"
     except Exception as error:
         if (line := explain(error)) is None:  # a bug: its traceback says where
             raise
-    try:
+    with suppress(OSError):  # of a terminal that was closed
         print(f"error {printable(line)}", file=sys.stderr)
-    except OSError:  # as of a terminal that was closed
-        drop(sys.stderr)
     return 2

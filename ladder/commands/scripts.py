@@ -9,8 +9,6 @@ from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all)"
-# What Python raises of a file that it cannot parse.
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 
@@ -45,14 +43,6 @@ def by_number(paths: list[Path]) -> dict[int, Path]:
 def peer_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
-
-
-def refuse_namesakes(scripts: list[Path]) -> None:
-    """Raise BadInput if a script from elsewhere would be taken for one of the ladder."""
-    ours = {*chain(), *peer_scripts()}
-    for path in set(scripts) - ours:
-        if path.stem in {one.stem for one in ours}:
-            raise BadInput(f"{path.name} has the name of a script of the ladder: rename yours")
 
 
 def select(words: list[str], candidates: bool | None = False) -> list[Path]:
@@ -99,7 +89,7 @@ def docstring(path: Path) -> str:
     """A script's docstring, empty if it has none. Raises BadInput if Python cannot parse it."""
     try:
         return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    except UNREADABLE as error:
+    except (SyntaxError, ValueError) as error:
         raise BadInput(f"{path} is not valid Python: {error}: fix that first") from None
 
 
@@ -108,9 +98,17 @@ def low_precision(path: Path) -> bool:
     return "\nNumerics: low precision" in path.read_text(encoding="utf-8", errors="replace")
 
 
+def cpu_only(path: Path) -> bool:
+    """Whether a rung says of its change, or why it is faster, that it is so on a CPU."""
+    return bool(re.search("^(Change|Why): on a CPU", docstring(path), flags=re.MULTILINE))
+
+
 def title(path: Path) -> str:
-    """The first line of a script's docstring, up to a colon."""
-    return re.split("[:\n]", docstring(path) or path.stem)[0]
+    """The first line of a script's docstring, up to a colon; the file's name if the line has the
+    number of another rung, as that of a copy has."""
+    line, stem = re.split("[:\n]", docstring(path) or path.stem)[0], path.stem
+    copied = line[:2].isdecimal() and stem != "baseline" and line[:2] != stem[:2]
+    return stem if copied else line
 
 
 def describe(path: Path) -> dict[str, str]:
