@@ -325,14 +325,8 @@ def test_numbers_name_candidates_only_where_asked(capsys):
 
 
 def test_a_number_that_a_rung_has_too_is_the_rungs(tmp_path, monkeypatch):
-    words = (
-        "baseline",
-        "speedups/01_x",
-        "speedups/02_mine",
-        "candidates/02_waits",
-        "candidates/03_y",
-    )
-    paths = [tmp_path / f"{word}.py" for word in words]
+    names = "baseline speedups/01_x speedups/02_mine candidates/02_waits candidates/03_y"
+    paths = [tmp_path / f"{name}.py" for name in names.split()]
     for path in paths:
         path.parent.mkdir(exist_ok=True)
         path.touch()
