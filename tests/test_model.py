@@ -5,15 +5,17 @@ import torch
 import transformers
 from conftest import TINY, load, rung
 
+from ladder.cli import MODELS
 from ladder.commands.scripts import all_scripts
 
+SHAPE = {**TINY, "vocab_size": 512}
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 
 
 def reference_model(tied: bool):
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        **TINY, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, tie_word_embeddings=tied
+        **SHAPE, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, tie_word_embeddings=tied
     )
     model = transformers.GPT2LMHeadModel(config)
     with torch.no_grad():  # away from the start, so that biases and attention matter
@@ -30,11 +32,11 @@ def to_linear(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def test_logits_and_gradients_equal_transformers(number):
     reference = reference_model(tied=number >= 1)
     module = load(rung(number))
-    model = module.GPT(module.GPTConfig(**TINY, vocab_size=50257))  # no padding rows
+    model = module.GPT(module.GPTConfig(**SHAPE))
     weights = {n: to_linear(n, t) for n, t in reference.state_dict().items()}
     model.load_state_dict(weights, strict=True)
 
-    idx = torch.randint(0, 50257, (2, 65), generator=torch.Generator().manual_seed(1))
+    idx = torch.randint(0, 512, (2, 65), generator=torch.Generator().manual_seed(1))
     x, y = idx[:, :-1], idx[:, 1:]
     logits, loss = model(x, y)
     expected = reference(x).logits
@@ -53,8 +55,6 @@ def test_logits_and_gradients_equal_transformers(number):
 
 
 def test_sizes_of_the_family():
-    from ladder.cli import MODELS
-
     module = load(rung(1))
     sizes = {}
     for name, shape in MODELS.items():
