@@ -1,8 +1,8 @@
 """Say what this machine is, which rungs can run on it and which can make it faster.
 
 The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
-training step with an eager one. It trains nothing and takes less than a minute. The exit status is
-1 if a rung cannot run.
+training step with an eager one. It trains nothing and takes a minute or two. The exit status is 1
+if a rung cannot run.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
@@ -22,14 +22,14 @@ from rich.text import Text
 from torch.nn import functional as F
 
 from ladder import probe
-from ladder.cli import MODELS, add_flags, default_batch_size, pick_device
+from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.commands.gemm import matmul_flops
 from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.commands.tables import WHY_NOT_COMPILED
 from ladder.errors import BadInput, explain
 from ladder.files import ROOT
-from ladder.machine import device_name, half_precision
+from ladder.machine import busy, device_name, half_precision, load
 
 STYLES = {"yes": "green", "no": "red", "unknown": "yellow"}
 
@@ -42,6 +42,8 @@ def run(args) -> int:
     """Print what the machine is, and a line for each rung. Returns 1 if a rung cannot run."""
     device = pick_device(args.device)
     console = Screen()
+    if line := busy(load(), 0.75):
+        print(f"note  {line}")
     machine = Table(title="This machine", title_justify="left", show_header=False)
     for name, value in facts():
         machine.add_row(name, Text(value))
@@ -113,9 +115,10 @@ def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
 
     Assumes that the rungs before it run.
     """
-    trial = TRIALS.get(stem, ("unknown", "not known to need anything"))
+    if stem not in TRIALS:
+        return "yes", "–", "needs nothing special: see ladder diff"
     try:
-        return "yes", *(trial(device) if callable(trial) else trial)
+        return "yes", *TRIALS[stem](device)
     except Exception as error:  # libraries raise many kinds if their hardware is missing
         text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return "no", "–", explain(error) or text
@@ -154,19 +157,38 @@ def bf16(device: torch.device) -> tuple[str, str]:
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
-    """Whether a compiled training step gives the loss and gradients of an eager one.
+    """Whether compiled training steps give the loss and gradients of eager ones.
 
-    Uses rung 10's model with one layer (more would run the same kernels again) and an empty compile
-    cache. Raises BadInput if they differ: some compilers run but compute something else.
+    Uses the top script's model at the B and T that its flags have by default. Raises BadInput if
+    they differ: some compilers run but compute something else.
     """
-    script = runpy.run_path(str(ROOT / "speedups" / "10_fused_adamw.py"))
-    # On a GPU use the shapes of a real run: for small ones the compiler writes other kernels.
-    on_gpu, dtype = device.type == "cuda", half_precision(device)
-    name, B, T = ("gpt2", default_batch_size(device), 1024) if on_gpu else ("tiny", 2, 64)
-    scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
+    path, graphs = all_scripts()[-1], torch._dynamo.utils.counters["stats"]
+    another = "use another (CXX=clang++) or " if device.type == "cpu" else ""
+    script, before = runpy.run_path(str(path)), graphs["unique_graphs"]
     torch.set_float32_matmul_precision("high")
+    for model in ("gpt2", "tiny"):  # compilers write other kernels for small shapes
+        print(f"compiling one layer of {model} ...", flush=True)
+        args = parse_args(None, [f"--model={model}", f"--device={device}"])
+        rounding, error = errors(script, args)
+        # Both round to half precision, in different places: two correct steps differ by at most
+        # twice the rounding of one, wrong ones by far more.
+        if not error <= 4 * rounding:  # so that NaN fails too
+            raise BadInput(
+                f"a compiled step of {path.stem} --model {model} has wrong gradients (relative "
+                f"error {error:.1g}): this compiler is broken here, {another}run a rung below 05"
+            )
+    if graphs["unique_graphs"] == before:
+        return "no", f"nothing was compiled (tried): {WHY_NOT_COMPILED}"
+    return "yes", "a compiled step has the gradients of an eager one (tried)"
+
+
+def errors(script: dict, args) -> tuple[float, float]:
+    """The largest relative error of the loss and the gradients: of an eager step in half precision,
+    and of a compiled step against that one. With one layer: more would run the same kernels."""
+    B, T, device, dtype = args.batch_size, args.seq_len, args.device, half_precision(args.device)
+    scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
     torch.manual_seed(1337)
-    config = script["GPTConfig"](**{**MODELS[name], "n_layer": 1})
+    config = script["GPTConfig"](**{**MODELS[args.model], "n_layer": 1})
     model = script["GPT"](config).to(device)
     x, y = torch.randint(config.vocab_size, (2, B, T), device=device)  # (B, T) token ids each
 
@@ -178,29 +200,14 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         (scale * loss).backward()
         return [loss.detach(), *(p.grad for p in model.parameters())]
 
-    def difference(found, expected) -> float:
-        """The largest relative error; NaN if one is NaN."""
+    def error(found, expected) -> float:
         pairs = zip(found, expected, strict=True)
         return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
 
     single, eager = step(model, autocast=False), step(model)
-    graphs = torch._dynamo.utils.counters["stats"]
-    before = graphs["unique_graphs"]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        compiled = step(torch.compile(model))
-    error = difference(compiled, eager)
-    # Both round to half precision, in different places. The rounding of one step is its error
-    # against FP32 (0.007 in bfloat16). Two correct steps differ by at most twice that, wrong ones
-    # by far more.
-    if not error <= 4 * difference(eager, single):  # so that NaN fails too
-        raise BadInput(
-            "a compiled step gives other gradients than an eager one (relative error "
-            f"{error:.1g}): this compiler is broken here, run a rung below 05"
-        )
-    if graphs["unique_graphs"] == before:
-        return "no", f"nothing was compiled (tried): {WHY_NOT_COMPILED}"
-    return "yes", "a compiled step has the gradients of an eager one (tried)"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # empty
+        return error(eager, single), error(step(torch.compile(model)), eager)
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
@@ -216,12 +223,6 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
     if "math" in kernel:
         return "no", "no fused kernel: torch falls back to separate ones (tried)"
     return "yes", f"PyTorch picks the {kernel} kernel (tried)"
-
-
-def padded_vocab(device: torch.device) -> tuple[str, str]:
-    if device.type == "cuda":
-        return "yes", "tensor cores like widths that are multiples of 128"
-    return "unknown", "for tensor cores, which this device lacks: measure it"
 
 
 def fused_adamw(device: torch.device) -> tuple[str, str]:
@@ -241,27 +242,13 @@ def kept_memory(device: torch.device) -> tuple[str, str]:
     return "yes", "glibc's malloc gives memory back, and can be set not to (tried)"
 
 
-def causal_blocks(device: torch.device) -> tuple[str, str]:
-    if device.type != "cpu":
-        return "no", "for CPUs: on a GPU flash attention stays"
-    return "unknown", "depends on the matmul rate of the CPU: measure it"
-
-
-NO_SPEED = ("no", "not meant to be faster: see ladder diff")
-
-# Per script: a trial that finds out whether it helps, or what is known beforehand.
+# Of the scripts whose change needs something of the machine.
 TRIALS = {
     "baseline": code_for_it,
-    "01_weight_tying": ("yes", "fewer weights to update, which needs nothing special"),
     "02_tf32": tf32,
     "03_bf16_autocast": bf16,
-    "04_residual_scaling": NO_SPEED,
     "05_torch_compile": compiled_step,
     "06_flash_attention": fused_attention,
-    "07_vocab_50304": padded_vocab,
-    "08_adamw_clipping": NO_SPEED,
-    "09_cosine_lr": NO_SPEED,
     "10_fused_adamw": fused_adamw,
     "11_keep_memory": kept_memory,
-    "12_causal_blocks": causal_blocks,
 }
