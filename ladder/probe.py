@@ -19,6 +19,9 @@ _OPTIMIZERS = {
     "aten::_foreach_addcdiv_": "foreach",
     "aten::addcdiv_": "for-loop",
 }
+# All that is read here. ProfilerActivity.CPU alone includes CUDA's runtime, for which Kineto starts
+# CUPTI and leaves it on: launches are slower ever after (pytorch issue 144455).
+_RECORDED = {ProfilerActivity.CPU: ["CPU_OP", "USER_ANNOTATION"]}
 _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
 
 
@@ -37,7 +40,10 @@ def _quiet_stderr():
 
 def start() -> profile:
     """Start recording the operators of a training step; `stop` ends it."""
-    recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+    try:
+        recording = profile(activities=[_RECORDED], record_shapes=True)
+    except TypeError:  # an older PyTorch, which takes no names
+        recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
     with _quiet_stderr():
         recording.start()
     return recording
