@@ -199,7 +199,8 @@ class Run:
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
-        It also profiles the second step, a warm-up step, and prints the `effective` line from it.
+        It also profiles the second step, a warm-up step, and prints the `effective` line from it;
+        if float16 overflowed in that step, of the next one in which it did not.
         """
         self.writing = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)
@@ -207,27 +208,28 @@ class Run:
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
         self._write(sys.stdout, line + self._time_left())
-        self._watch_scale(step)
+        skipped = self._watch_scale(step)
         self.peak_bytes = machine.peak_bytes(self.args.device)
-        if recording := self._stop_recording():
+        if (recording := self._stop_recording()) and not skipped:
             self._read(recording)
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self.writing = False
         if self.signal:
             raise KeyboardInterrupt
-        if len(self.step_times) == 1 and self._steps_left() and not self.rank:
+        if self._steps_left() and not (self.effective or self.rank):
             self.recording = probe.start()
 
-    def _watch_scale(self, step: int) -> None:
-        """Say that the scaler skipped this step: it then made its scale smaller."""
+    def _watch_scale(self, step: int) -> bool:
+        """Whether the scaler skipped this step, which is said: it then made its scale smaller."""
         before, self.scale = self.scale, self.scaler.get_scale()
-        if self.scale < before:
+        if skipped := self.scale < before:
             self.skipped += 1
             scales = f"the loss scale goes from {before:g} to {self.scale:g}"
             self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
             if self.scale < LEAST_SCALE:
                 raise NotFinite(f"gradients overflow float16 at a loss scale of {self.scale:g} too")
+        return skipped
 
     def _read(self, recording) -> None:
         """Print the `effective` line from the profile of a step."""
