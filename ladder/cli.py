@@ -6,8 +6,7 @@ import signal
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 
-from ladder.errors import BadInput, explain
-from ladder.log import printable
+from ladder.errors import BadInput, explain, refuse
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -66,6 +65,17 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a flag in one line, without all flags: `error` raises BadInput."""
+
+    def __init__(self, description: str | None, **more):
+        as_it_is = argparse.RawDescriptionHelpFormatter
+        super().__init__(description=description, formatter_class=as_it_is, **more)
+
+    def error(self, message: str):
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
 def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(args.seq_len)):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
@@ -74,18 +84,17 @@ def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(a
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=doc, formatter_class=as_it_is)
+    parser = Parser(doc)
     add_flags(parser)
     parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     if add_more:
         add_more(parser)
-    args = parser.parse_args(argv)
     try:
+        args = parser.parse_args(argv)
         args.device = pick_device(args.device)
         check(args)
     except BadInput as error:
-        parser.error(printable(str(error)))
+        refuse(error)
     on_gpu = args.device.type == "cuda"
     args.steps = args.steps or (50 if on_gpu else 20)
     args.seq_len = args.seq_len or (1024 if on_gpu else 256)
