@@ -21,14 +21,10 @@ def refuse(why: object) -> NoReturn:
 # What errors of PyTorch and its libraries say, as regular expressions, and what a user can do. The
 # first match is used. tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = {
+    # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
     "can't allocate memory|not enough memory|out of memory|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    "|Storage size calculation overflowed|Overflow when unpacking long": (
+    "|CUBLAS_STATUS_NOT_INITIALIZED|Storage size calculation overflowed|Overflow when unpacking": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
-    ),
-    # cuBLAS allocates its own memory after PyTorch has taken nearly all
-    "CUBLAS_STATUS_NOT_INITIALIZED": (
-        "cuBLAS did not start, as it does where the GPU's memory is full: look at nvidia-smi, and "
-        "try a smaller --batch-size"
     ),
     # gloo's words, then NCCL's, for a process that has ended
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (

@@ -81,26 +81,31 @@ def result(
     """
     import numpy as np  # not above: commands that only write lines start at once
 
-    warmup = warmup_steps(planned)
-    measured = times[warmup:]
-    p10, median, p90 = np.percentile(measured, (10, 50, 90)) if measured else [None] * 3
-    tok_per_s = tokens_per_step / median if median else None
+    ms = [seconds * 1e3 for seconds in times]
+    measured = ms[warmup_steps(planned) :]
+    p10, median, p90 = np.percentile(measured, (10, 50, 90)).tolist() if measured else [None] * 3
+    tok_per_s = tokens_per_step * 1e3 / median if median else None
     mfu = flops_per_token * tok_per_s / (peak_flops * ranks) if tok_per_s and peak_flops else None
+    first, final = (losses[0], losses[-1]) if losses else (math.nan, math.nan)
     return {
         "script": script,
         "status": status,
-        "median_ms": _ms(median),
-        "p10_ms": _ms(p10),
-        "p90_ms": _ms(p90),
+        "median_ms": _rounded(median, 3),
+        "p10_ms": _rounded(p10, 3),
+        "p90_ms": _rounded(p90, 3),
         "measured_steps": len(measured),
-        "warmup_steps": min(warmup, len(times)),
-        "tok_per_s": round(tok_per_s, 1) if tok_per_s else None,
-        "mfu": round(mfu, 4) if mfu else None,
+        "warmup_steps": len(ms) - len(measured),
+        "tok_per_s": _rounded(tok_per_s, 1),
+        "mfu": _rounded(mfu, 4),
         "peak_bytes": peak_bytes,
-        "first_step_ms": _ms(times[0] if times else None),
-        "first_loss": _finite(losses[0] if losses else None),
-        "final_loss": _finite(losses[-1] if losses else None),
+        "first_step_ms": _rounded(ms[0], 3) if ms else None,
+        "first_loss": first if math.isfinite(first) else None,
+        "final_loss": final if math.isfinite(final) else None,
     }
+
+
+def _rounded(number: float | None, digits: int) -> float | None:
+    return None if number is None else round(number, digits)
 
 
 def mfu_facts(flops_per_token: float, peak_flops: float | None, mfu: float | None) -> dict:
@@ -111,11 +116,3 @@ def mfu_facts(flops_per_token: float, peak_flops: float | None, mfu: float | Non
         "flops_per_token": flops_per_token,
         "peak_flops": f"{peak_flops:.4g}" if peak_flops else "unknown",
     }
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(float(seconds) * 1e3, 3)
-
-
-def _finite(loss: float | None) -> float | None:
-    return loss if loss is not None and math.isfinite(loss) else None

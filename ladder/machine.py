@@ -8,7 +8,6 @@ import csv
 import os
 import platform
 import re
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,21 +88,16 @@ def peak_flops(device) -> float | None:
 
 
 def peak_bytes(device) -> int | None:
-    """Peak memory so far, in bytes: of tensors on a GPU, of the process on a CPU, else None."""
+    """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU under Linux."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if device.type == "mps" or sys.platform == "win32":
+    status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
+    if device.type == "mps" or not status.exists():
         return None
-    if sys.platform == "linux":
-        # Not getrusage: its figure starts at the parent's peak.
-        status = Path("/proc/self/status")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-        return int(found[1]) * 1024 if found else None  # some sandboxes do not count it
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return int(found[1]) * 1024 if found else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.

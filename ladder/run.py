@@ -276,18 +276,9 @@ class Run:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
-        self.result = result(
-            self.script,
-            status,
-            self.step_times,
-            self.losses,
-            planned=planned,
-            tokens_per_step=self.tokens_per_step,
-            flops_per_token=flops,
-            peak_flops=peak,
-            ranks=self.ranks,
-            peak_bytes=self.peak_bytes,
-        )
+        facts = dict(flops_per_token=flops, peak_flops=peak, peak_bytes=self.peak_bytes)
+        facts |= dict(planned=planned, tokens_per_step=self.tokens_per_step, ranks=self.ranks)
+        self.result = result(self.script, status, self.step_times, self.losses, **facts)
         line = pairs_line("mfu", mfu_facts(flops, peak, self.result["mfu"]))
         self._write(self.file, line)
         if peak:  # else nothing in it is news to people
