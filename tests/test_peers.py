@@ -6,11 +6,10 @@ import statistics
 import pytest
 from conftest import ROOT, SMALL, run_script
 
-from ladder.commands import peers
+from ladder.commands import main, peers
 from ladder.commands.process import Finished
 from ladder.commands.results import read_climb, read_facts
 from ladder.commands.scripts import all_scripts
-from ladder.errors import BadInput
 
 
 @pytest.mark.slow
@@ -39,7 +38,7 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     assert flops[0] == flops[1]  # the untied head is counted once
 
 
-def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
+def test_the_ratio_is_that_of_the_paired_rounds(monkeypatch, capsys):
     """On the published logs: RUNLOG.md says the same number."""
     folder = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-peers"
     rows = {row.stem: row for row in read_climb(folder)[1]}
@@ -50,7 +49,7 @@ def test_of_several_rounds_the_ratio_is_that_of_the_pairs(monkeypatch, capsys):
     ratio = statistics.geometric_mean(a / b for a, b in zip(*medians, strict=True))
     monkeypatch.setattr(peers, "new_folder", lambda *_: folder)
     monkeypatch.setattr(peers, "run_and_report", lambda _: 0)
-    assert peers.run(parsed()) == 0
+    assert peers.run(argparse.Namespace()) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"RATIO top/transformers {ratio:.2f}"
     assert f"| {ratio:.2f}× |" in (ROOT / "RUNLOG.md").read_text("utf-8")
 
@@ -61,21 +60,17 @@ def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
         return peak if words[0] == "-m" else Finished("", "", 1, "it broke")
 
     monkeypatch.setattr("ladder.commands.process.run_python", run)
-    assert peers.run(parsed("--out", tmp_path / "out", "--precision", 5, "--at-most", 9)) == 1
+    words = [*SMALL, "--out", str(tmp_path / "out"), "--precision", "5", "--at-most", "9"]
+    assert main(["peers", *words]) == 1
     facts = read_facts(tmp_path / "out")  # nobody waits for an interval where all runs fail
     assert (facts["repeats"], facts["precision"], facts["at_most"]) == (6, 5, 9)
+    assert len(facts["failures"]) == 30
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last == "RATIO top/transformers unknown: it broke"
 
 
-def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path):
+def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install -e '\.\[peers\]'"):
-        peers.run(parsed("--out", tmp_path / "out"))
+    assert main(["peers", "--out", str(tmp_path / "out")]) == 2
+    assert "pip install -e '.[peers]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def parsed(*words):
-    parser = argparse.ArgumentParser()
-    peers.add_arguments(parser)
-    return parser.parse_args([*SMALL, *map(str, words)])
