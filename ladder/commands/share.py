@@ -193,12 +193,9 @@ def log_lines(script: str, facts: dict, sizes: dict, run: dict) -> list[str]:
         more |= {"loss": loss, "dt": dt, "tok_per_s": tokens / dt}
         lines.append(step_line(step, sizes["steps"], **more))
     lines.insert(3, pairs_line("effective", run["effective"]))  # of the second step
-    sizes = {"planned": sizes["steps"], "tokens_per_step": tokens}
+    plan = {"planned": sizes["steps"], "tokens_per_step": tokens}
     end = result(
-        script, "ok", times, run["loss"], peak_bytes=run.get("peak_bytes"), **sizes, **rates
+        script, "ok", times, run["loss"], **plan, **rates, peak_bytes=run.get("peak_bytes")
     )
-    return [
-        *lines,
-        pairs_line("mfu", mfu_facts(**rates, mfu=end["mfu"])),
-        "RESULT " + json.dumps(end),
-    ]
+    mfu = pairs_line("mfu", mfu_facts(**rates, mfu=end["mfu"]))
+    return [*lines, mfu, "RESULT " + json.dumps(end)]
