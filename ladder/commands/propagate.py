@@ -78,16 +78,16 @@ def places(path: Path, source: str) -> list[str]:
     return []
 
 
-def merge(base: str, ours: str, theirs: str) -> str:
+def merge(base: str, ours: str, theirs: str, whole_blocks: bool = False) -> str:
     """Apply the change from `base` to `theirs` to `ours`; conflicts stand between markers.
 
-    If both sides changed the same lines, one for one, the words in them are merged. Raises BadInput
-    if git is missing.
+    If both sides changed the same lines, one for one, the words in them are merged; with
+    `whole_blocks` also if one side added or deleted lines there. Raises BadInput without git.
     """
 
     def merge_words(conflict: re.Match) -> str:
         sides = [conflict[side] for side in ("base", "ours", "theirs")]
-        if len({side.count("\n") for side in sides}) == 1:
+        if whole_blocks or len({side.count("\n") for side in sides}) == 1:
             words = (re.findall(r"\w+|\W", side.replace("\n", NEWLINE)) for side in sides)
             merged = merge_lines(*("\n".join(side) for side in words))
             if not CONFLICT.search(merged + "\n"):
