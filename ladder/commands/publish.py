@@ -80,11 +80,8 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     readme = with_results(old, shown, facts, rows, force)
     target.mkdir(parents=True)
     own = [name for name in facts["scripts"] if "/" not in name and name not in SCRIPTS]
-    for path in [
-        folder / "climb.json",
-        *folder.glob("*.r*.log"),
-        *(source(folder, n) for n in own),
-    ]:
+    kept = [source(folder, name) for name in own]
+    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *kept):
         shutil.copy(path, target)
     draw(facts, rows, target / "climb.png")
     title, first, entries = runlog.partition("\n## ")
@@ -103,10 +100,8 @@ def new_target(facts: dict) -> Path:
         if not target.exists():
             return target
         if read_facts(target).get("started") == facts["started"]:
-            shown = target.relative_to(ROOT).as_posix()
-            raise BadInput(
-                f"{shown} has this climb already: to publish it again, delete that first"
-            )
+            why = "has this climb already: to publish it again, delete that first"
+            raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
 
 
 def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
