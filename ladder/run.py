@@ -18,7 +18,7 @@ import torch
 from ladder import machine, probe
 from ladder.cli import signals_to
 from ladder.errors import explain, refuse
-from ladder.files import FOLDERS, ROOT, SCRIPTS, commit, drop
+from ladder.files import ROOT, commit, drop
 from ladder.log import mfu_facts, pairs_line, printable, result, step_line
 
 LEAST_SCALE = 2**-14  # of a float16 run: below this scale the gradients themselves are inf
@@ -44,9 +44,7 @@ class Run:
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
         self.args, self.rank, self.ranks = args, rank, ranks
         path = Path(script).resolve()
-        inside = path.is_relative_to(ROOT)
-        self.script = path.relative_to(ROOT).as_posix() if inside else path.name
-        self.in_commit = inside and self.script.split("/")[0] in (*SCRIPTS, *FOLDERS)
+        self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
         self.signal = 0  # the one that ends the run
@@ -189,8 +187,6 @@ class Run:
         }
         self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
-        if not self.in_commit:
-            self.say(f"note  {self.script} is not in that commit: only what it imports is")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             first = "the first step takes one to three minutes, seconds with a warm cache"

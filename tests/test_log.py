@@ -1,9 +1,7 @@
 """The log format, written and read back, and what its numbers are made of."""
 
 import re
-import shutil
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -123,12 +121,6 @@ def test_a_copy_of_the_screen_is_a_log_too(tmp_path):
     text = "run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5 | left 2 min\n"
     (tmp_path / "a.log").write_text(text + 'RESULT {"mfu": null}\n00 baseline: 5 tok/s\n')
     assert read_log(tmp_path / "a.log").result == {"mfu": None}
-
-
-def test_a_copy_of_a_script_does_not_pass_for_its_commit(run_small, tmp_path):
-    copy = shutil.copy(rung(0), tmp_path)
-    log = run_small(load(Path(copy)), "--steps", 1)
-    assert "baseline.py is not in that commit: only what it imports is" in log.notes
 
 
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
