@@ -1,0 +1,318 @@
+"""What a run of ddp_run.py leaves: checkpoints to resume, a best model, and text drawn from it."""
+
+# ruff: noqa: F811 (fixtures of test_ddp.py)
+
+import json
+import math
+import os
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+from conftest import ROOT, TINY, load
+from safetensors.torch import load_file, save_file
+from test_ddp import alone, command_line, last_log, losses, smaller  # noqa: F401
+from test_model import reference_model
+
+from ladder import checkpoint, weights
+from ladder.batches import Batches
+from ladder.commands import main as ladder
+from ladder.corpus import END_OF_TEXT, load_splits
+from ladder.errors import BadInput
+from ladder.files import lock
+
+DDP = load(ROOT / "ddp_run.py")
+OFF = torch.amp.GradScaler("cpu", enabled=False)
+IDENTITY = {"model": "tiny", "data": "topics 0123"}
+
+
+@pytest.fixture(scope="module")
+def trained(shard, tmp_path_factory):
+    """The folder of checkpoints of a run of six steps, validated after each two."""
+    folder = tmp_path_factory.mktemp("trained")
+    DDP.main(command_line(shard, folder, "--eval-every", 2, "--ckpt-every", 2))
+    return folder / "ckpt"
+
+
+def model_of(name, vocab_size=None):
+    """The model that ddp_run.py starts with when it is given --init NAME."""
+    shape, found = weights.load(str(name))
+    model = DDP.GPT(DDP.GPTConfig(**{**shape, "vocab_size": vocab_size or shape["vocab_size"]}))
+    weights.fill(model, shape, found)
+    return model
+
+
+def stepped():
+    """A model and its optimizer after a step."""
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    model(torch.ones(64)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def save(folder, step, scaler=OFF, **identity):
+    identity = {"identity": IDENTITY | identity, "flags": {"steps": 9, "max_lr": 1.0}}
+    return checkpoint.save(folder, step, *stepped(), scaler, position=0, **identity)
+
+
+def choose(folder, say=print, resume=True, flags=None, **identity):
+    flags = {"steps": 9, "max_lr": 1.0} | (flags or {})
+    return checkpoint.choose(folder, resume, IDENTITY | identity, flags, say)
+
+
+# --------------------------------------------------------------------------------- checkpoints
+
+
+def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(shard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags):
+        own = command_line(shard, tmp_path, *flags)
+        DDP.main([word for word in own if not word.startswith("--ckpt-dir")])
+        return last_log(tmp_path)
+
+    assert run("--steps", 1, "--ckpt-every", 0) and not os.path.exists("checkpoints")
+    for number in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
+        log = run("--steps", number)
+        (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
+        kept = sorted(path.name for path in folder.iterdir())
+        assert kept == [".lock", "best", f"step_00000{number}.pt"]
+        assert f"and now: ladder sample {folder.relative_to(tmp_path)}" in log.notes
+    (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
+    log = run("--steps", 4, "--resume")
+    assert [step["step"] for step in log.steps] == [3, 4]
+    found = f"{folder.relative_to(tmp_path)}/step_000002.pt"
+    assert f"going on after step 2, from {found}" in log.notes
+    assert "steps was 2, now it is 4" in log.notes
+
+
+@pytest.mark.parametrize("damage", ["one byte", "cut"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path):
+    """Also one byte in the middle of a tensor, which torch.load would not notice."""
+    first, second = save(tmp_path, 1), save(tmp_path, 2)
+    assert choose(tmp_path) == second
+    content, said = bytearray(second.read_bytes()), []
+    content[content.index(checkpoint.read(second)["model"]["weight"].numpy().tobytes()) + 999] ^= 1
+    second.write_bytes(content if damage == "one byte" else content[:5000])
+    assert damage == "cut" or torch.load(second)["step"] == 2
+    assert choose(tmp_path, said.append) == first
+    assert "is damaged" in said[0] and "going on after step 1" in said[1]
+    assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
+    (tmp_path / "step_000003.pt").unlink()
+    first.write_bytes(b"")
+    with pytest.raises(BadInput, match=r"step_000001.pt is damaged .* delete it"):
+        choose(tmp_path)
+    assert first.exists()
+
+
+def test_two_are_kept_and_nothing_unfinished(tmp_path):
+    (tmp_path / "step_best.pt").touch()  # somebody's own
+    for step in (9, 10, 1000000):
+        save(tmp_path, step)
+    (tmp_path / "step_000011.pt.tmp").touch()  # of a run that was killed
+    assert choose(tmp_path).name == "step_1000000.pt"
+    found = sorted(path.name for path in tmp_path.iterdir())
+    assert found == [".lock", "step_000010.pt", "step_1000000.pt", "step_best.pt"]
+
+
+def test_another_run_is_refused_and_its_texts_are_named(tmp_path):
+    path = save(tmp_path, 1)
+    assert choose(tmp_path, data="renamed 0123") == path
+    with pytest.raises(BadInput, match="saved with data topics 0123, this run has mine 4567"):
+        choose(tmp_path, data="mine 4567")
+    with pytest.raises(BadInput, match=r"step_000001.pt is of an earlier run: continue it with"):
+        choose(tmp_path, resume=False)
+    choose(tmp_path, (said := []).append, flags={"steps": 1, "max_lr": 0.5})
+    assert said[0].endswith("; nothing is left to train")
+    assert said[1:] == ["note  steps was 9, now it is 1", "note  max_lr was 1.0, now it is 0.5"]
+    checkpoint._locks.clear()
+    with lock(tmp_path), pytest.raises(BadInput, match="another run is at work"):
+        choose(tmp_path)
+
+
+def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
+    """Fused kernels would write past the end of a tensor of another layout."""
+    path, (model, optimizer) = save(tmp_path, 3), stepped()
+    saved = checkpoint.read(path)
+    moments = saved["optimizer"]["state"]
+    moments[0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
+    moments[1]["exp_avg_sq"] = torch.ones(64, dtype=torch.float16)
+    torch.save(saved, path)
+    assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
+    for p in model.parameters():
+        own = optimizer.state[p]
+        for moment in (own["exp_avg"], own["exp_avg_sq"]):
+            assert moment.stride() == p.stride() and moment.dtype == torch.float32
+    assert (optimizer.state[model.weight]["exp_avg"] == 1).all()
+    optimizer.step()
+
+
+def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
+    """Other types have an empty state of the scaler."""
+    for before, now in ((8.0, None), (None, 8.0)):
+        scalers = [torch.amp.GradScaler("cpu", s or 1.0, enabled=bool(s)) for s in (before, now)]
+        path = save(tmp_path, 3, scalers[0])
+        assert checkpoint.restore(path, *stepped(), scalers[1]) == (3, 0)
+        assert scalers[1].get_scale() == (now or 1)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_ends_the_writing_is_named_though_torch_speaks_of_positions(
+    error, tmp_path, monkeypatch
+):
+    answers = iter([8] * 3)  # bytes that are written; then no more are
+    file = SimpleNamespace(write=lambda piece: len(piece) if next(answers, 0) else fail())
+
+    def fail():
+        raise error
+
+    monkeypatch.setattr(checkpoint, "write_atomic", lambda path, write: write(file))
+    with pytest.raises(type(error)):
+        save(tmp_path, 1)
+
+
+# ---------------------------------------------------------------------------------- best models
+
+
+def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
+    """Over a resumption too, also of a run that was killed before its first checkpoint."""
+    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 1.5])
+    monkeypatch.setattr("test_ddp.load", lambda path: DDP)
+    monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
+    best = tmp_path / "ckpt" / "best"
+
+    def after(steps, *more):
+        assert alone("--eval-every", 1, "--ckpt-every", 1, "--steps", steps, *more)[0] == 0
+        return [weights.read_facts(best)[key] for key in ("step", "val_loss")]
+
+    assert after(3) == ["2", "2.0"]
+    assert after(5, "--resume") == ["2", "2.0"]
+    assert after(6, "--resume") == ["6", "1.0"]
+    for path in checkpoint.checkpoints(tmp_path / "ckpt"):
+        path.unlink()
+    assert after(1, "--resume") == ["6", "1.0"]
+    status, _, err = alone("--resume", "--seed", 7)
+    assert status == 2 and "was saved with seed 1337, this run has 7" in err
+
+
+def test_transformers_opens_the_best_model(trained):
+    """The same logits; and --init takes it back, bit for bit."""
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(trained / "best")
+    x = torch.randint(0, 256, (2, 65), generator=torch.Generator().manual_seed(1))
+    ours = model_of(trained)
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(x).logits, ours(x)[0], rtol=1e-5, atol=1e-5)
+    last = checkpoint.read(trained / "step_000006.pt")["model"]
+    assert all(torch.equal(w, last[name]) for name, w in ours.state_dict().items())
+
+
+def test_padding_rows_are_left_out(tmp_path):
+    model = DDP.GPT(DDP.GPTConfig(**TINY))
+    weights.save(tmp_path, model, {})
+    assert len(load_file(tmp_path / "model.safetensors")[weights.WTE]) == 50257
+    assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == 50257
+
+
+def test_a_gpt2_of_transformers_is_started_from(tmp_path):
+    """As OpenAI's: names without a prefix, masks, and logits far below 0.
+
+    The padding rows take next to nothing from the others.
+    """
+    theirs = reference_model(tied=True).eval()
+    with torch.no_grad():
+        theirs.transformer.wte.weight.add_(0.25)
+        theirs.transformer.ln_f.bias.sub_(1)
+    theirs.save_pretrained(tmp_path)
+    found = load_file(tmp_path / "model.safetensors")
+    found = {name.removeprefix("transformer."): w for name, w in found.items()}
+    masks = {f"h.{i}.attn.bias": torch.ones(1, 1, 1024, 1024).tril() for i in range(4)}
+    save_file(found | masks, tmp_path / "model.safetensors", {"format": "pt"})
+    ids = torch.randint(0, 50257, (2, 65), generator=torch.Generator().manual_seed(1))
+    x, y = ids[:, :-1], ids[:, 1:]
+    with torch.no_grad():
+        expected = theirs(x).logits
+        logits, loss = model_of(tmp_path, 50304)(x, y)
+    assert expected.mean() < -20
+    torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-3)
+    theirs_loss = torch.nn.functional.cross_entropy(expected.flatten(0, 1), y.flatten()).item()
+    assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / 50257) + 1e-5
+
+
+def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):
+    """The first loss is that of the model on the first rows; a checkpoint to resume comes first."""
+    flags = ["--total-batch", 128, "--init", trained]
+    assert alone(*flags, "--steps", 1)[0] == 0
+    batches = Batches(load_splits(str(shard), print)[0], 2, 64)
+    with torch.no_grad():
+        first = model_of(trained)(*next(batches))[1].item()
+    assert losses(tmp_path)[1] == pytest.approx(first, abs=1e-5)
+    assert alone(*flags, "--steps", 2, "--resume")[0] == 0
+    log = last_log(tmp_path)
+    assert [step["step"] for step in log.steps] == [2]
+    assert f"--init {trained} is left out: the checkpoint has the weights" in log.notes
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("empty", "No such file or directory"),
+        ("cut", "InvalidHeader"),
+        ("activation_function=relu", "has activation_function='relu' in config.json, GPT-2 here"),
+        ("model_type=llama", "has model_type='llama'"),
+        ("another size", "the model to start from has .*'n_layer': 2"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, trained, tmp_path):
+    if trouble != "empty":
+        config = json.loads((trained / "best" / "config.json").read_text())
+        config |= [trouble.split("=")] if "=" in trouble else {}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        content = (trained / "best" / "model.safetensors").read_bytes()
+        (tmp_path / "model.safetensors").write_bytes(content[:100] if trouble == "cut" else content)
+    with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
+        shape, found = weights.load(str(tmp_path))
+        weights.fill(DDP.GPT(DDP.GPTConfig(**TINY)), shape, found)
+
+
+# ------------------------------------------------------------------------------- ladder sample
+
+
+def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
+    """With control characters as a terminal must not get them."""
+    vocabulary = SimpleNamespace(
+        encode_ordinary=lambda text: list(text.encode()),
+        decode=lambda ids: bytes(ids).decode("latin-1"),
+    )
+    monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
+    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    texts = []
+    for seed in (1, 1, 2):
+        flags = ["--prompt", "To be ", "--tokens", "20", "--seed", str(seed), "--device", "cpu"]
+        assert ladder(["sample", str(trained), *flags]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2] and re.fullmatch("To be (?s:.{20})\n", texts[0])
+    drawn = [*weights.sample(model_of(trained), [0, *b"To be "], 20, seed=1)]
+    expected = vocabulary.decode([*b"To be ", *drawn]) + "\n"
+    assert any(not c.isprintable() for c in expected[:-1])
+    assert texts[0] == "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in expected)
+
+
+def test_what_is_drawn_follows_the_model():
+    """Never a padding row, however likely; and of a long text the model sees the last positions."""
+
+    class Model(torch.nn.Module):
+        config = DDP.GPTConfig(block_size=4)
+        lm_head = torch.nn.Linear(1, 1)
+
+        def forward(self, idx):
+            assert idx.shape[1] <= 4
+            logits = torch.full((*idx.shape, 50304), -100.0)
+            logits[0, -1, (idx[0, -1] + 1) % 10] = 0
+            logits[..., END_OF_TEXT + 1 :] = 1000
+            return logits, None
+
+    assert [*weights.sample(Model(), [7], 9)] == [8, 9, *range(7)]
