@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -119,19 +118,12 @@ def test_a_rung_is_known_by_its_name(ladder):
     assert done.startswith("DDP\n") and f"--- {NAMES[10]}\n+++ ddp_run.py\n" in done
 
 
-def test_diff_colours_only_where_colours_are(ladder, monkeypatch):
-    assert "\x1b" not in ladder("diff", 5).stdout
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[32m+        model = torch.compile" in ladder("diff", 5).stdout
-
-
-@pytest.mark.parametrize("words", [("diff", 5), ("roofline",)])
-def test_a_closed_pipe_is_no_result(ladder, monkeypatch, words):
+def test_a_closed_pipe_is_no_result(ladder, monkeypatch):
     def closed(_):
         raise BrokenPipeError
 
     monkeypatch.setattr("rich.console.Console._write_buffer", closed)
-    assert ladder(*words).status == 130
+    assert ladder("diff", 5).status == 130
 
 
 # ------------------------------------------------------------------------------- propagate
@@ -301,28 +293,13 @@ def test_doctor_on_this_cpu(compiled, ladder, monkeypatch, request):
     assert helps[11] == ("yes" if platform.libc_ver()[0] == "glibc" else "no")
 
 
-@pytest.mark.parametrize(
-    ("machine", "avx512", "arm", "said"),
-    [
-        ("x86_64", True, False, "AVX512_BF16"),
-        ("AMD64", False, True, "no units, so it is emulated: here expect rungs from 03 on to be"),
-        ("aarch64", True, True, "BF16"),
-    ],
-)
-def test_doctor_says_whether_the_cpu_multiplies_bfloat16(machine, avx512, arm, said, monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+@pytest.mark.parametrize(("units", "said"), [(True, "AVX512_BF16"), (False, "no units, so it is")])
+def test_doctor_says_whether_the_cpu_multiplies_bfloat16(units, said, monkeypatch):
+    """oneDNN itself counts emulation with AVX-512."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
-    onednn = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: arm)
-    monkeypatch.setattr(torch.ops, "mkldnn", onednn)
-    assert dict(doctor.facts())["CPU, bfloat16"].startswith(said)
-
-
-def test_doctor_says_that_half_precision_is_slower_where_it_is(monkeypatch):
-    rates = {torch.float32: 3e11, torch.bfloat16: 1e11}
-    monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
-    _, helps, why = doctor.judge("03_bf16_autocast", CPU)
-    assert (helps, why) == ("no", "a bf16 matmul is slower than one in FP32 (timed)")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: units)
+    assert doctor.cpu_bf16().startswith(said)
 
 
 def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatch):
@@ -334,11 +311,6 @@ def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatc
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", without_kernel)
     assert doctor.judge("06_flash_attention", CPU)[1:][0] == "no"
-
-
-def test_doctor_knows_scripts_that_are_there():
-    assert set(doctor.TRIALS) < set(STEMS)
-    assert doctor.judge("99_new", CPU)[:2] == ("yes", "–")
 
 
 def broken_loss(model):
