@@ -89,8 +89,7 @@ class Job:
 def launch(train: Callable, doc: str, argv: list[str] | None):
     """train(args) on this rank, once it is connected to the others that torchrun started.
 
-    Returns what train returns. Exits with the status of a SystemExit (2 after bad input, 130 after
-    Ctrl-C): torchrun then ends the other ranks. Any other exception is a bug.
+    Returns what train returns. If this rank exits with an error, torchrun ends the others.
     """
     if not DISTRIBUTED:
         return train(parse(doc, argv))
@@ -100,10 +99,10 @@ def launch(train: Callable, doc: str, argv: list[str] | None):
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
         result = train(args)
-    except (SystemExit, KeyboardInterrupt) as end:
+    except SystemExit as end:
         # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
         sys.stdout.flush()
-        os._exit((end.code or 0) if isinstance(end, SystemExit) else 130)
+        os._exit(end.code or 0)
     dist.destroy_process_group()
     return result
 

@@ -27,7 +27,7 @@ FIXED |= dict(n_inner=None, tie_word_embeddings=True)
 def save(folder: Path, model, facts: dict[str, str]) -> Path:
     """Write `model`, a GPT, without the rows that pad its vocabulary. Returns the folder.
 
-    `facts` go into the file of the weights: one rename replaces both. Raises OSError.
+    `facts` go into the file of the weights, so that both are replaced at once. Raises OSError.
     """
     weights = {name: _transposed(name, w) for name, w in model.state_dict().items()}
     del weights["lm_head.weight"]  # tied
@@ -79,17 +79,15 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]) -> None:
     """Copy what `load` found into `model`, a GPT. Raises BadInput if its shape is another.
 
-    Rows that pad the vocabulary become the mean of all others. Their logit is then the mean logit,
-    so that (by Jensen's inequality) each takes at most the mean probability: 47 rows at most raise
-    the loss by log(1 + 47 / 50257) = 0.0009. Rows of zeros would outweigh all others, because
-    GPT-2's logits lie far below 0.
+    Rows that pad the vocabulary become the mean of all others: each then takes at most the mean
+    probability (Jensen's inequality), and 47 of them raise the loss by log(1 + 47 / 50257) = 0.0009
+    at most. Zeros would outweigh all others, because GPT-2's logits lie far below 0.
     """
-    here = asdict(model.config)
-    missing = here["vocab_size"] - shape["vocab_size"]
-    if here != shape | {"vocab_size": here["vocab_size"]} or not 0 <= missing < 128:
+    here, rows = asdict(model.config), weights[WTE]  # (vocab_size, C)
+    missing = here["vocab_size"] - len(rows)
+    if here != shape | {"vocab_size": len(rows) + missing} or not 0 <= missing < 128:
         flags = "--model sets the size, and --seq-len above 1024 block_size"
         raise BadInput(f"the model to start from has {shape}, this run {here}: {flags}")
-    rows = weights[WTE]  # (vocab_size, C)
     rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
     model.load_state_dict({**weights, WTE: rows, "lm_head.weight": rows})
 
