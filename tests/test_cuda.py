@@ -10,16 +10,20 @@ from conftest import ON_CUDA, load, run_script, rung
 from test_recordings import expected, one_fused
 from test_rungs import enlarged, random_batch
 
-from ladder import probe
 from ladder.commands.gemm import CLOCKS, clocks
 from ladder.commands.log import read_log
-from ladder.commands.scripts import all_scripts, peer_scripts
+from ladder.commands.scripts import all_scripts
 from ladder.machine import half_precision
 
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")
 RUNGS = range(len(all_scripts()))
 LOSS = 2e-3  # nats: rounding moves a loss less, a mistake more
+# Rungs 03 and 04, which are not compiled, round each log-probability of the first loss (10.8 nats)
+# to bfloat16, which has steps of 2^-4 there: by up to half a step, with a standard deviation of
+# 2^-4 / sqrt(12). The loss is the mean of B * T = 256 of them. Chance exceeds four standard
+# deviations of that, 4.5e-3, once in 16,000 comparisons (and 2e-3 once in 13).
+ROUNDED_LOSS = 4 * 2**-4 / (12 * 2 * 128) ** 0.5
 
 
 def half():
@@ -45,7 +49,8 @@ def test_effective_line_on_cuda(number, cuda_log):
 @pytest.mark.parametrize("number", [2, 3, 5, 6, 10])
 def test_rounding_on_cuda(number, cuda_log):
     before, after = (cuda_log(n).steps[0]["loss"] for n in (number - 1, number))
-    assert after == pytest.approx(before, abs=LOSS)
+    # 03 begins to round the loss, and compiled code, from 05 on, keeps it in FP32.
+    assert after == pytest.approx(before, abs=ROUNDED_LOSS if number in (3, 5) else LOSS)
 
 
 def as_in(number, model):
@@ -100,13 +105,6 @@ def test_more_logits_than_32_bits_can_count(number):
     assert loss.item() == pytest.approx(sum(half[1].item() for half in halves) / 2, rel=1e-3)
     for found, *parts in zip(grads, *(half[2] for half in halves), strict=True):
         assert error(found, sum(parts) / 2) < rounding(number)
-
-
-def test_tf32_really_rounds():
-    torch.set_float32_matmul_precision("highest")
-    assert probe.matmul_units(CUDA) == "fp32"
-    torch.set_float32_matmul_precision("high")
-    assert probe.matmul_units(CUDA) == ("tf32" if has_tf32() else "fp32")
 
 
 @pytest.mark.skipif(not shutil.which("nvidia-smi"), reason="no nvidia-smi here")
@@ -170,13 +168,3 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
     recording = json.loads((tmp_path / "out" / "10_fused_adamw.recording.json").read_text())
     on_gpu = {name for name, device, note, *_ in recording["events"] if device == "CUDA"}
     assert {kernel["name"] for kernel in found["kernels"]} <= on_gpu
-
-
-def test_the_compiled_peer(shard, tmp_path):
-    pytest.importorskip("transformers")
-    flags = [*ON_CUDA, "--steps", 5, "--data", shard, "--log-dir", tmp_path]
-    done = run_script(peer_scripts()[0], *flags)
-    assert done.returncode == 0, done.stderr
-    log = read_log(next(tmp_path.glob("*.log")))
-    assert (log.effective["autocast"], log.effective["compiled"]) == (half(), "yes")
-    assert log.effective["optimizer"] == "fused"
