@@ -14,7 +14,6 @@ class Kind:
     gain_of_first: bool = False  # the gain is that of the first row over each other one
     compared: str = ""  # heading where several climbs of this kind are compared; empty: never
     named_from: int | None = 0  # the command line names the scripts from here on; None: none
-    scripts: str = ""  # how the list of them, joined by blanks, begins if it may be published
 
 
 KINDS = {
@@ -33,7 +32,6 @@ KINDS = {
         gain_of_first=True,
         compared="Left out of the top rung",
         named_from=1,
-        scripts=r"speedups/\S+( without_\S+)+$",
     ),
     "peers": Kind(
         what="beside transformers",
@@ -41,7 +39,6 @@ KINDS = {
         total="times its tok/s",
         against=None,  # they share no code
         named_from=None,
-        scripts=r"peers/transformers_compiled\.py ",
     ),
 }
 

@@ -38,8 +38,8 @@ def titles() -> dict[str, str]:
 
 
 def columns(facts: dict, rows: list[Row]) -> dict[str, str]:
-    """The heading of each of COLUMNS: its own name, but gains are named for what they are in this
-    kind of climb. Where no row has a roofline there is no column of it."""
+    """The heading of each of COLUMNS: its name, or that of its gains in this kind of climb. Where
+    no row has a roofline there is no column of it."""
     kind = kind_of(facts)
     found = dict(zip(COLUMNS, COLUMNS, strict=True)) | {"gain": kind.gain, "total": kind.total}
     if not any(row.roofline for row in rows):
@@ -149,9 +149,8 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
     """The table for a terminal, with as many columns as fit its width."""
     heads = {k: head for k, head in columns(facts, rows).items() if k not in NOT_ON_SCREEN}
     shown = lines(facts, rows)
-    for line, _ in shown:
-        if line["ms / step"].startswith("failed: "):  # why is told below the table
-            line["ms / step"] = "failed"
+    for line, _ in shown:  # why a row failed is told below the table
+        line["ms / step"] = line["ms / step"].partition(":")[0]
 
     def draw(n: int) -> Table:
         table, names = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)), list(heads)[:n]
