@@ -55,7 +55,7 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
     gone = "|".join(assigned(new) - assigned(old)) or "$"
     lines = last.splitlines(keepends=True)
     kept = [x for x in lines if x.rstrip() in new.splitlines() or not re.match(rf" *({gone})\.", x)]
-    code = merge(new, "".join(kept), old, whole_blocks=True)
+    code = merge(new, "".join(kept), old, all_words=True)
     try:
         compile(code, rung.stem, "exec")
     except SyntaxError:  # also of a conflict's markers

@@ -78,16 +78,17 @@ def places(path: Path, source: str) -> list[str]:
     return []
 
 
-def merge(base: str, ours: str, theirs: str, whole_blocks: bool = False) -> str:
+def merge(base: str, ours: str, theirs: str, all_words: bool = False) -> str:
     """Apply the change from `base` to `theirs` to `ours`; conflicts stand between markers.
 
-    If both sides changed the same lines, one for one, the words in them are merged; with
-    `whole_blocks` also if one side added or deleted lines there. Raises BadInput without git.
+    If both sides changed the same lines and one side kept their number (or `all_words`), the words
+    in them are merged. Raises BadInput if git is missing.
     """
 
     def merge_words(conflict: re.Match) -> str:
         sides = [conflict[side] for side in ("base", "ours", "theirs")]
-        if whole_blocks or len({side.count("\n") for side in sides}) == 1:
+        base, *others = (side.count("\n") for side in sides)
+        if all_words or base in others:
             words = (re.findall(r"\w+|\W", side.replace("\n", NEWLINE)) for side in sides)
             merged = merge_lines(*("\n".join(side) for side in words))
             if not CONFLICT.search(merged + "\n"):
