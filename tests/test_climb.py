@@ -49,7 +49,7 @@ def test_a_climb_leaves_logs_facts_code_and_picture(climbed):
     }
     facts, (_, mine, *_) = read_climb(folder)
     assert facts["scripts"] == ["speedups/01_weight_tying.py", "mine.py", "crash.py", "silent.py"]
-    assert facts["flags"][:2] == ["--model=tiny", "--batch-size=2"] and facts["peaks"] == [1e12] * 2
+    assert facts["flags"][:2] == ["--model=tiny", "--steps=3"] and facts["peaks"] == [1e12] * 2
     assert facts["versions"]["torch"] and facts["clocks"]["after"] and facts["minutes"] > 0
     assert (folder / "code" / "COMMIT").read_text().strip() == facts["commit"]
     assert mine.log.run["commit"] == facts["commit"] and mine.log.run["script"] == "mine.py"
@@ -69,10 +69,7 @@ def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
     assert begun[0][2] == "" and re.fullmatch(r", about \d+ s", begun[-1][2])
     rate = read_climb(climbed[0])[1][0].logs[1].result["tok_per_s"]
     done = rf"01_weight_tying, round 1 of 2: {rate:.0f} tok/s \(1 of 8 runs, about \d+ min left\)"
-    assert re.fullmatch(
-        done,
-        lines[lines.index("timing a large matmul, as before each round: up to half a minute") + 2],
-    )
+    assert any(re.fullmatch(done, line) for line in lines)
     assert "round 2: it runs at 1 TFLOP/s" in lines and climbed[1].count(" rung ") == 2
 
 
@@ -195,7 +192,8 @@ def test_a_quick_climb_is_marked(shard, tmp_path, capsys):
 
 def test_the_command_alone_lists_its_commands_and_names_its_version(capsys):
     assert main([]) == main(["--help"]) == 0
-    assert all(capsys.readouterr().out.count(f"\n  {name} ") == 2 for name in COMMANDS)
+    told = capsys.readouterr().out
+    assert all(told.count(f"\n  {name} ") == 2 for name in COMMANDS)
     assert main(["--version"]) == 0
     assert re.fullmatch(rf"ladder \d+\.\d+\.\d+, commit \S+, in {ROOT}\n", capsys.readouterr().out)
 

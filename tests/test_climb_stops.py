@@ -24,6 +24,7 @@ from ladder.commands.results import interval, read_facts
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
+FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
 LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-cores-first" / "baseline.r1.log").read_text()
 
 
@@ -121,7 +122,7 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
     own, code = tmp_path / "mine.py", tmp_path / "out" / "code"
     where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(code)!r}\n"
     own.write_text(where + f"assert __file__ == {str(code / 'mine.py')!r}\n" + copies(LOG))
-    monkeypatch.setattr(climb, "large_matmul", lambda *_: {"peak_flops": 1e12, "clocks": "1"})
+    monkeypatch.setattr(climb, "large_matmul", lambda *_: {**FOUND})
     kept = climb.run_and_report
     monkeypatch.setattr(
         climb, "run_and_report", lambda folder: own.write_text("1 / 0") and kept(folder)
@@ -192,10 +193,10 @@ def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, t
 
 def test_a_climb_for_a_precision_goes_on_where_it_was_stopped(rounds, tmp_path, capsys):
     factors = {"a": FACTORS[0], "b": FACTORS[1]}
-    status, _ = rounds(factors, stop_at=("b", 7), precision=5.0)  # round 8 runs b first
-    assert status == 143 and "stopped; 14 runs are kept" in capsys.readouterr().err
+    status, _ = rounds(factors, stop_at=("a", 7), precision=5.0)  # round 8 runs b first
+    assert status == 143 and "stopped; 15 runs are kept" in capsys.readouterr().err
     status, out = rounds(factors)
-    assert status == 0 and out.startswith("b, round 8 of 8")
+    assert status == 0 and out.startswith("a, round 8 of 8")
     assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
 
 

@@ -51,7 +51,7 @@ def test_the_ratio_is_that_of_the_paired_rounds(monkeypatch, capsys):
     monkeypatch.setattr(peers, "run_and_report", lambda _: 0)
     assert peers.run(argparse.Namespace()) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"RATIO top/transformers {ratio:.2f}"
-    assert f"| {ratio:.2f}× |" in (ROOT / "RUNLOG.md").read_text("utf-8")
+    assert f"**{ratio:.2f}× (" in (ROOT / "RUNLOG.md").read_text("utf-8")
 
 
 def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
