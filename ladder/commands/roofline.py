@@ -54,7 +54,7 @@ def run(args) -> int:
         words += f" TFLOP/s, {rates['bandwidth']:g} GB/s"
         print(f"The roofline of {name or 'such a GPU'}: calculated, not measured\n({words})")
         console.print(time_table(steps, rates))
-        print("(07: the compiler pads rung 06's matmuls as well, where its own benchmark says so.)")
+        print("(07: the compiler already pads rung 06's matmuls, where its benchmark says so.)")
     return 0
 
 
