@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from contextlib import contextmanager
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -25,33 +24,17 @@ _RECORDED = {ProfilerActivity.CPU: ["CPU_OP", "USER_ANNOTATION"]}
 _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
 
 
-@contextmanager
-def _quiet_stderr():
-    """Hide the line ("USDT: …") that Kineto in torch 2.13 prints to file descriptor 2."""
-    kept = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else torch 2.13 prints two lines, "USDT: …"
 
 
 def start() -> profile:
-    """Start recording the operators of a training step; `stop` ends it."""
+    """Start recording the operators of a training step."""
     try:
         recording = profile(activities=[_RECORDED], record_shapes=True)
     except TypeError:  # an older PyTorch, which takes no names
         recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
-    with _quiet_stderr():
-        recording.start()
+    recording.start()
     return recording
-
-
-def stop(recording: profile) -> None:
-    with _quiet_stderr():
-        recording.stop()
 
 
 def matmul_units(device: torch.device) -> str:

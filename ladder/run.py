@@ -247,7 +247,7 @@ class Run:
     def _stop_recording(self):
         recording, self.recording = self.recording, None
         if recording:
-            probe.stop(recording)
+            recording.stop()
         return recording
 
     def _steps_left(self) -> int:

@@ -218,7 +218,7 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
     q = torch.ones(shape, device=device, dtype=dtype, requires_grad=True)
     recording = probe.start()
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    probe.stop(recording)
+    recording.stop()
     kernel = probe.effective(probe.operators(recording))["attention"]
     if "math" in kernel:
         return "no", "no fused kernel: torch falls back to separate ones (tried)"
