@@ -210,7 +210,7 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
     B, T, folder = args.batch_size, args.seq_len, Path(args.ckpt_dir)
     micro_steps, odd = divmod(args.total_batch, WORLD * B * T)
-    sizes = f"{WORLD} ranks x B={B} x T={T}"
+    sizes = f"{WORLD} rank{'s' * (WORLD > 1)} x B={B} x T={T}"
     if odd:
         near = [str(n * WORLD * B * T) for n in (micro_steps, micro_steps + 1) if n]
         wrong = f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} tokens"

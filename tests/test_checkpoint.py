@@ -231,15 +231,16 @@ def test_a_gpt2_of_transformers_is_started_from(tmp_path):
     found = {name.removeprefix("transformer."): w for name, w in found.items()}
     masks = {f"h.{i}.attn.bias": torch.ones(1, 1, 1024, 1024).tril() for i in range(4)}
     save_file(found | masks, tmp_path / "model.safetensors", {"format": "pt"})
-    ids = torch.randint(0, 50257, (2, 65), generator=torch.Generator().manual_seed(1))
+    V = theirs.config.vocab_size
+    ids = torch.randint(0, V, (2, 65), generator=torch.Generator().manual_seed(1))
     x, y = ids[:, :-1], ids[:, 1:]
     with torch.no_grad():
         expected = theirs(x).logits
-        logits, loss = model_of(tmp_path, 50304)(x, y)
+        logits, loss = model_of(tmp_path, V + 47)(x, y)
     assert expected.mean() < -20
-    torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(logits[..., :V], expected, rtol=1e-4, atol=1e-3)
     theirs_loss = torch.nn.functional.cross_entropy(expected.flatten(0, 1), y.flatten()).item()
-    assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / 50257) + 1e-5
+    assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / V) + 1e-5
 
 
 def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):
@@ -260,7 +261,7 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):
     ("trouble", "said"),
     [
         ("empty", "No such file or directory"),
-        ("cut", "InvalidHeader"),
+        ("cut", "Error while deserializing header"),
         ("activation_function=relu", "has activation_function='relu' in config.json, GPT-2 here"),
         ("model_type=llama", "has model_type='llama'"),
         ("another size", "the model to start from has .*'n_layer': 2"),
@@ -272,7 +273,7 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, traine
         config |= [trouble.split("=")] if "=" in trouble else {}
         (tmp_path / "config.json").write_text(json.dumps(config))
         content = (trained / "best" / "model.safetensors").read_bytes()
-        (tmp_path / "model.safetensors").write_bytes(content[:100] if trouble == "cut" else content)
+        (tmp_path / "model.safetensors").write_bytes(content[: -100 * (trouble == "cut") or None])
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
         shape, found = weights.load(str(tmp_path))
         weights.fill(DDP.GPT(DDP.GPTConfig(**TINY)), shape, found)
