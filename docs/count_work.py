@@ -2,9 +2,9 @@
 
     python docs/count_work.py         writes ladder/commands/work.json and docs/roofline.png
 
-It takes a minute or two. A step of GPT-2 124M is traced at two batch sizes, with one and two layers:
-at T=1024 for a GPU, at T=256 for a CPU, the defaults of the scripts. Every count is linear in B and
-in the number of layers, so that 12 layers and any B follow; in T it is not.
+It takes a minute or two. A step of GPT-2 124M is traced at two batch sizes, with one and two
+layers: at T=1024 for a GPU, at T=256 for a CPU, the defaults of the scripts. Every count is linear
+in B and in the number of layers, so that 12 layers and any B follow; in T it is not.
 
 - FLOPs: of the matmuls (`linear`), and of the two products in attention, forward and backward
   (`attention`). A GPU's flash kernel leaves out what is masked: half. A CPU's masks afterwards:
