@@ -157,7 +157,7 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, t
 def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
     times, why = {"baseline": 20, "my_idea": None}, {"my_idea.r1": "no", "baseline.r4": "no <b>"}
     own = climb_of(tmp_path / "own", times, failures=why, data="my own")
-    peers = climb_of(tmp_path / "peers", {"transformers_compiled": 15}, kind="peers")
+    peers = climb_of(tmp_path / "peers", {"baseline": 15, "02_tf32": 9}, kind="peers")
     waiting = candidate_scripts()[0].stem
     new = climb_of(tmp_path / "new", {"baseline": 20, waiting: 15}, commit="0123456789ab-dirty")
     _, climbs, _ = make(CLIMB, ABLATION, NEGATIVE, own, peers, new)
@@ -173,6 +173,7 @@ def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
         f"git checkout 0123456789ab && ladder climb 0 {waiting} --candidates --repeats 3 --steps=6"
         " --data topics  # with changes that were not committed",
     ]
+    assert not any(rung["base"] for rung in climbs[4]["rungs"])  # peers share no code
     text = (tmp_path / "page.html").read_text()
     assert "2 for warm-up, left out; 4 measured in each run" in text and "5 of 6 runs are" in text
     assert '<p class="soft">Round 4 of 00 baseline failed; its row and gains have the' in text
@@ -188,7 +189,7 @@ def test_the_headline_is_the_largest_significant_gain(make, tmp_path):
     head, sure = said("a", times)
     assert head == "3.3 times as fast as 00 baseline on Test GPU; most of it is 02 TF32"
     assert "3.3 to 3.3 times as many. Of 3 differences, significant gains: 2, losses: 0 (" in sure
-    assert said("b", dict.fromkeys(times, 9))[0] == "No significant gain on Test GPU"
+    assert said("b", {"baseline": 9, "02_tf32": 18})[0] == "No significant gain on Test GPU"
     assert "a gain needs two rungs" in said("c", {"baseline": 40})[1]
     assert said("d", times, rounds=2)[1].endswith("Rounds: 2. From three on, gains have intervals.")
     head, sure = said("e", times | {"baseline": None})
