@@ -30,14 +30,10 @@ from ladder.files import SCRIPTS, write_atomic
 
 # The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
 # both and show the first; in RUNLOG.md a `table` in each entry.
-BLOCK = re.compile(
-    r"<!-- (?P<kind>results|table) (?P<folder>\S+)(?P<other> \S+)? -->\n.*?<!-- end -->",
-    flags=re.DOTALL,
-)
+BLOCK = r"<!-- (?P<kind>results|table) (?P<folder>\S+)(?P<other> \S+)? -->\n.*?<!-- end -->"
+BLOCK = re.compile(BLOCK, flags=re.DOTALL)
 # Several climbs: the top of each, the rungs with what they gain, and the machines.
-OVERVIEW = re.compile(
-    r"<!-- (?P<kind>headline|rungs|machines) -->\n.*?<!-- end -->", flags=re.DOTALL
-)
+OVERVIEW = re.compile(r"<!-- (?P<kind>headline|rungs|machines) -->\n.*?<!-- end -->", re.DOTALL)
 # Columns of the results in README.md, and their headings there.
 SHORT = {"rung": "rung", "ms / step": "ms", "tok/s": "tok/s", "gain": "gain"}
 SHORT |= {"total": "times the first", "memory": "memory"}
@@ -52,9 +48,9 @@ def add_arguments(parser):
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     with tempfile.TemporaryDirectory() as scratch:
-        if args.climb.is_file():
-            unpack(args.climb, Path(scratch))
-        publish(Path(scratch) if args.climb.is_file() else args.climb, args.finding, args.force)
+        shared = args.climb.is_file()
+        folder = unpack(args.climb, Path(scratch)) if shared else args.climb
+        publish(folder, args.finding, args.force)
     return 0
 
 
@@ -65,11 +61,8 @@ def check_finding(finding: str) -> None:
 
 
 def publish(folder: Path, finding: str, force: bool = False) -> None:
-    """Copy the logs, add the entry, make README.md anew.
-
-    Raises BadInput, and changes nothing, if the climb may not be published, or, without `force`, if
-    README.md would lose by it.
-    """
+    """Copy the logs, add the entry, make README.md anew. Raises BadInput, and changes nothing, if
+    the climb may not be published or, without `force`, README.md would lose by it."""
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
     check_finding(finding)
@@ -106,11 +99,9 @@ def new_target(facts: dict) -> Path:
 
 def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
     """README.md's text with this climb named in its results, if it begins with the baseline, on a
-    CPU or GPU: it takes the place of one of the same machine, or the free one of its kind.
-
-    Raises BadInput if README.md would lose rungs or rounds, or has another B or T than the device
-    has by default. With `force` it is replaced all the same, whatever machine it is of.
-    """
+    CPU or GPU: it takes the place of one of the same machine, or the free one of its kind of
+    device; with `force` of any. Raises BadInput if README.md would lose rungs or rounds by it, or
+    have another B or T than the device has by default."""
     kind, rungs = device_kind(rows), rungs_of(rows)
     if facts["kind"] != "climb" or 0 not in rungs or kind == "mps":
         return readme
@@ -151,9 +142,8 @@ def rungs_of(rows: list[Row]) -> dict[int, Row]:
 
 def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
-    what = KINDS[facts["kind"]].what
-    if facts["kind"] == "climb" and rows[0].stem != "baseline":
-        what = "some scripts"
+    part = facts["kind"] == "climb" and rows[0].stem != "baseline"
+    what = "some scripts" if part else KINDS[facts["kind"]].what
     warmup, measured = (first_log(rows).result[f"{k}_steps"] for k in ("warmup", "measured"))
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
@@ -173,11 +163,13 @@ Raw logs: `{shown}`
 
 def render(text: str) -> str:
     """`text` with every block between markers made again from the logs that its marker names."""
-    made = {"headline": headline, "rungs": rungs_table, "machines": lambda _: machines_table()}
-    text = BLOCK.sub(block, text)
-    return OVERVIEW.sub(
-        lambda m: f"<!-- {m['kind']} -->\n{made[m['kind']](climbs_in(text))}<!-- end -->", text
-    )
+    text, made = BLOCK.sub(block, text), {"headline": headline, "rungs": rungs_table}
+
+    def overview(match: re.Match) -> str:
+        table = made.get(match["kind"], machines_table)(climbs_in(text))
+        return f"<!-- {match['kind']} -->\n{table}<!-- end -->"
+
+    return OVERVIEW.sub(overview, text)
 
 
 def block(match: re.Match) -> str:
@@ -250,7 +242,7 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
     return f"{pipes(head, lines, left=2)}\n*Reported elsewhere*: {note}\n"
 
 
-def machines_table() -> str:
+def machines_table(_=None) -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above, at the B and T that its device has by default."""
     newest, lines = {}, []

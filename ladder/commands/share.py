@@ -135,8 +135,8 @@ def check(value, form, where: str = "it") -> None:
         raise ValueError(f"{where} cannot be {value!r:.80}")
 
 
-def unpack(path: Path, folder: Path) -> None:
-    """Make climb.json and the logs of a shared climb in `folder`, from its numbers alone.
+def unpack(path: Path, folder: Path) -> Path:
+    """Make climb.json and the logs of a shared climb in `folder`, from its numbers; returns it.
 
     Raises BadInput unless they are what `pack` writes, of a commit that this checkout has.
     """
@@ -171,6 +171,7 @@ def unpack(path: Path, folder: Path) -> None:
     for name, run in runs.items():
         script = scripts[name.partition(".")[0]]
         (folder / f"{name}.log").write_text("\n".join(log_lines(script, facts, sizes, run)) + "\n")
+    return folder
 
 
 def log_lines(script: str, facts: dict, sizes: dict, run: dict) -> list[str]:
@@ -182,10 +183,10 @@ def log_lines(script: str, facts: dict, sizes: dict, run: dict) -> list[str]:
     versions, gpu = facts["versions"], find_gpu(facts["device"])
     rates = {"flops_per_token": 6 * N + 12 * L * C * sizes["T"]}
     rates["peak_flops"] = gpu.bf16 * 1e12 if gpu and gpu.bf16 else None
-    header = {"script": script, "commit": facts["commit"]}
-    header |= {key: versions[key] for key in ("torch", "python")}
-    header |= {"device": facts["device"], "model": "gpt2"}
-    header["params"] = N + BLOCK_SIZE * C + (0 if number else V * C)  # 00 has an untied head
+    params = N + BLOCK_SIZE * C + (0 if number else V * C)  # 00 has an untied head
+    header = {"script": script, "commit": facts["commit"], "torch": versions["torch"]}
+    header |= {"python": versions["python"], "device": facts["device"]}
+    header |= {"model": "gpt2", "params": params}
     header |= sizes | {"data": "tinyshakespeare", "data_sha256": TINYSHAKESPEARE_SHA256[:12]}
     lines, times = [pairs_line("run", header)], [ms / 1e3 for ms in run["dt"]]
     for step, (dt, loss) in enumerate(zip(times, run["loss"], strict=True)):
