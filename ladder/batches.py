@@ -18,15 +18,7 @@ class Batches:
     there. Raises BadInput if the corpus is shorter than one batch.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        B: int,
-        T: int,
-        rank: int = 0,
-        ranks: int = 1,
-        shuffle: int | None = None,
-    ):
+    def __init__(self, corpus: Corpus, B: int, T: int, rank=0, ranks=1, shuffle: int | None = None):
         if len(corpus) < B * T + 1:
             raise BadInput(
                 f"corpus {corpus.name} has {len(corpus)} tokens, but one batch needs {B * T + 1} "

@@ -76,11 +76,10 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} (see {self.prog} --help)")
 
 
-def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(args.seq_len)):
+def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
-    `add_more(parser)` adds flags of a script's own, and `check(args)` raises BadInput if what was
-    given makes no sense together: else T may be up to 1024.
+    `add_more(parser)` adds flags of a script's own, and T may be up to `longest`.
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
@@ -92,7 +91,8 @@ def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(a
     try:
         args = parser.parse_args(argv)
         args.device = pick_device(args.device)
-        check(args)
+        if args.seq_len and args.seq_len > longest:
+            raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
     except BadInput as error:
         refuse(error)
     on_gpu = args.device.type == "cuda"
@@ -100,12 +100,6 @@ def parse_args(doc, argv=None, add_more=None, check=lambda args: check_seq_len(a
     args.seq_len = args.seq_len or (1024 if on_gpu else 256)
     args.batch_size = args.batch_size or default_batch_size(args.device, args.model, args.seq_len)
     return args
-
-
-def check_seq_len(T: int | None) -> None:
-    """Raise BadInput if T is given and the model has too few positions for it."""
-    if T and T > BLOCK_SIZE:
-        raise BadInput(f"--seq-len {T} is longer than GPT-2's {BLOCK_SIZE} positions")
 
 
 def pick_device(name: str | None):
@@ -129,7 +123,7 @@ def pick_device(name: str | None):
             torch.cuda.get_device_properties(device)  # starts CUDA
         except Exception as error:  # not all that CUDA raises is a RuntimeError
             why = explain(error) or str(error).partition("\n")[0]
-            raise BadInput(f"--device {name}: CUDA does not start: {why}") from error
+            raise BadInput(f"--device {name}: {why}; try --device cpu") from error
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise BadInput(f"--device {name}: no Apple GPU here; try --device cpu")
     return device

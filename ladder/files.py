@@ -17,10 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
 DATA_DIR = ROOT / "data"
 # The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
-FOLDERS = ("candidates", "ladder", "peers", "speedups")
-SCRIPTS = ("baseline.py", "ddp_run.py")  # outside these folders
-_READ = ("ladder/gpus.csv", "data/tinyshakespeare.bin")
-RUNNING_CODE = (*SCRIPTS, *_READ, *(f":(glob){name}/*.py" for name in FOLDERS))
+SCRIPTS = ("baseline.py", "ddp_run.py")  # outside the folders
+_FOLDERS = (f":(glob){name}/*.py" for name in ("candidates", "ladder", "peers", "speedups"))
+RUNNING_CODE = (*SCRIPTS, "ladder/gpus.csv", "data/tinyshakespeare.bin", *_FOLDERS)
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 

@@ -169,7 +169,7 @@ def add_arguments(parser) -> None:
 
 def parse(doc: str, argv: list[str] | None):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
-    args = parse_args(doc, argv, add_arguments, check=lambda args: None)  # T has no limit here
+    args = parse_args(doc, argv, add_arguments, longest=math.inf)
     device, kind = args.device, args.device.type
     args.total_batch = args.total_batch or (524288 if kind == "cuda" else 4096)
     if args.warmup is None:

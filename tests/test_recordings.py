@@ -117,7 +117,7 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(no_cuda, capsys):
     with pytest.raises(SystemExit, match="2"):
         parse_args("doc", ["--device", "cuda"])
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "--device cuda: CUDA does not start: another process has the GPU" in last
+    assert "--device cuda: another process has the GPU" in last
 
 
 def test_a_gpu_that_does_not_start_is_in_the_log(no_cuda, tmp_path, capsys):
