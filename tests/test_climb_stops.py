@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,7 +47,7 @@ def write(folder, scripts, **facts):
     facts = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}, **facts}
     facts = {"precision": None, "at_most": None, "minutes": 0, "data": None, **facts}
     facts |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
-    facts |= {"versions": climb.versions(), "device": device_name(pick_device(None))}
+    facts |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
     climb.save(folder, {**facts, "scripts": [*scripts]})
     return folder
 
@@ -55,7 +56,9 @@ def write(folder, scripts, **facts):
 def begun(tmp_path):
     """Two rounds of two scripts that write their id and a log; b takes a minute at first."""
     source = f"""import os, sys, time
-os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
+cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+open(__file__.replace(".py", ".caches"), "a").write(f"{{os.path.exists(cache)}} ")
+os.makedirs(cache, exist_ok=True)
 name = __file__.replace(".py", ".pid")
 seconds = 60 if name.endswith("b.pid") and not os.path.exists(name) else 0.1
 open(name, "w").write(str(os.getpid()))
@@ -93,7 +96,7 @@ def is_gone(pid):
 def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, capsys, name):
     running, child = start(begun)
     running.send_signal(number := signal.Signals[name])
-    said, _ = running.communicate(timeout=300)
+    said, _ = running.communicate(timeout=40)
     if killed := name == "SIGKILL":  # its child, which nobody tells, goes on
         assert running.returncode == -signal.SIGKILL
         os.kill(child, signal.SIGKILL)
@@ -107,6 +110,7 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
     assert {path.stem for path in begun.glob("*.log")} == {"a.r1", "a.r2", "b.r1", "b.r2"}
     assert (begun / "a.r1.log").stat().st_mtime_ns == first
     assert not (begun / "cache").exists() and not list(begun.glob(".running-*"))
+    assert (begun / "code" / "b.caches").read_text() == "False False True "  # cold in round 1
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("b, round 1 of 2, running since") and "(2 of 4 runs, " in out[1]
 
@@ -186,7 +190,7 @@ def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, t
     assert status == 0 and due(5) > 7
     assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
     assert read_facts(tmp_path)["repeats"] == due(5)
-    assert out.count(" over 6 rounds yet: b (± ") == due(5) - 2
+    assert out.count(" rung ") == due(5)  # a table after each round
     assert "b, round 7 of 7, running since " in out and ", about 60 s\n" in out
     assert out.count("All intervals are narrower than ± 5 %.") == 1
 
@@ -214,20 +218,6 @@ def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
     status, out = rounds({"a": [1] * 60, "b": [1, 2, 1, 2]}, precision=0.1)
     assert status == 0 and len(list(tmp_path.glob("a.r*.log"))) == 8  # half of them without b
     assert "Round 8 of b failed; its row and gains have the others only: it broke" in out
-
-
-def test_the_matmul_of_a_later_round_is_kept(tmp_path, monkeypatch):
-    facts = read_facts(write(tmp_path, {"a.py": ""}, flags=["--device=cpu"])) | {"peaks": [1e12]}
-    asked = []
-
-    def run(*words):
-        asked.append(words)
-        return process.Finished('{"peak_flops": 2e12, "clocks": "clocks.sm 900 MHz"}', "", 0, None)
-
-    monkeypatch.setattr(process, "run_python", run)
-    assert climb.peak_of_round(tmp_path, facts, 2) == "it runs at 2 TFLOP/s"
-    assert asked == [("-m", "ladder.commands.gemm", "--device=cpu", "--again")]
-    assert facts["peak_flops"] == 1.5e12 and facts["clocks"] == {"round 2": "clocks.sm 900 MHz"}
 
 
 FAILS = {
@@ -262,10 +252,10 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
 
 
 def test_what_has_ended_stays_as_it_is(tmp_path):
-    write(tmp_path, {"a.py": copies(LOG)})
+    write(tmp_path, {"a.py": copies(LOG)}, clocks={"after": "as it ended"}, repeats=1)
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     ended = (tmp_path / "climb.json").read_bytes()
-    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert b"as it ended" in ended and main(["climb", "--resume", str(tmp_path)]) == 0
     assert (tmp_path / "climb.json").read_bytes() == ended
 
 
@@ -294,18 +284,11 @@ def test_a_round_may_be_one_script_with_several_flags(tmp_path, monkeypatch):
 
 def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
     facts = read_facts(write(tmp_path, {"a.py": copies(LOG)}))
-    old = facts["versions"] | {"torch": "2.0"}
-    for changed, words in (
-        (
-            {"device": "Z80"},
-            f"began with device Z80, now it is {facts['device']}: start anew, or set OMP",
-        ),
-        ({"versions": old}, "began with torch 2.0, now it is "),
-    ):
+    for changed in ({"device": "a Z80"}, {"versions": {"torch": "2.0"}}):
         climb.save(tmp_path, facts | changed)
         assert main(["climb", "--resume", str(tmp_path)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert words in line and not list(tmp_path.glob("*.log"))
+        began = f"began on {changed.get('device', facts['device'])}, torch "
+        assert began in capsys.readouterr().err and not list(tmp_path.glob("*.log"))
 
 
 def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):

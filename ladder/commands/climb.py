@@ -142,6 +142,7 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(cli.given_flags(args, "device"))
     folder = process.new_folder(args.out, kind)
+    names = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     facts = {
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -153,7 +154,7 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
         "quick": bool(getattr(args, "quick", False)),
         "flags": cli.given_flags(args, *(name for name in PASSED_ON if name != "data")),
         "data": args.data and str(Path(args.data).resolve()),
-        "versions": versions(),
+        "versions": {"python": platform.python_version()} | {n: version(n) for n in names},
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "load": load,
@@ -185,11 +186,6 @@ def large_matmul(flags: list[str], *more: str) -> dict:
     return process.run_python("-m", "ladder.commands.gemm", *device, *more).answer()
 
 
-def versions() -> dict[str, str]:
-    names = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
 def save(folder: Path, facts: dict):
     write_atomic(folder / "climb.json", json.dumps(facts, indent=1).encode() + b"\n")
 
@@ -208,11 +204,10 @@ def find_stopped(name: str) -> Path:
         name = stopped[-1]
     if not (facts := read_facts(folder := Path(name))) or not (folder / "code").is_dir():
         raise BadInput(f"{folder} is no climb to go on with: it has no climb.json, or no code/")
-    now = versions() | {"device": machine.device_name(cli.parse_args("", facts["flags"]).device)}
-    for key, was in {**facts["versions"], "device": facts["device"]}.items():
-        if now.get(key) != was:
-            to_do = "start anew, or set OMP_NUM_THREADS" if key == "device" else "start anew"
-            raise BadInput(f"{folder} began with {key} {was}, now it is {now.get(key)}: {to_do}")
+    now = machine.device_name(cli.parse_args("", facts["flags"]).device), version("torch")
+    if (then := (facts["device"], facts["versions"]["torch"])) != now:
+        began, here = (f"{device}, torch {torch}" for device, torch in (then, now))
+        raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
     return folder
 
 
@@ -262,10 +257,7 @@ def run_rounds(folder: Path, console: Console) -> dict:
             console.print(f"round {k}: timing a large matmul")
             console.print(f"round {k}: {peak_of_round(folder, facts, k)}", soft_wrap=True)
         if len(due) == len(runs) and k > 1:  # not as a stopped round goes on
-            rows = read_climb(folder)[1]
-            console.print(tables.screen(facts, rows, console))
-            for line in precision_reached(facts, rows) * (k > 2):
-                console.print(line, soft_wrap=True)
+            console.print(tables.screen(facts, read_climb(folder)[1], console))
         for run in due if k % 2 else due[::-1]:  # what a run leaves to the next cancels
             name, total = run[0], facts["repeats"] * len(runs)
             about = f", about {took[name]:.0f} s" if took.get(name) else ""
