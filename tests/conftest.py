@@ -118,18 +118,11 @@ def card(monkeypatch):
         major, minor = (9, 4) if amd else chip  # HIP says so of gfx942
         gpu = SimpleNamespace(name=full_name, total_memory=int(memory), uuid="0-0")
         gpu.major, gpu.minor, gpu.gcnArchName = major, minor, chip
-        answers = {
-            "is_available": True,
-            "is_bf16_supported": True,  # which counts emulation, and all of AMD's
-            "device_count": 1,
-            "get_device_properties": gpu,
-            "get_device_name": full_name,
-            "get_device_capability": (major, minor),
-            "mem_get_info": (gpu.total_memory, gpu.total_memory),
-            "max_memory_allocated": 0,
-            "memory_reserved": 0,
-            **dict.fromkeys(("init", "set_device", "reset_peak_memory_stats")),
-        }
+        answers = dict.fromkeys(("init", "set_device", "reset_peak_memory_stats"))
+        answers |= dict(is_available=True, device_count=1, max_memory_allocated=0)
+        answers |= dict(is_bf16_supported=True)  # which counts emulation, and all of AMD's
+        answers |= dict(get_device_properties=gpu, get_device_name=full_name)
+        answers |= dict(get_device_capability=(major, minor))
         for name, answer in answers.items() if kind == "cuda" else ():
             monkeypatch.setattr(torch.cuda, name, lambda *_, a=answer, **__: a)
         monkeypatch.setattr(torch.version, "hip", "7.2" if amd else None)

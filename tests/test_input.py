@@ -60,7 +60,6 @@ def test_the_command_line_is_frozen():
         (["--model", "gpt3"], "--model: invalid choice: 'gpt3'"),
         (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
         (["--data", ""], "--data: expected a path, got ''"),
-        ([*SMALL, "--data", "/no/such/corpus"], "cannot read /no/such/corpus: No such file"),
         ([*SMALL, "--data", "/no/a\n\x1b"], r"cannot read /no/a\n\x1b: No such file"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "cannot write the log /dev/null/logs"),
     ],
@@ -91,6 +90,8 @@ def test_a_command_ends_in_a_line(trouble, status, said, capsys, monkeypatch):
     monkeypatch.setattr("ladder.commands.diff.run", lambda args: trouble())
     assert commands.main(["diff", "5"]) == status
     assert capsys.readouterr().err == said
+    with pytest.raises(ZeroDivisionError):  # a bug keeps its traceback
+        commands.program(lambda: 1 / 0)
 
 
 def test_a_command_that_nobody_can_read():
@@ -101,26 +102,20 @@ def test_a_command_that_nobody_can_read():
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def parsers():
-    """The parser of every subcommand, of every script, and of ddp_run.py's own flags."""
-    adders = {"a script": add_flags, "ddp_run.py": ranks.add_arguments}
-    names = {name: importlib.import_module(f"ladder.commands.{name}") for name in commands.COMMANDS}
-    for name, add in (adders | {n: module.add_arguments for n, module in names.items()}).items():
-        parser = argparse.ArgumentParser(prog=name, add_help=False)
-        add(parser)
-        yield parser
-
-
 def test_every_flag_has_a_text_and_its_default():
-    for parser in parsers():
+    adders = {
+        name: importlib.import_module(f"ladder.commands.{name}") for name in commands.COMMANDS
+    }
+    adders = {name: module.add_arguments for name, module in adders.items()}
+    for name, add in (adders | {"a script": add_flags, "ddp_run.py": ranks.add_arguments}).items():
+        add(parser := argparse.ArgumentParser(prog=name, add_help=False))
         for action in parser._actions:
-            told = f"{parser.prog} {action.option_strings or action.dest}: {action.help!r}"
+            told = f"{name} {action.option_strings or action.dest}: {action.help!r}"
             assert action.help, told
             if action.option_strings and action.nargs != 0:
                 assert "default: " in action.help, told
             if type(action.default) in (int, str) and action.default:
                 assert re.search(rf"default: {re.escape(str(action.default))}\b", action.help), told
-        parser.format_help()
 
 
 def test_the_help_of_a_command_needs_no_torch():
@@ -135,40 +130,21 @@ def test_a_bad_corpus_is_in_the_log_too(capsys, tmp_path):
     assert line in the_log(tmp_path).read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("compiler", "said"),
-    [
-        pytest.param(
-            None, "error torch.compile found no working C++ compiler", marks=pytest.mark.slow
-        ),
-        ("#!/bin/sh\nexit 0\n", "error torch.compile failed (IndexError"),
-    ],
-)
 def test_no_compiler_where_torch_compile_needs_one(
-    compiler, said, capsys, shard, tmp_path, monkeypatch, small_model
+    capsys, shard, tmp_path, monkeypatch, small_model
 ):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    path = tmp_path / "c++"
-    if compiler:
-        path.write_text(compiler)
-        path.chmod(0o700)
-    monkeypatch.setitem(MODELS["tiny"], "n_layer", 1)
-    with torch._inductor.config.patch({"cpp.cxx": (None, str(path))}):
-        assert said in fails(capsys, *SMALL, "--data", shard, "--log-dir", tmp_path, number=5)
-
-
-def raised(outer, inner):
-    outer.__cause__ = inner
-    return outer
+    with torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "c++"))}):
+        line = fails(capsys, *SMALL, "--data", shard, "--log-dir", tmp_path, number=5)
+    assert line.startswith("error torch.compile found no working C++ compiler")
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: Too many open files"),
-        (raised(ValueError(), OSError(errno.ENOSPC, "No space")), "the system: No space"),
+        (OSError(errno.ENOSPC, "No space"), "the system: No space"),
         (MemoryError(), "out of memory: try"),
-        (RuntimeError("can't start new thread"), "no more threads"),
         (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
     ],
@@ -179,15 +155,15 @@ def test_what_the_machine_refuses_is_said_in_a_line(error, said):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
-def test_out_of_memory(shard, tmp_path):
-    def little():
-        resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
-
-    # The logits alone are 6.6 GB.
-    flags = [*SMALL, "--batch-size", 512, "--data", shard, "--log-dir", tmp_path]
-    done = run_script(rung(0), *flags, preexec_fn=little)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error out of memory: try a smaller --batch-size")
+def test_out_of_memory(capsys, shard, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, limits[1]))
+    try:  # the logits alone are 6.6 GB
+        line = fails(capsys, *SMALL, "--batch-size=512", "--data", shard, "--log-dir", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert line.startswith("error out of memory: try a smaller --batch-size")
     assert read_log(the_log(tmp_path)).result["status"] == "failed"
 
 
@@ -314,8 +290,3 @@ def test_a_mistake_in_a_script_keeps_the_steps_done(
     assert "error ZeroDivisionError: division by zero" in capsys.readouterr().err
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "failed" and len(log.steps) == 2
-
-
-def test_a_bug_in_a_command_keeps_its_traceback():
-    with pytest.raises(ZeroDivisionError):
-        commands.program(lambda: 1 / 0)
