@@ -101,27 +101,17 @@ def test_tf32_is_seen_and_not_read_from_the_setting():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-@pytest.fixture
-def no_cuda(monkeypatch):
-    """A GPU that is there and does not start."""
-
+def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, tmp_path, capsys):
     def fail(*_):
         raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for name in ("init", "get_device_properties"):
         monkeypatch.setattr(torch.cuda, name, fail)
-
-
-def test_a_gpu_that_does_not_start_is_told_in_one_line(no_cuda, capsys):
     with pytest.raises(SystemExit, match="2"):
         parse_args("doc", ["--device", "cuda"])
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "--device cuda: another process has the GPU" in last
-
-
-def test_a_gpu_that_does_not_start_is_in_the_log(no_cuda, tmp_path, capsys):
-    """Of a rank other than the one that read the flags, say."""
+    assert "--device cuda: another process has the GPU" in capsys.readouterr().err
+    # And in the log, of a rank other than the one that read the flags, say.
     args = SimpleNamespace(device=CUDA, log_dir=tmp_path, steps=1)
     with pytest.raises(SystemExit, match="2"), Run("a.py", args):
         pass
