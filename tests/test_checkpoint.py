@@ -111,12 +111,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path):
 
 def test_two_are_kept_and_nothing_unfinished(tmp_path):
     (tmp_path / "step_best.pt").touch()  # somebody's own
-    for step in (9, 10, 1000000):
+    for step in (9, 999999, 1000000):
         save(tmp_path, step)
     (tmp_path / "step_000011.pt.tmp").touch()  # of a run that was killed
     assert choose(tmp_path).name == "step_1000000.pt"
     found = sorted(path.name for path in tmp_path.iterdir())
-    assert found == [".lock", "step_000010.pt", "step_1000000.pt", "step_best.pt"]
+    assert found == [".lock", "step_1000000.pt", "step_999999.pt", "step_best.pt"]
 
 
 def test_another_run_is_refused_and_its_texts_are_named(tmp_path):
@@ -195,8 +195,9 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     for path in checkpoint.checkpoints(tmp_path / "ckpt"):
         path.unlink()
     assert after(1, "--resume") == ["6", "1.0"]
+    (tmp_path / "ckpt" / "step_000001.pt").unlink()
     status, _, err = alone("--resume", "--seed", 7)
-    assert status == 2 and "was saved with seed 1337, this run has 7" in err
+    assert status == 2 and "best was saved with seed 1337, this run has 7" in err
 
 
 def test_transformers_opens_the_best_model(trained):
@@ -265,6 +266,7 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):
         ("activation_function=relu", "has activation_function='relu' in config.json, GPT-2 here"),
         ("model_type=llama", "has model_type='llama'"),
         ("another size", "the model to start from has .*'n_layer': 2"),
+        ("another vocabulary", "the model to start from has .*'vocab_size': 256"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, trained, tmp_path):
@@ -276,7 +278,9 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, traine
         (tmp_path / "model.safetensors").write_bytes(content[: -100 * (trouble == "cut") or None])
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
         shape, found = weights.load(str(tmp_path))
-        weights.fill(DDP.GPT(DDP.GPTConfig(**TINY)), shape, found)
+        ours = TINY | {"vocab_size": 256} if trouble == "another size" else shape
+        ours = ours | {"vocab_size": 50304} if trouble == "another vocabulary" else ours
+        weights.fill(DDP.GPT(DDP.GPTConfig(**ours)), shape, found)
 
 
 # ------------------------------------------------------------------------------- ladder sample

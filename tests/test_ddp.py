@@ -144,6 +144,8 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     for folder, log in zip((one, tmp_path), logs[1:], strict=True):
         assert losses(folder) == pytest.approx(losses(two), abs=5e-6)
         assert log.vals[-1]["loss"] == pytest.approx(logs[0].vals[-1]["loss"], abs=5e-6)
+        norms = [[step["norm"] for step in found.steps] for found in (log, logs[0])]
+        assert norms[0] == pytest.approx(norms[1], rel=1e-3)  # clipping would hide a wrong scale
         for name, w in weights(folder).items():
             reference = weights(two)[name]
             # Without gradient but for rounding, which Adam blows up: a key's bias changes nothing.
