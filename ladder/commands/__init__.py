@@ -1,6 +1,5 @@
 """The `ladder` command: climb the rungs, compare them, look into one."""
 
-import argparse
 import importlib
 import re
 import signal
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ladder.cli import signals_to
+from ladder.cli import Parser, signals_to
 from ladder.commands.process import if_slow
 from ladder.errors import BadInput, explain
 from ladder.files import IS_CHECKOUT, ROOT, commit, drop
@@ -31,13 +30,6 @@ COMMANDS = {
     "share": "pack a climb into one small file to send, without paths and names",
     "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
 }
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a flag in one line, without the usage of all flags."""
-
-    def error(self, message: str):
-        raise BadInput(f"{message} (see {self.prog} --help)")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,8 +60,7 @@ def command(argv: list[str]) -> int:
         raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
     with if_slow():
         module = importlib.import_module(f"ladder.commands.{name}")
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog=f"ladder {name}", description=module.__doc__, formatter_class=as_it_is)
+    parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
     return module.run(parser.parse_args(words))
 
