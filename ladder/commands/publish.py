@@ -3,10 +3,10 @@
     ladder publish runs/climb-20261121-101500 "bf16 autocast is the step that counts"
     ladder publish climb-20261121-101500.json.gz "…"     what `ladder share` packed elsewhere
 
-The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, and
-README.md is made anew: its table of machines, its headline and gains for this kind of device
-(unless they are of another machine) and its results, a GPU's or else a CPU's. The climb has to come
-from a committed state, so that its logs name what was measured. To undo it, use git.
+The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, where the
+machine gets its row, and README.md's headline and gains are made anew, unless those for this kind
+of device are of another machine. The climb has to come from a committed state, so that its logs
+name what was measured. To undo it, use git.
 """
 
 import itertools
@@ -21,22 +21,18 @@ from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.publishable import read_publishable, source
 from ladder.commands.results import Row, first_log, gain, read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.commands.scripts import ROOT, all_scripts, cpu_only, describe
 from ladder.commands.share import unpack
-from ladder.commands.tables import caption, markdown, percent, pipes
-from ladder.commands.work import PARTS, work
+from ladder.commands.tables import caption, factor, markdown, percent, pipes
 from ladder.errors import BadInput
 from ladder.files import SCRIPTS, write_atomic
 
-# The table of one climb: in README.md its `results`, which name a climb on a GPU, one on a CPU or
-# both and show the first; in RUNLOG.md a `table` in each entry.
-BLOCK = r"<!-- (?P<kind>results|table) (?P<folder>\S+)(?P<other> \S+)? -->\n.*?<!-- end -->"
-BLOCK = re.compile(BLOCK, flags=re.DOTALL)
-# Several climbs: the top of each, the rungs with what they gain, and the machines.
-OVERVIEW = re.compile(r"<!-- (?P<kind>headline|rungs|machines) -->\n.*?<!-- end -->", re.DOTALL)
-# Columns of the results in README.md, and their headings there.
-SHORT = {"rung": "rung", "ms / step": "ms", "tok/s": "tok/s", "gain": "gain"}
-SHORT |= {"total": "times the first", "memory": "memory"}
+# What is made from logs. In README.md the headline and the table of rungs name a climb on a GPU,
+# one on a CPU or both; in RUNLOG.md each entry has the table of one, the machines all of logs/.
+BLOCK = re.compile(
+    r"<!-- (?P<kind>headline|rungs|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    re.DOTALL,
+)
 
 
 def add_arguments(parser):
@@ -79,7 +75,7 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     draw(facts, rows, target / "climb.png")
     title, first, entries = runlog.partition("\n## ")
     new = f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"
-    write_atomic(ROOT / "RUNLOG.md", new.encode())
+    write_atomic(ROOT / "RUNLOG.md", render(new).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}, RUNLOG.md and README.md: read, then commit")
 
@@ -117,8 +113,7 @@ def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: b
         raise BadInput(f"README.md would show {less} {better}: --force replaces it")
     named[kind] = shown, rows
     folders = " ".join(named[kind][0] for kind in ("gpu", "cpu") if kind in named)
-    new = f"<!-- results {folders} -->\n<!-- end -->"
-    return re.sub("<!-- results .*?<!-- end -->", new, readme, flags=re.DOTALL)
+    return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 
 
 def device_kind(rows: list[Row]) -> str:
@@ -163,61 +158,64 @@ Raw logs: `{shown}`
 
 def render(text: str) -> str:
     """`text` with every block between markers made again from the logs that its marker names."""
-    text, made = BLOCK.sub(block, text), {"headline": headline, "rungs": rungs_table}
 
-    def overview(match: re.Match) -> str:
-        table = made.get(match["kind"], machines_table)(climbs_in(text))
-        return f"<!-- {match['kind']} -->\n{table}<!-- end -->"
+    def block(match: re.Match) -> str:
+        made = MAKERS[match["kind"]](climbs_of(match))
+        return f"{match[0].partition(chr(10))[0]}\n{made}<!-- end -->"
 
-    return OVERVIEW.sub(overview, text)
+    return BLOCK.sub(block, text)
 
 
-def block(match: re.Match) -> str:
-    """The block of one climb: all columns, or for README.md a caption and a short table."""
-    facts, rows = read_climb(ROOT / match["folder"])
-    marker, shown = match[0].partition("\n")[0], None
-    if match["kind"] == "results":
-        rounds = f"{facts['repeats']} rounds ([raw logs]({match['folder']}))"
-        marker, shown = f"{marker}\n{caption(facts, rows)}; {rounds}.\n", SHORT
-    return f"{marker}\n{markdown(facts, rows, shown)}<!-- end -->"
+def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
+    """Folder, climb.json and rows of each climb that a marker names."""
+    return [(folder, *read_climb(ROOT / folder)) for folder in match["folders"].split()]
 
 
 def climbs_in(readme: str) -> list[tuple[str, list[Row]]]:
-    """Folder and rows of each climb that the results of README.md name: a GPU's, then a CPU's."""
-    found = [m for m in BLOCK.finditer(readme) if m["kind"] == "results"]
-    folders = [name.strip() for m in found for name in m.group("folder", "other") if name]
-    return [(folder, read_climb(ROOT / folder)[1]) for folder in folders]
+    """Folder and rows of each climb in README.md's table of rungs: a GPU's, then a CPU's."""
+    found = next((m for m in BLOCK.finditer(readme) if m["kind"] == "rungs"), None)
+    return [(folder, rows) for folder, _, rows in climbs_of(found)] if found else []
 
 
-def headline(climbs: list[tuple[str, list[Row]]]) -> str:
-    """What rung 10 and the top one reach in each of these climbs; a picture of the first."""
-    lines = []
-    for _, rows in climbs:
-        rungs = rungs_of(rows)
-        words = first_log(rows).run["device"] + ", a CPU" * (device_kind(rows) == "cpu")
-        words += f": {rungs[0].tok_per_s:,.0f} tokens per second"
-        for number in sorted({10, max(rungs)} & rungs.keys() - {0}):
-            row = rungs[number]
-            words += f"; up to rung {number}: {row.tok_per_s:,.0f}, {row.total.ratio:.1f}×"
-        lines.append(f"**{words} (mean of {len(rungs[0].logs)} rounds)**")
-    if "gpu" not in [device_kind(rows) for _, rows in climbs]:
-        lines.append("A GPU has not been measured yet.")
-    return "\\\n".join(lines) + f"\n\n![Tokens per second of each rung]({climbs[0][0]}/climb.png)\n"
+def reported() -> dict:
+    """The one climb in README.md that is not ours."""
+    return json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
 
 
-def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
-    """Every rung with its one change and what that gains: in these climbs, CPUs first, and in
-    docs/reported.json, which is not ours. A gain is over the rung before it in any order of a
-    climb."""
-    climbs = [rows for _, rows in reversed(climbs)]
-    other = json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
-    link = f"({other['url']})"
-    head = ["rung", "the one change", "lines changed"]
-    head.append("[memory traffic](docs/roofline.md), GB a step, *counted* for a GPU: B=16, T=1024")
-    for rows in climbs:
-        head.append("gain *measured here*: {device}, B={B}, T={T}".format(**first_log(rows).run))
-    head.append(f"*reported elsewhere*, not ours: [{other['who']}, {other['settings']}]{link}")
-    steps, lines, before = work(16), [], None
+def headline(climbs: list) -> str:
+    """What the ladder gains: as reported for a GPU, and in each of these climbs."""
+    other = reported()
+    first, last = other["ms"]["00"], other["ms"]["10"]
+    lines = [
+        f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
+        f"*Reported elsewhere*: [{other['what']}]({other['url']}) by {other['who']}, whose order "
+        "the rungs follow."
+    ]
+    for folder, facts, rows in climbs:
+        rungs, run = rungs_of(rows), first_log(rows).run
+        base, top = rungs[0], rungs[max(rungs)]
+        total, between = top.total, ""
+        if total.low:
+            between = f" ({total.low:.1f} to {total.high:.1f}, 95 % interval)"
+        lines.append(
+            f"- **{total.ratio:.1f} times**{between} on {run['device']}, B={run['B']}, "
+            f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second. "
+            f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
+        )
+    if "gpu" not in [device_kind(rows) for _, _, rows in climbs]:
+        lines.append("- No GPU has been measured here yet: `ladder climb`, then `ladder share`.")
+    return "\n".join(lines) + "\n"
+
+
+def rungs_table(climbs: list) -> str:
+    """Every rung with its one change and what that gains: as reported for a GPU, which is not ours,
+    and in these climbs. A gain is over the rung before it in any order of a climb."""
+    other = reported()
+    head = ["rung", "the one change", "lines", f"*reported*: {other['settings']}"]
+    for folder, _, rows in climbs:
+        run = first_log(rows).run
+        head.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
+    lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
         fields = describe(path)
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
@@ -225,38 +223,50 @@ def rungs_table(climbs: list[tuple[str, list[Row]]]) -> str:
         codes = [diff.code_lines(script) for script in (above, path) if script]
         changed = [line[0] for line in diff.changed_lines(*codes)] if above else []
         line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
-        step = steps.get(path.stem)
-        line.append(f"{sum(step[f'{part}_bytes'] for part in PARTS) / 1e9:.0f}" if step else "")
-        for rows in climbs:
-            found = {row.stem: row for row in rows}
+        ms = other["ms"].get(fields["Title"][:2])
+        more = f", {(before / ms - 1) * 100:+.0f} %" if before and ms else ""
+        line.append(f"{ms} ms{more}" if ms else "CPU only" if cpu_only(path) else "")
+        before = ms or before
+        for _, _, rows in climbs:
+            found = {row.stem: row for row in rows if row.logs}
             row, over = found.get(path.stem), found.get(above.stem if above else "")
             measured = gain(over, row) if row and over else None
             mark = "**" if measured and measured.significant else ""
-            line.append(f"{mark}{percent(measured)}{mark}")
-        ms = other["ms"].get(fields["Title"][:2])
-        more = f", {(before / ms - 1) * 100:+.0f} %" if before and ms else ""
-        line.append(f"{ms} ms{more}" if ms else "")
-        before = ms or before
+            first = row and not above
+            cell = f"{row.tok_per_s:.0f} tok/s" if first else f"{mark}{percent(measured)}{mark}"
+            line.append(cell)
         lines.append(line)
-    note = f"[{other['what']}]{link} by {other['who']}, {other['settings']}. {other['note']}"
-    return f"{pipes(head, lines, left=2)}\n*Reported elsewhere*: {note}\n"
+    return f"{pipes(head, lines, left=2)}\n*Reported*: {other['note']}\n"
 
 
-def machines_table(_=None) -> str:
+def machines_table(_) -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
-    rung 10 or above, at the B and T that its device has by default."""
+    rung 10 or above."""
     newest, lines = {}, []
     climbs = [(read_facts(p.parent), p.parent) for p in (ROOT / "logs").glob("*/climb.json")]
     for facts, folder in sorted(climbs, key=lambda one: (one[0]["started"], one[1])):
         if facts["kind"] == "climb" and "baseline.py" in facts["scripts"]:
-            rows = read_climb(folder)[1]
-            if {0, 10} <= rungs_of(rows).keys() and at_default_size(rows):
-                newest[facts["device"]] = facts["started"][:10], folder, rungs_of(rows)
-    for date, folder, rungs in newest.values():
+            rungs = rungs_of(read_climb(folder)[1])
+            if {0, 10} <= rungs.keys():
+                newest[facts["device"]] = facts, folder, rungs
+    for facts, folder, rungs in newest.values():
         top, run = max(rungs), rungs[0].log.run
         line = ["{device}, B={B}, T={T}".format(**run), run["torch"]]
+        line += [f"{facts['peak_flops'] / 1e12:.3g}", str(facts["repeats"])]
         line += [f"{rungs[0].tok_per_s:.0f}", f"{rungs[10].tok_per_s:.0f}"]
-        line += [f"{rungs[top].tok_per_s:.0f} ({top})", f"{rungs[top].total.ratio:.2f}×"]
-        lines.append([*line, f"[{date}]({folder.relative_to(ROOT).as_posix()})"])
-    head = ["machine", "torch", "tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    return pipes(head, sorted(lines, key=lambda line: -float(line[4].split()[0])), left=2)
+        line += [
+            f"{rungs[top].tok_per_s:.0f} ({top})",
+            factor(rungs[top].total),
+        ]
+        lines.append([*line, f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})"])
+    head = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
+    head += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
+    return pipes(head, sorted(lines, key=lambda line: -float(line[6].split()[0])), left=2)
+
+
+MAKERS = {
+    "headline": headline,
+    "rungs": rungs_table,
+    "machines": machines_table,
+    "table": lambda climbs: markdown(*climbs[0][1:]),
+}

@@ -56,7 +56,8 @@ def gather_default() -> list[dict]:
     own = [path for path in Path("runs").glob("*/climb.json") if path.read_bytes() not in published]
     own.sort(key=lambda path: -path.stat().st_mtime)
     pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "RUNLOG.md")]
-    known = [ROOT / match["folder"] for match in BLOCK.finditer("\n".join(pages))]
+    named = (match["folders"].split() for match in BLOCK.finditer("\n".join(pages)))
+    known = [ROOT / folder for folders in named for folder in folders]
     climbs, seen = [], set()
     for folder in [path.parent for path in own if any(path.parent.glob("*.log"))] + known:
         try:

@@ -61,7 +61,7 @@ def cells(row: Row) -> dict[str, str]:
         "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
         "gain": percent(row.gain),
-        "total": with_interval(row.total, "{:.2f}".format, "×"),
+        "total": factor(row.total),
         "MFU": f"{row.mfu:.1%}" if row.mfu else "unknown",
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
@@ -74,6 +74,11 @@ def cells(row: Row) -> dict[str, str]:
 def percent(gain: Gain | None) -> str:
     """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
     return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+
+
+def factor(gain: Gain | None) -> str:
+    """`1.12× (1.10 … 1.15)`, or `1.12× (2 rounds)`; `–` without a gain."""
+    return with_interval(gain, "{:.2f}".format, "×")
 
 
 def with_interval(gain: Gain | None, text: Callable[[float], str], unit: str) -> str:
@@ -103,9 +108,9 @@ def lines(facts: dict, rows: list[Row]) -> list[tuple[dict[str, str], set[str]]]
     return found
 
 
-def markdown(facts: dict, rows: list[Row], shown: dict[str, str] | None = None) -> str:
-    """The table in Markdown, numbers to the right; `shown` has the heading of each column."""
-    shown = shown or columns(facts, rows)
+def markdown(facts: dict, rows: list[Row]) -> str:
+    """The table in Markdown, numbers to the right."""
+    shown = columns(facts, rows)
     texts = [
         [f"**{line[name]}**" if name in bold else line[name] for name in shown]
         for line, bold in lines(facts, rows)
