@@ -6,24 +6,25 @@
   ladder roofline --fp32 19.5 --tf32 156 --bf16 312 --bandwidth 2039   of another GPU: TFLOP/s, GB/s
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
-124M at T=1024. The estimate of a step is the sum of four parts: matmuls and attention, each at the
-rate or the bandwidth, whichever takes longer; what runs between them, and the optimizer, at the
-bandwidth. It ignores caches. Published steps reach 45 to 85 % of it (docs/roofline.md).
+124M at T=1024. Matmuls and attention take as long as their rate or the bandwidth makes them, the
+rest as the bandwidth does; caches are ignored. The last column is the time at the share of this
+that others reached with rung 10: on that GPU, else the middle half of all.
 """
 
+from statistics import quantiles
+
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from ladder.cli import above_zero, positive
 from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
-from ladder.commands.work import PARTS, roofline_ms, work
+from ladder.commands.work import PARTS, reported, roofline_ms, share, work
 from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
 
 NAMES = {path.stem: title(path) for path in all_scripts()}
 UNITS = ("fp32", "tf32", "bf16")
-PUBLISHED = (0.85, 0.45)  # the share of the roofline that published steps reach: docs/roofline.md
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
@@ -31,10 +32,8 @@ def add_arguments(parser):
     names = ", ".join(LISTED)
     parser.add_argument("--gpu", metavar="NAME", help=f"default: this machine's; one of: {names}")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="B", help="default: 16")
-    rate = dict(type=above_zero, help="default: the GPU's")
-    for unit in UNITS:
-        parser.add_argument(f"--{unit}", metavar="TFLOP/s", **rate)
-    parser.add_argument("--bandwidth", metavar="GB/s", **rate)
+    for rate, unit in {**dict.fromkeys(UNITS, "TFLOP/s"), "bandwidth": "GB/s"}.items():
+        parser.add_argument(f"--{rate}", metavar=unit, type=above_zero, help="default: the GPU's")
 
 
 def run(args) -> int:
@@ -50,11 +49,12 @@ def run(args) -> int:
     print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
     console.print(work_table(steps))
     if rates:
-        words = ", ".join(f"{unit} {rates[unit]:g}" for unit in UNITS)
-        words += f" TFLOP/s, {rates['bandwidth']:g} GB/s"
-        print(f"The roofline of {name or 'such a GPU'}: calculated, not measured\n({words})")
-        console.print(time_table(steps, rates))
-        print("(07: the compiler already pads rung 06's matmuls, where its benchmark says so.)")
+        words = ", ".join(f"{unit} {rates[unit]:g}" for unit in UNITS) + " TFLOP/s"
+        print(f"The roofline of {name or 'such a GPU'}: calculated, not measured")
+        print(f"({words}, {rates['bandwidth']:g} GB/s)")
+        end, shares = calibrated(name, args.batch_size, rates)
+        console.print(time_table(steps, rates, shares))
+        print(f"{end} ({' to '.join(f'{one:.0%}' for one in shares)}).".replace("%", " %"))
     return 0
 
 
@@ -64,10 +64,10 @@ def find(text: str) -> str:
         return gpu.name
     words = text.lower().replace("nvidia", "").split()
     found = [name for name in LISTED if all(word in name.lower().split() for word in words)]
-    if len(found) != 1:
-        fits = f"fits {', '.join(found)}" if found else "is not in the table"
-        known = "them" if found else ", ".join(LISTED)
-        raise BadInput(f"--gpu {text} {fits}: name one of {known}, or give its rates")
+    if not found:
+        raise BadInput(f"--gpu {text} is not in the table: give its rates, or {', '.join(LISTED)}")
+    if len(found) > 1:
+        raise BadInput(f"--gpu {text} fits {', '.join(found)}: name one of them")
     return found[0]
 
 
@@ -75,6 +75,18 @@ def here() -> str | None:
     """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
     gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
     return gpu.name if gpu and gpu.bandwidth else None
+
+
+def calibrated(name: str | None, B: int, rates: dict) -> tuple[str, list[float]]:
+    """What is reported of this GPU, and the share of the roofline that it reached; else of all."""
+    rows = sorted(reported(), key=lambda row: row["tok_per_s"])
+    if own := [row for row in rows if row["gpu"] == name]:
+        row = min(own, key=lambda row: abs(row["B"] - B))
+        end = f"{row['tok_per_s']:,.0f} tok/s at B={row['B']:.0f}"
+        return f"Reported elsewhere (docs/reported.md): rung 10, nearly, {end}", [share(row, rates)]
+    best = {row["gpu"]: share(row, LISTED[row["gpu"]]._asdict()) for row in rows}  # the fastest B
+    low, _, high = quantiles(best.values())
+    return f"No report of this GPU: the middle half of {len(best)} others", [high, low]
 
 
 def work_table(steps: dict[str, dict]) -> Table:
@@ -89,17 +101,17 @@ def work_table(steps: dict[str, dict]) -> Table:
     return found
 
 
-def time_table(steps: dict[str, dict], rates: dict[str, float]) -> Table:
-    """A row per rung: its roofline in milliseconds, and the parts of it."""
+def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[float]) -> Table:
+    """A row per rung: its roofline in milliseconds, the parts of it, and it at the shares."""
     heads = ("roofline\nms", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
-    found = new_table(*heads, "at 85 to 45 %\nms")
+    found = new_table(*heads, f"at {' to '.join(f'{one * 100:.0f}' for one in shares)} %\nms")
     for stem, step in steps.items():
         if stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
             cells = ["as 06", *[""] * 4, "not predictable"]
         elif parts := roofline_ms(step, rates):
             total = sum(parts)
             cells = [f"{value:.1f}" for value in (total, *parts)]
-            cells.append(" – ".join(f"{total / share:.0f}" for share in PUBLISHED))
+            cells.append(" – ".join(f"{total / one:.0f}" for one in shares))
         else:
             cells = ["–", *[""] * 4, f"no {step['unit']} units"]
         found.add_row(NAMES[stem], *cells)
@@ -108,7 +120,5 @@ def time_table(steps: dict[str, dict], rates: dict[str, float]) -> Table:
 
 def new_table(*columns: str) -> Table:
     """Narrow enough for 80 columns."""
-    found = Table("rung", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for column in columns:
-        found.add_column(column, justify="right")
-    return found
+    right = [Column(column, justify="right") for column in columns]
+    return Table("rung", *right, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
