@@ -1,0 +1,76 @@
+"""Draws docs/cards.png: tokens per second, measured here and reported elsewhere.
+
+Run it from the root: python docs/draw_cards.py
+"""
+
+import json
+
+from matplotlib import pyplot as plt
+
+from ladder.commands.results import read_climb
+from ladder.commands.work import reported
+from ladder.files import ROOT
+
+HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
+CLIMBS = {
+    "Intel Xeon with AMX, 2 threads": "2026-11-23-intel-xeon-amx-2-threads-climb",
+    "AMD EPYC, 2 threads": "2026-11-21-amd-epyc-2-threads-climb-3",
+}
+LEGEND = {
+    END: "reported elsewhere: about rung 10, one script on twenty GPUs",
+    STEPS: "reported elsewhere: Karpathy's lecture, FP32 to fused AdamW",
+    HERE: "measured here: baseline to top rung, a CPU, T=256",
+}
+
+
+def rows() -> list[tuple[str, str, list[float]]]:
+    """Label, colour and tokens per second, slowest card first."""
+    best = {}
+    for row in reported():
+        best[row["gpu"]] = max(row["tok_per_s"], best.get(row["gpu"], 0))
+    found = [(gpu, END, [rate]) for gpu, rate in best.items()]
+    lecture = json.loads((ROOT / "docs" / "reported.json").read_text(encoding="utf-8"))
+    rates = [16 * 1024 / ms * 1e3 for ms in lecture["ms"].values()]  # its B and T
+    found.append(("A100 80GB, step by step", STEPS, rates))
+    for label, folder in CLIMBS.items():
+        climb = read_climb(ROOT / "logs" / folder)[1]
+        found.append((label, HERE, [climb[0].tok_per_s, climb[-1].tok_per_s]))
+    return sorted(found, key=lambda row: row[2][-1])
+
+
+def draw() -> None:
+    """One row a device on a logarithmic axis; each kind of number has its mark."""
+    plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10.5})
+    figure, axes = plt.subplots(figsize=(9, 6.6), dpi=100, layout="constrained")
+    found = rows()
+    for y, (_, color, rates) in enumerate(found):
+        first, last = rates[0], rates[-1]
+        text = " to ".join(f"{float(f'{rate:.3g}'):,.0f}" for rate in sorted({first, last}))
+        if color == HERE:
+            axes.barh(y, last - first, left=first, height=0.6, color=color)
+            text += f"  ({last / first:.1f}×)"
+        elif color == STEPS:
+            axes.plot(rates, [y] * len(rates), "D-", color=color, markersize=5)
+            text += f"  ({last / first:.0f}×)"
+        else:
+            axes.plot(last, y, "o", color=color, markersize=7)
+        axes.text(last * 1.18, y, text, va="center", color=color)
+    axes.set_xscale("log")
+    axes.set_xlim(150, 5e6)
+    axes.set_ylim(-0.7, len(found) - 0.3)
+    axes.set_yticks(range(len(found)), [label for label, *_ in found])
+    ticks = [1e3, 1e4, 1e5, 1e6]
+    axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    axes.set_xlabel("tokens per second, GPT-2 124M (logarithmic; T=1024 unless said)")
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(which="both", length=0)
+    marks = {END: dict(marker="o", ls=""), STEPS: dict(marker="D"), HERE: dict(lw=8)}
+    lines = [plt.Line2D([], [], color=color, **mark) for color, mark in marks.items()]
+    axes.legend(lines, [LEGEND[color] for color in marks], loc="upper left", fontsize=9.5)
+    figure.savefig(ROOT / "docs" / "cards.png")
+
+
+if __name__ == "__main__":
+    draw()
