@@ -54,7 +54,7 @@ def run(args) -> int:
         print(f"({words}, {rates['bandwidth']:g} GB/s)")
         end, shares = calibrated(name, args.batch_size, rates)
         console.print(time_table(steps, rates, shares))
-        print(f"{end} ({' to '.join(f'{one:.0%}' for one in shares)}).".replace("%", " %"))
+        print(f"{end}: {' to '.join(f'{one:.0%}' for one in shares)}".replace("%", " %"))
     return 0
 
 
@@ -82,8 +82,8 @@ def calibrated(name: str | None, B: int, rates: dict) -> tuple[str, list[float]]
     rows = sorted(reported(), key=lambda row: row["tok_per_s"])
     if own := [row for row in rows if row["gpu"] == name]:
         row = min(own, key=lambda row: abs(row["B"] - B))
-        end = f"{row['tok_per_s']:,.0f} tok/s at B={row['B']:.0f}"
-        return f"Reported elsewhere (docs/reported.md): rung 10, nearly, {end}", [share(row, rates)]
+        end = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
+        return f"Reported elsewhere: {end} (docs/reported.md)", [share(row, rates)]
     best = {row["gpu"]: share(row, LISTED[row["gpu"]]._asdict()) for row in rows}  # the fastest B
     low, _, high = quantiles(best.values())
     return f"No report of this GPU: the middle half of {len(best)} others", [high, low]
