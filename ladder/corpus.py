@@ -159,7 +159,7 @@ def _tokenize(name: str, documents: list[bytes], say) -> np.ndarray:
         raise BadInput(f"corpus {name} is empty: expected text")
     for mark, what in SURPRISES.items():
         if count := sum(mark in document for document in documents):
-            say(f"note  {what} in {count} of {len(documents)} texts of {name}")
+            say(f"note  in {count} of {len(documents)} texts of {name}: {what}")
     if size > LARGE_TEXT_MB:
         more = "scripts start at once on shards of it, which data/prepare.py makes"
         say(f"note  tokenizing {name}, {size:.0f} MB: {more}")

@@ -202,9 +202,12 @@ def test_a_folder_of_texts_and_what_is_told_of_it(tmp_path):
     assert corpus.sha256 == hashlib.sha256(both).hexdigest()
     left_out, *surprises = said
     assert "left out: " in left_out and "1 .jsonl" in left_out and "1 link" in left_out
-    begin = [line.partition(", which")[0] for line in surprises]
-    assert begin == [f"note  {x}" for x in ("CRLF line ends", "a byte-order mark", "<|endoftext|>")]
-    assert "in 2 of 2 texts" in surprises[0] and "in 1 of 2 texts" in surprises[1]
+    for line, words in zip(
+        surprises,
+        ("2 of 2 texts of {}: CRLF", "1 of 2 texts of {}: a byte-", "1 of 2 texts of {}: <|endof"),
+        strict=True,
+    ):
+        assert line.startswith("note  in " + words.format(tmp_path.name))
 
 
 @pytest.mark.usefixtures("bytes_for_tokens")
