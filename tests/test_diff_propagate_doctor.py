@@ -338,6 +338,17 @@ def test_doctor_finds_that_nothing_is_compiled(small, monkeypatch):
     assert (runs, helps) == ("yes", "no") and why.startswith("nothing was compiled (tried)")
 
 
+def test_doctor_finds_a_compiler_that_transposes_wrongly(small, monkeypatch):
+    """See tests/gcc_transpose.py."""
+
+    def broken(function):
+        return (lambda x: (x, x)) if function is doctor.transposed else function
+
+    monkeypatch.setattr(torch, "compile", broken)
+    runs, _, why = doctor.judge("05_torch_compile", CPU)
+    assert runs == "no" and "TORCHINDUCTOR_CPP_MARCH=skylake-avx512, or run a rung below 05" in why
+
+
 @pytest.mark.slow
 def test_doctor_without_a_compiler_and_with_a_driver(tmp_path):
     """In a process of its own: torch looks for a compiler once."""

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 
 import torch
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from torch.nn import functional as F
 
@@ -50,7 +50,8 @@ def run(args) -> int:
     console.print(machine)
     # No spinner: its thread would disturb what is timed.
     console.print("trying what the rungs need ...")
-    rungs = Table("rung", "runs", "can help", "why, or what is missing", title_justify="left")
+    why = Column("why, or what is missing", overflow="fold")
+    rungs = Table("rung", "runs", "can help", why, title_justify="left")
     rungs.title = f"The rungs on {device}"
     runs = "yes"
     for path in all_scripts():
@@ -157,14 +158,27 @@ def bf16(device: torch.device) -> tuple[str, str]:
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
-    """Whether compiled training steps give the loss and gradients of eager ones.
+    """Whether compiled code computes what the eager one does, with an empty compile cache.
 
-    Uses the top script's model at the B and T that its flags have by default. Raises BadInput if
-    they differ: some compilers run but compute something else.
+    Raises BadInput if it does not: some compilers run but compute something else.
     """
-    path, graphs = all_scripts()[-1], torch._dynamo.utils.counters["stats"]
-    another = "use another (CXX=clang++) or " if device.type == "cpu" else ""
-    script, before = runpy.run_path(str(path)), graphs["unique_graphs"]
+    graphs = torch._dynamo.utils.counters["stats"]
+    before = graphs["unique_graphs"]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        wrong = compiled_wrongly(device)
+    if wrong:
+        raise BadInput(f"{wrong}, or run a rung below 05")
+    if graphs["unique_graphs"] == before:
+        return "no", f"nothing was compiled (tried): {WHY_NOT_COMPILED}"
+    return "yes", "a compiled step has the gradients of an eager one (tried)"
+
+
+def compiled_wrongly(device: torch.device) -> str | None:
+    """What is wrong, and what to try: steps of the top script at its default B and T, or copies."""
+    another = "CXX=clang++" if device.type == "cpu" else "another version of torch"
+    path = all_scripts()[-1]
+    script = runpy.run_path(str(path))
     torch.set_float32_matmul_precision("high")
     for model in ("gpt2", "tiny"):  # compilers write other kernels for small shapes
         print(f"compiling one layer of {model} ...", flush=True)
@@ -173,13 +187,19 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         # Both round to half precision, in different places: two correct steps differ by at most
         # twice the rounding of one, wrong ones by far more.
         if not error <= 4 * rounding:  # so that NaN fails too
-            raise BadInput(
-                f"a compiled step of {path.stem} --model {model} has wrong gradients (relative "
-                f"error {error:.1g}): this compiler is broken here, {another}run a rung below 05"
-            )
-    if graphs["unique_graphs"] == before:
-        return "no", f"nothing was compiled (tried): {WHY_NOT_COMPILED}"
-    return "yes", "a compiled step has the gradients of an eager one (tried)"
+            found = f"a compiled step of {path.stem} --model {model} has wrong gradients (relative"
+            return f"{found} error {error:.1g}): this compiler is broken here, try {another}"
+    # As candidates 15 and up copy keys: see tests/gcc_transpose.py.
+    x = torch.arange(2 * 128 * 64).view(2, 128, 64).bfloat16()
+    if device.type != "cpu" or all(map(torch.equal, transposed(x), torch.compile(transposed)(x))):
+        return None
+    march = "from torch 2.13 on, TORCHINDUCTOR_CPP_MARCH=skylake-avx512"
+    found = "compiled code transposes bfloat16 wrongly, as that of GCC 11 and 12 does with AVX-512"
+    return f"{found}: try {another} or, {march}"
+
+
+def transposed(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.transpose(1, 2).contiguous(), x[:, :64].transpose(1, 2).contiguous()
 
 
 def errors(script: dict, args) -> tuple[float, float]:
@@ -205,9 +225,7 @@ def errors(script: dict, args) -> tuple[float, float]:
         return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
 
     single, eager = step(model, autocast=False), step(model)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # empty
-        return error(eager, single), error(step(torch.compile(model)), eager)
+    return error(eager, single), error(step(torch.compile(model)), eager)
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
