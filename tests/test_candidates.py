@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from conftest import SMALL, TINY, load, run_script, with_mistake
+from conftest import TINY, load, with_mistake
 from test_rungs import check_numerics, check_of, random_batch, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.commands import main, scripts
-from ladder.commands.log import read_log
 from ladder.commands.scripts import (
     ROOT,
     all_scripts,
@@ -286,13 +285,9 @@ def test_numerics_are_as_declared(number, run_small, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_last_candidate_compiles_and_trains(shard, tmp_path):
-    """What the compiler makes of all of them together, as users run it."""
-    flags = [*SMALL, "--steps", 4, "--data", shard, "--log-dir", tmp_path]
-    for number in (EXACT[-1], NUMBERS[-1]):
-        done = run_script(SCRIPTS[number], *flags)
-        assert done.returncode == 0, done.stderr
-    logs = [read_log(path) for path in sorted(tmp_path.glob("*.log"))]
+def test_the_last_candidate_compiles_and_trains(run_small):
+    """What the compiler makes of all of them together."""
+    logs = [run_small(load(SCRIPTS[number]), "--steps", 4) for number in (EXACT[-1], NUMBERS[-1])]
     for log in logs:
         assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
         assert log.steps[-1]["loss"] < log.steps[0]["loss"]
