@@ -7,7 +7,8 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   and launches its kernels one after the other from one generated function. The matmuls stay
   library calls. The first step compiles and is reported apart. It is short if the compiler finds
   its earlier work in the cache on disk.
-Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order.
+Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA the
+  loss is computed in FP32 again: its kernel reads bfloat16 logits and keeps the rest in registers.
 Run: python speedups/05_torch_compile.py
 """
 
