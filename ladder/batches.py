@@ -26,14 +26,9 @@ class Batches:
             )
         self.corpus, self.B, self.T = corpus, B, T
         self.rank, self.ranks, self.shuffle = rank, ranks, shuffle
-        self.rows_per_epoch = (len(corpus) - 1) // T
+        self.rows_per_epoch, self.dropped = divmod(len(corpus) - 1, T)  # dropped: tokens at the end
         self.position = 0
-        self.epoch, self.order = 0, self._order_of(0)
-
-    @property
-    def dropped(self) -> int:
-        """Number of tokens at the end of the corpus that do not fill a row."""
-        return len(self.corpus) - 1 - self.rows_per_epoch * self.T
+        self.epoch = self.order = None
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
@@ -60,12 +55,9 @@ class Batches:
     def _start(self, number: int) -> int:
         """Where in the corpus a row begins."""
         epoch, row = divmod(number, self.rows_per_epoch)
-        if epoch != self.epoch:
-            self.epoch, self.order = epoch, self._order_of(epoch)
-        return int(row if self.order is None else self.order[row]) * self.T
-
-    def _order_of(self, epoch: int) -> np.ndarray | None:
-        """The order of the rows in an epoch; None means the order of the text."""
         if self.shuffle is None:
-            return None
-        return np.random.default_rng((self.shuffle, epoch)).permutation(self.rows_per_epoch)
+            return row * self.T
+        if epoch != self.epoch:
+            self.epoch, rng = epoch, np.random.default_rng((self.shuffle, epoch))
+            self.order = rng.permutation(self.rows_per_epoch)
+        return int(self.order[row]) * self.T

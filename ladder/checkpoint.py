@@ -74,9 +74,7 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
 def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
     """Raise BadInput if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
-        before = str(saved.get(key))
-        # Of a text that is its name and its hash, and it may have been renamed since.
-        if before.split()[-1] != now.split()[-1]:
+        if (before := saved.get(key)) != now:
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 

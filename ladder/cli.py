@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 import signal
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ def integer(low: int) -> Callable:
     return checked(int, lambda value: value >= low, f"an integer of at least {low}")
 
 
-positive, count, seed = integer(1), integer(0), integer(-(2**63))
+positive, count, seed = integer(1), integer(0), int
 above_zero = checked(float, lambda value: 0 < value < math.inf, "a number above 0")
 path = checked(str, bool, "a path")  # an empty one would be the current folder
 
@@ -90,15 +91,16 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
         add_more(parser)
     try:
         args = parser.parse_args(argv)
-        args.device = pick_device(args.device)
-        if args.seq_len and args.seq_len > longest:
+        device = args.device = pick_device(args.device)
+        steps, T = (50, 1024) if device.type == "cuda" else (20, 256)
+        args.steps, args.seq_len = args.steps or steps, args.seq_len or T
+        if args.seq_len > longest:
             raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
-    except BadInput as error:
-        refuse(error)
-    on_gpu = args.device.type == "cuda"
-    args.steps = args.steps or (50 if on_gpu else 20)
-    args.seq_len = args.seq_len or (1024 if on_gpu else 256)
-    args.batch_size = args.batch_size or default_batch_size(args.device, args.model, args.seq_len)
+        args.batch_size = args.batch_size or default_batch_size(device, args.model, args.seq_len)
+    except Exception as error:  # a GPU that does not start, too
+        if (line := explain(error)) is None:
+            raise
+        refuse(line)
     return args
 
 
@@ -109,23 +111,12 @@ def pick_device(name: str | None):
     if name is None:
         best = torch.accelerator.current_accelerator(check_available=True)
         name = best.type if best and best.type in ("cuda", "mps") else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda", "mps"):
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N or mps")
-    if device.type == "cuda":
-        if (device.index or 0) >= (n := torch.cuda.device_count()):
-            found = f"found {n} CUDA device{'s' * (n != 1)}"
-            raise BadInput(f"--device {name}: PyTorch {found}; try --device cpu")
-        try:
-            torch.cuda.get_device_properties(device)  # starts CUDA
-        except Exception as error:  # not all that CUDA raises is a RuntimeError
-            why = explain(error) or str(error).partition("\n")[0]
-            raise BadInput(f"--device {name}: {why}; try --device cpu") from error
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise BadInput(f"--device {name}: no Apple GPU here; try --device cpu")
+    device = torch.device(name)
+    found = {"cuda": torch.cuda.device_count, "mps": torch.backends.mps.is_available}
+    if device.type in found and (device.index or 0) >= found[device.type]():
+        raise BadInput(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
     return device
 
 

@@ -23,15 +23,12 @@ def refuse(why: object) -> NoReturn:
 _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
     "can't allocate memory|not enough memory|out of memory|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    "|CUBLAS_STATUS_NOT_INITIALIZED|Storage size calculation overflowed|Overflow when unpacking": (
+    "|CUBLAS_STATUS_NOT_INITIALIZED": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
     # gloo's words, then NCCL's, for a process that has ended
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
         "another rank has exited: if it failed, its own line says why"
-    ),
-    "Timed out waiting .* operation to complete": (  # gloo's words
-        "another rank has not answered for long: it hangs, or its machine or network is gone"
     ),
     "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
@@ -57,15 +54,15 @@ _CAUSES = {
         "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer: run a rung below "
         "05, or ddp_run.py --no-compile, which has what the later rungs add"
     ),
-    "can't start new thread|Resource temporarily unavailable": (
-        "no more threads may be started here: raise the limit (ulimit -u)"
+    # Inductor could not write, compile or load its generated code. {} is how its error begins.
+    "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
+        "torch.compile failed ({}): it needs a C++ compiler that works, and room in a cache folder "
+        "without blanks in its name (TORCHINDUCTOR_CACHE_DIR) where programs may run; rungs below "
+        "05 need neither"
     ),
 }
-# How Inductor's error begins if it could not write, compile or load its generated code.
-_NOT_BUILT = "InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)"
 # Errors of the machine and not of the script: permissions, disk space, open files.
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-_REFUSALS |= {errno.EMFILE}
 
 
 def explain(error: BaseException) -> str | None:
@@ -79,13 +76,7 @@ def explain(error: BaseException) -> str | None:
         text = f"{type(error).__name__}: {error}"
         for words, line in _CAUSES.items():
             if re.search(words, text):
-                return line
-        if re.match(_NOT_BUILT, text):
-            return (
-                f"torch.compile failed ({str(error).splitlines()[0][:200]}): it needs a C++ "
-                "compiler that works, and room in a cache folder without blanks in its name "
-                "(TORCHINDUCTOR_CACHE_DIR) where programs may run; rungs below 05 need neither"
-            )
+                return line.format(text.partition("\n")[0][:200])
         if isinstance(error, OSError) and error.errno in _REFUSALS:
             return f"{error.filename or 'the system'}: {error.strerror}"
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__

@@ -3,11 +3,10 @@
 This module does not import torch.
 """
 
-import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -77,11 +76,6 @@ def git(*words: str) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(command, 127, "", "git is not installed")
     done.stderr = " ".join(done.stderr.split())
     return done
-
-
-def sha256(paths: Iterable[Path]) -> str:
-    """SHA-256 of what these files hold, one after the other."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def commit() -> str:

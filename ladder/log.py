@@ -1,15 +1,7 @@
 """The log format: functions that write its lines. ladder/commands/log.py is its only parser.
 
-    run   key=value …        what runs where, on which data
-    note  text               a download or a fallback
-    step   20/50 | loss 6.123456 | dt   98.31 ms | tok/s  166657
-    val   key=value …        the loss on held-out text after some step
-    effective  key=value …   what the steps really ran, or `unknown` after one step
-    mfu   key=value …        the formula and the peak behind RESULT's mfu
-    error text               why a run stopped
-    RESULT {json}
-
-Values are read by key, never by column.
+A line begins with its kind: run, note, step, val, effective, mfu, error or RESULT. docs/log.md has
+all keys. Values are read by key, never by column.
 """
 
 import json
@@ -83,29 +75,25 @@ def result(
 
     ms = [seconds * 1e3 for seconds in times]
     measured = ms[warmup_steps(planned) :]
-    p10, median, p90 = np.percentile(measured, (10, 50, 90)).tolist() if measured else [None] * 3
-    tok_per_s = tokens_per_step * 1e3 / median if median else None
-    mfu = flops_per_token * tok_per_s / (peak_flops * ranks) if tok_per_s and peak_flops else None
-    first, final = (losses[0], losses[-1]) if losses else (math.nan, math.nan)
-    return {
+    p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
+    tok_per_s = tokens_per_step * 1e3 / median
+    found = {
         "script": script,
         "status": status,
-        "median_ms": _rounded(median, 3),
-        "p10_ms": _rounded(p10, 3),
-        "p90_ms": _rounded(p90, 3),
+        "median_ms": round(median, 3),
+        "p10_ms": round(p10, 3),
+        "p90_ms": round(p90, 3),
         "measured_steps": len(measured),
         "warmup_steps": len(ms) - len(measured),
-        "tok_per_s": _rounded(tok_per_s, 1),
-        "mfu": _rounded(mfu, 4),
+        "tok_per_s": round(tok_per_s, 1),
+        "mfu": round(flops_per_token * tok_per_s / ((peak_flops or math.nan) * ranks), 4),
         "peak_bytes": peak_bytes,
-        "first_step_ms": _rounded(ms[0], 3) if ms else None,
-        "first_loss": first if math.isfinite(first) else None,
-        "final_loss": final if math.isfinite(final) else None,
+        "first_step_ms": round(ms[0], 3) if ms else None,
+        "first_loss": losses[0] if losses else None,
+        "final_loss": losses[-1] if losses else None,
     }
-
-
-def _rounded(number: float | None, digits: int) -> float | None:
-    return None if number is None else round(number, digits)
+    unknown = [k for k, v in found.items() if isinstance(v, float) and not math.isfinite(v)]
+    return found | dict.fromkeys(unknown)
 
 
 def mfu_facts(flops_per_token: float, peak_flops: float | None, mfu: float | None) -> dict:

@@ -94,9 +94,8 @@ def peak_bytes(device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
-    if device.type == "mps" or not status.exists():
-        return None
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    text = status.read_text() if device.type == "cpu" and status.exists() else ""
+    found = re.search(r"VmHWM:\s+(\d+) kB", text)
     return int(found[1]) * 1024 if found else None
 
 

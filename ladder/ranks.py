@@ -16,8 +16,8 @@ from ladder.batches import Batches
 from ladder.cli import above_zero, count, parse_args, path, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
-from ladder.files import sha256
-from ladder.machine import device_name, half_precision, has_bf16
+from ladder.files import commit
+from ladder.machine import half_precision
 from ladder.run import NotFinite
 
 DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
@@ -170,21 +170,15 @@ def add_arguments(parser) -> None:
 def parse(doc: str, argv: list[str] | None):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
     args = parse_args(doc, argv, add_arguments, longest=math.inf)
-    device, kind = args.device, args.device.type
-    args.total_batch = args.total_batch or (524288 if kind == "cuda" else 4096)
+    on_gpu, gpus = args.device.type == "cuda", torch.cuda.device_count()
+    args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
     if args.warmup is None:
         args.warmup = max(1, args.steps // 5)
-    if DISTRIBUTED and kind == "mps":
-        refuse("gloo does not support Apple GPUs: --device cpu, or train without torchrun")
-    if DISTRIBUTED and kind == "cuda" and (gpus := torch.cuda.device_count()) < LOCAL_WORLD:
+    if on_gpu and gpus < LOCAL_WORLD:
         found = f"torchrun started {LOCAL_WORLD} processes, found {gpus} CUDA device(s)"
         refuse(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
-    if args.dtype == "bfloat16" and not has_bf16(device):
-        refuse(f"{device_name(device)} has no bfloat16 units: leave --dtype out")
-    if args.dtype == "float16" and kind == "mps":
-        refuse("fused AdamW cannot skip a step on Apple GPUs, as float16 needs: leave --dtype out")
     if args.dtype == "auto":
-        args.dtype = str(half_precision(device)).removeprefix("torch.")
+        args.dtype = str(half_precision(args.device)).removeprefix("torch.")
     if not args.ckpt_dir:
         own = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         earlier = Path("checkpoints").glob("[0-9]*-[0-9]*") if args.resume else ()
@@ -198,8 +192,7 @@ def prepare(args, say) -> Job:
     on_rank_0(lambda: splits.extend(load_splits(args.data, say)))  # alone it says what is wrong
     text, held_out = splits or load_splits(args.data, say)
     if DISTRIBUTED:
-        code = [Path(sys.argv[0]), *sorted(Path(__file__).parent.glob("*.py"))]
-        here = {"code": sha256(code)[:12], "torch": torch.__version__, "data": text.sha256[:12]}
+        here = {"commit": commit(), "torch": torch.__version__, "data": text.sha256[:12]}
         there = on_rank_0(lambda: here)
         if other := [f"{k} {here[k]}, rank 0 {there[k]}" for k in here if here[k] != there[k]]:
             raise BadInput(f"this rank has {'; '.join(other)}: give every machine the same")
@@ -212,9 +205,9 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     micro_steps, odd = divmod(args.total_batch, WORLD * B * T)
     sizes = f"{WORLD} rank{'s' * (WORLD > 1)} x B={B} x T={T}"
     if odd:
-        near = [str(n * WORLD * B * T) for n in (micro_steps, micro_steps + 1) if n]
+        near = (micro_steps + 1) * WORLD * B * T
         wrong = f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} tokens"
-        raise BadInput(f"{wrong} ({sizes}); the nearest are: {', '.join(near)}")
+        raise BadInput(f"{wrong} ({sizes}); the next one is {near}")
     say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0

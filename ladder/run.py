@@ -21,8 +21,6 @@ from ladder.errors import explain, refuse
 from ladder.files import ROOT, commit, drop
 from ladder.log import mfu_facts, pairs_line, printable, result, step_line
 
-LEAST_SCALE = 2**-14  # of a float16 run: below this scale the gradients themselves are inf
-
 
 class NotFinite(Exception):
     """The loss is NaN or infinite: training on makes no sense."""
@@ -71,17 +69,10 @@ class Run:
             self.file = self._open_log()
         except OSError as error:
             refuse(f"cannot write the log {error.filename}: {error.strerror}")
+        if self.args.device.index is not None:  # else GPU 0 is used too
+            torch.cuda.set_device(self.args.device)
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
-        try:
-            if self.args.device.type == "cuda":
-                torch.cuda.init()  # reset_peak_memory_stats fails before it
-                if self.args.device.index is not None:  # else GPU 0 is used too
-                    torch.cuda.set_device(self.args.device)
-                torch.cuda.reset_peak_memory_stats(self.args.device)
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
         return self
 
     def _open_log(self) -> IO:
@@ -143,10 +134,8 @@ class Run:
             print(printable(line), file=out, flush=True)
         except BrokenPipeError:
             drop(out)
-            if self.waits_for_step:  # what sent this run SIGTERM may have ended tee first
-                self.stop = self.stop or signal.SIGTERM
-            else:
-                self._on_signal(signal.SIGINT)
+            # What sent ddp_run.py SIGTERM may have ended tee first.
+            self._on_signal(signal.SIGTERM if self.waits_for_step else signal.SIGINT)
         except OSError as error:
             drop(out)
             self.lost = True
@@ -166,7 +155,7 @@ class Run:
         if self.rank:
             return
         epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
-        pairs = {
+        self.facts = {
             "script": self.script,
             "commit": commit(),
             "torch": torch.__version__,
@@ -185,7 +174,6 @@ class Run:
             "epoch_batches": f"{epoch:.1f}".removesuffix(".0"),
             "dropped": batches.dropped,
         }
-        self.facts = {key: str(value) for key, value in pairs.items()}
         self.say(pairs_line("run", self.facts))
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
@@ -207,7 +195,12 @@ class Run:
         skipped = self._watch_scale(step)
         self.peak_bytes = machine.peak_bytes(self.args.device)
         if (recording := self._stop_recording()) and not skipped:
-            self._read(recording)
+            self.operators = probe.operators(recording)
+            units = probe.matmul_units(self.args.device)
+            self.effective = {"matmul": units, **probe.effective(self.operators)}
+            if self.scaler.is_enabled():
+                self.effective["loss_scale"] = f"{self.scale:g}"
+            self.say(pairs_line("effective", self.effective))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self.writing = False
@@ -223,18 +216,7 @@ class Run:
             self.skipped += 1
             scales = f"the loss scale goes from {before:g} to {self.scale:g}"
             self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
-            if self.scale < LEAST_SCALE:
-                raise NotFinite(f"gradients overflow float16 at a loss scale of {self.scale:g} too")
         return skipped
-
-    def _read(self, recording) -> None:
-        """Print the `effective` line from the profile of a step."""
-        units = probe.matmul_units(self.args.device)
-        self.operators = probe.operators(recording)
-        self.effective = {"matmul": units, **probe.effective(self.operators)}
-        if self.scaler.is_enabled():
-            self.effective["loss_scale"] = f"{self.scale:g}"
-        self.say(pairs_line("effective", self.effective))
 
     @contextmanager
     def between_steps(self):
@@ -255,13 +237,11 @@ class Run:
 
     def _time_left(self) -> str:
         """` | left 42 s`, by the last steps; the first one, which compiles, does not count."""
-        times = self.step_times[max(1, len(self.step_times) - 20) :]
+        times = self.step_times[1:][-20:]
         if not times or not self._steps_left():
             return ""
         seconds = statistics.median(times) * self._steps_left()
-        if seconds >= 7200:
-            return f" | left {seconds / 3600:.1f} h"
-        return f" | left {seconds / 60:.0f} min" if seconds >= 120 else f" | left {seconds:.0f} s"
+        return f" | left {seconds:.0f} s" if seconds < 120 else f" | left {seconds / 60:.0f} min"
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
@@ -275,10 +255,7 @@ class Run:
         facts = dict(flops_per_token=flops, peak_flops=peak, peak_bytes=self.peak_bytes)
         facts |= dict(planned=planned, tokens_per_step=self.tokens_per_step, ranks=self.ranks)
         self.result = result(self.script, status, self.step_times, self.losses, **facts)
-        line = pairs_line("mfu", mfu_facts(flops, peak, self.result["mfu"]))
-        self._write(self.file, line)
-        if peak:  # else nothing in it is news to people
-            self._write(sys.stdout, line)
+        self.say(pairs_line("mfu", mfu_facts(flops, peak, self.result["mfu"])))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))

@@ -11,12 +11,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 import torch._inductor.config
-from conftest import ROOT, SMALL, hear_ctrl_c, load, run_script, rung
+from conftest import ROOT, SMALL, load, run_script, rung
 
 from ladder import commands, ranks
 from ladder.cli import MODELS, add_flags, parse_args
@@ -52,12 +51,10 @@ def test_the_command_line_is_frozen():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--device", "cuda:64"], "--device cuda:64: PyTorch found"),
+        (["--device", "cuda:64"], "--device cuda:64: PyTorch finds no such GPU here; try"),
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
         (["--steps", "0"], "--steps: expected an integer of at least 1, got '0'"),
-        (["--batch-size", "four"], "--batch-size: expected an integer of at least 1, got 'four'"),
-        (["--model", "gpt3"], "--model: invalid choice: 'gpt3'"),
         (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
         (["--data", ""], "--data: expected a path, got ''"),
         ([*SMALL, "--data", "/no/a\n\x1b"], r"cannot read /no/a\n\x1b: No such file"),
@@ -142,7 +139,6 @@ def test_no_compiler_where_torch_compile_needs_one(
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.EMFILE, "Too many open files", "/x"), "/x: Too many open files"),
         (OSError(errno.ENOSPC, "No space"), "the system: No space"),
         (MemoryError(), "out of memory: try"),
         (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
@@ -190,7 +186,7 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, shard, tmp_path, small_mo
     assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
 def test_a_signal_keeps_the_steps_done(name, capsys, shard, tmp_path, monkeypatch, small_model):
     """Here it comes as a step is written, and again as RESULT is."""
     number, before, write = signal.Signals[name], signal.getsignal(signal.SIGTERM), Run._write
@@ -207,21 +203,10 @@ def test_a_signal_keeps_the_steps_done(name, capsys, shard, tmp_path, monkeypatc
     assert caught.value.code == 128 + number and not err
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "interrupted" and len(log.steps) == 3
-    # Every line printed is in the log, without the time left; the mfu line of a CPU knows nothing.
-    screen, left = re.subn(r" \| left [\d.]+ \w+$", "", out, flags=re.MULTILINE)
-    kept = the_log(tmp_path).read_text()
-    assert left == 2 and re.sub(r"^mfu .*\n", "", kept, flags=re.MULTILINE) == screen
+    # Every line printed is in the log, without the time left.
+    screen, left = re.subn(r" \| left \d+ \w+$", "", out, flags=re.MULTILINE)
+    assert left == 2 and the_log(tmp_path).read_text() == screen
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_a_run_that_waits_for_its_step_is_interrupted_by_a_second_ctrl_c():
-    run = Run("ddp_run.py", SimpleNamespace(steps=1))
-    run.waits_for_step = True
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        run._on_signal(number)
-    assert (run.stop, run.signal) == (signal.SIGTERM, 0)
-    with pytest.raises(KeyboardInterrupt):
-        run._on_signal(signal.SIGINT)
 
 
 def test_under_nohup_a_closed_terminal_stops_nothing(run_small, monkeypatch):
@@ -261,22 +246,6 @@ def test_where_nobody_reads_the_result_is_in_the_log(
         load(rung(0)).main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path)])
     assert not capsys.readouterr().err
     assert read_log(the_log(tmp_path)).result["status"] == "interrupted"
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_a_pipe_to_tee_which_it_ends_too(shard, tmp_path):
-    flags = [*SMALL, "--steps", "1000", "--data", str(shard), "--log-dir", str(tmp_path)]
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    words = [sys.executable, str(rung(0)), *flags]
-    process = subprocess.Popen(words, preexec_fn=hear_ctrl_c, **pipes)
-    while not process.stdout.readline().startswith("step    3/"):
-        pass
-    process.send_signal(signal.SIGINT)
-    process.stdout.close()
-    err = process.stderr.read()
-    assert process.wait(timeout=300) == 130 and not err
-    log = read_log(the_log(tmp_path))
-    assert log.result["status"] == "interrupted" and len(log.steps) >= 3
 
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(

@@ -1,7 +1,6 @@
 """The log format, written and read back, and what its numbers are made of."""
 
 import re
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -46,7 +45,6 @@ def test_lines_survive_a_round_trip(tmp_path):
     ("text", "words"),
     [
         ("hello\n", "is not a log of this ladder: line 1: 'hello'"),
-        ("run   B=1\nstep 1/2 | loss x | dt 1 ms | tok/s 1\n", "line 2"),
         ("run   B=1\nstep    1/2 | loss 1.0 | dt 1.0 ms | tok/s 5\n", "cut short"),
     ],
 )
@@ -73,8 +71,8 @@ def test_numbers_of_a_real_log_agree_with_each_other(run_small, capsys):
     assert found["peak_bytes"] > 1e8
     assert log.run["data"] == "topics" and not log.notes
 
-    *_, result_line, last = (out := capsys.readouterr().out).splitlines()
-    assert result_line.startswith("RESULT ") and "\nmfu " not in out
+    *_, result_line, last = capsys.readouterr().out.splitlines()
+    assert result_line.startswith("RESULT ")
     assert re.fullmatch(
         rf"00 baseline: {found['tok_per_s']:,.0f} tok/s, [\d,.]+ ms a step \(4 of 6 steps measured"
         rf"\), \d\.\d GB, loss {found['first_loss']:.2f} -> {found['final_loss']:.2f}; "
@@ -102,7 +100,7 @@ def test_result_is_that_of_the_steps_after_the_warm_up():
     assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("steps", [1, 3])
 def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_small, monkeypatch):
     """The profile is one of the second step, and the first two are not a measurement."""
     module, read = load(rung(0)), []
@@ -123,7 +121,7 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
         (tmp_path / name).write_text("1")
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init"], ["add", "."], [*author, "commit", "-m", "all"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+        files.git(*words)
     head = files.git("rev-parse", "HEAD").stdout[:12]
     (tmp_path / "README.md").write_text("2")
     (tmp_path / "ladder/commands/climb.py").write_text("2")
@@ -134,20 +132,15 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     assert files.commit() == "0123456789ab"
 
 
-@pytest.mark.parametrize(
-    ("times", "steps", "said"),
-    [
-        ([9, 1, 3, 1], 50, " | left 46 s"),
-        ([9, 1], 600, " | left 10 min"),
-        ([9, 60], 602, " | left 10.0 h"),
-        ([9], 5, ""),  # it compiled
-        ([9, 1], 2, ""),
-    ],
-)
-def test_the_time_left_is_that_of_the_last_steps(times, steps, said):
-    run = Run("baseline.py", SimpleNamespace(steps=steps))
-    run.step_times = times
-    assert run._time_left() == said
+def test_the_time_left_is_that_of_the_last_steps():
+    run = Run("baseline.py", SimpleNamespace(steps=600))
+    assert run._time_left() == ""
+    run.step_times = [9]  # it compiled
+    assert run._time_left() == ""
+    run.step_times += [1] * 20 + [3] * 500
+    assert run._time_left() == " | left 4 min"
+    run.step_times += [2] * 60
+    assert run._time_left() == " | left 38 s"
 
 
 def test_a_compiled_model_says_that_it_will_take_long(run_small, monkeypatch):
@@ -158,7 +151,7 @@ def test_a_compiled_model_says_that_it_will_take_long(run_small, monkeypatch):
 
 
 def test_flops_per_token_of_the_124m_model():
-    for number, vocabulary in ((0, 50257), (1, 50257), (10, 50304)):
+    for number, vocabulary in ((0, 50257), (10, 50304)):
         module = load(rung(number))
         with torch.device("meta"):
             model = module.GPT(module.GPTConfig())
@@ -170,16 +163,11 @@ def test_flops_per_token_of_the_124m_model():
 @pytest.mark.parametrize(
     ("name", "peak"),
     [
-        ("NVIDIA H100 80GB HBM3", 989e12),
         ("NVIDIA A100-SXM4-80GB", 312e12),
         ("NVIDIA A10", 125e12),
         ("NVIDIA A10G", None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
-        ("NVIDIA GeForce RTX 3080 Ti", None),
-        ("NVIDIA B300 SXM6 AC", 2250e12),
         ("AMD Instinct MI250X / MI250", None),  # either
-        ("AMD EPYC (2 threads)", None),
     ],
 )
 def test_peak_rates_are_found_by_whole_words(name, peak, monkeypatch):
