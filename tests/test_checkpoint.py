@@ -2,7 +2,6 @@
 
 # ruff: noqa: F811 (fixtures of test_ddp.py)
 
-import json
 import math
 import os
 import re
@@ -90,15 +89,14 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(shard, tmp_path
     assert "steps was 2, now it is 4" in log.notes
 
 
-@pytest.mark.parametrize("damage", ["one byte", "cut"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path):
-    """Also one byte in the middle of a tensor, which torch.load would not notice."""
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
+    """First by one byte in the middle of a tensor, which torch.load does not notice."""
     first, second = save(tmp_path, 1), save(tmp_path, 2)
     assert choose(tmp_path) == second
     content, said = bytearray(second.read_bytes()), []
     content[content.index(checkpoint.read(second)["model"]["weight"].numpy().tobytes()) + 999] ^= 1
-    second.write_bytes(content if damage == "one byte" else content[:5000])
-    assert damage == "cut" or torch.load(second)["step"] == 2
+    second.write_bytes(content)
+    assert torch.load(second)["step"] == 2
     assert choose(tmp_path, said.append) == first
     assert "is damaged" in said[0] and "going on after step 1" in said[1]
     assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
@@ -120,8 +118,7 @@ def test_two_are_kept_and_nothing_unfinished(tmp_path):
 
 
 def test_another_run_is_refused_and_its_texts_are_named(tmp_path):
-    path = save(tmp_path, 1)
-    assert choose(tmp_path, data="renamed 0123") == path
+    save(tmp_path, 1)
     with pytest.raises(BadInput, match="saved with data topics 0123, this run has mine 4567"):
         choose(tmp_path, data="mine 4567")
     with pytest.raises(BadInput, match=r"step_000001.pt is of an earlier run: continue it with"):
@@ -160,18 +157,9 @@ def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
         assert scalers[1].get_scale() == (now or 1)
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_what_ends_the_writing_is_named_though_torch_speaks_of_positions(
-    error, tmp_path, monkeypatch
-):
-    answers = iter([8] * 3)  # bytes that are written; then no more are
-    file = SimpleNamespace(write=lambda piece: len(piece) if next(answers, 0) else fail())
-
-    def fail():
-        raise error
-
-    monkeypatch.setattr(checkpoint, "write_atomic", lambda path, write: write(file))
-    with pytest.raises(type(error)):
+def test_a_full_disk_is_named_though_torch_speaks_of_positions(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "write_atomic", lambda path, write: write(full))
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match="No space"):
         save(tmp_path, 1)
 
 
@@ -212,10 +200,8 @@ def test_transformers_opens_the_best_model(trained):
 
 
 def test_padding_rows_are_left_out(tmp_path):
-    model = DDP.GPT(DDP.GPTConfig(**TINY))
-    weights.save(tmp_path, model, {})
-    assert len(load_file(tmp_path / "model.safetensors")[weights.WTE]) == 50257
-    assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == 50257
+    weights.save(tmp_path, DDP.GPT(DDP.GPTConfig(**TINY)), {})
+    assert weights.load(str(tmp_path))[0]["vocab_size"] == 50257
 
 
 def test_a_gpt2_of_transformers_is_started_from(tmp_path):
@@ -261,26 +247,19 @@ def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
-        ("empty", "No such file or directory"),
-        ("cut", "Error while deserializing header"),
-        ("activation_function=relu", "has activation_function='relu' in config.json, GPT-2 here"),
-        ("model_type=llama", "has model_type='llama'"),
+        ("cut", "no model in .* \\(Error while deserializing header"),
+        ("another kind", "has model_type='llama' in config.json, GPT-2 here 'gpt2'"),
         ("another size", "the model to start from has .*'n_layer': 2"),
-        ("another vocabulary", "the model to start from has .*'vocab_size': 256"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, trained, tmp_path):
-    if trouble != "empty":
-        config = json.loads((trained / "best" / "config.json").read_text())
-        config |= [trouble.split("=")] if "=" in trouble else {}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        content = (trained / "best" / "model.safetensors").read_bytes()
-        (tmp_path / "model.safetensors").write_bytes(content[: -100 * (trouble == "cut") or None])
+    config = (trained / "best" / "config.json").read_text()
+    content = (trained / "best" / "model.safetensors").read_bytes()
+    config = config.replace('"gpt2"', '"llama"') if trouble == "another kind" else config
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(content[: -100 if trouble == "cut" else None])
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
-        shape, found = weights.load(str(tmp_path))
-        ours = TINY | {"vocab_size": 256} if trouble == "another size" else shape
-        ours = ours | {"vocab_size": 50304} if trouble == "another vocabulary" else ours
-        weights.fill(DDP.GPT(DDP.GPTConfig(**ours)), shape, found)
+        weights.fill(DDP.GPT(DDP.GPTConfig(**TINY)), *weights.load(str(tmp_path)))
 
 
 # ------------------------------------------------------------------------------- ladder sample
@@ -300,10 +279,7 @@ def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
         assert ladder(["sample", str(trained), *flags]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] != texts[2] and re.fullmatch("To be (?s:.{20})\n", texts[0])
-    drawn = [*weights.sample(model_of(trained), [0, *b"To be "], 20, seed=1)]
-    expected = vocabulary.decode([*b"To be ", *drawn]) + "\n"
-    assert any(not c.isprintable() for c in expected[:-1])
-    assert texts[0] == "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in expected)
+    assert "\ufffd" in texts[0] and all(c.isprintable() or c in "\n\t" for c in texts[0])
 
 
 def test_what_is_drawn_follows_the_model():
