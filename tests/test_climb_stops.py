@@ -21,7 +21,7 @@ from rich.console import Console
 from ladder import files
 from ladder.cli import pick_device
 from ladder.commands import climb, main, process
-from ladder.commands.results import interval, read_facts
+from ladder.commands.results import interval, read_climb, read_facts
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -104,12 +104,12 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
         assert running.returncode == 128 + number and is_gone(child)
         assert f"stopped; 1 runs are kept. Go on: ladder climb --resume {begun}\n" in said
     assert said.startswith("a, round 1 of 2, running since ")
-    assert killed == bool(list(begun.glob(".running-*"))) and (begun / "cache").exists()
+    assert killed == bool(list(begun.glob(".running-*")))
     first = (begun / "a.r1.log").stat().st_mtime_ns
     assert main(["climb", "--resume", str(begun)]) == 0
     assert {path.stem for path in begun.glob("*.log")} == {"a.r1", "a.r2", "b.r1", "b.r2"}
     assert (begun / "a.r1.log").stat().st_mtime_ns == first
-    assert not (begun / "cache").exists() and not list(begun.glob(".running-*"))
+    assert not list(begun.glob(".running-*"))
     assert (begun / "code" / "b.caches").read_text() == "False False True "  # cold in round 1
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("b, round 1 of 2, running since") and "(2 of 4 runs, " in out[1]
@@ -128,20 +128,10 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
     own.write_text(where + f"assert __file__ == {str(code / 'mine.py')!r}\n" + copies(LOG))
     monkeypatch.setattr(climb, "large_matmul", lambda *_: {**FOUND})
     kept = climb.run_and_report
-    monkeypatch.setattr(
-        climb, "run_and_report", lambda folder: own.write_text("1 / 0") and kept(folder)
-    )
+    edit = lambda folder: own.write_text("1 / 0") and kept(folder)  # noqa: E731
+    monkeypatch.setattr(climb, "run_and_report", edit)
     assert main(["climb", str(own), "--repeats", "1", "--out", str(tmp_path / "out")]) == 0
-    facts = read_facts(tmp_path / "out")
-    assert (code / "COMMIT").read_text() == facts["commit"] + "\n" and facts["scripts"] == [
-        "mine.py"
-    ]
-    for name in (
-        "baseline.py",
-        "speedups/05_torch_compile.py",
-        "ladder/gpus.csv",
-        "data/tinyshakespeare.bin",
-    ):
+    for name in ("baseline.py", "ladder/gpus.csv", "data/tinyshakespeare.bin"):
         assert (code / name).read_bytes() == (ROOT / name).read_bytes()
 
 
@@ -191,8 +181,8 @@ def test_rounds_are_added_until_intervals_are_narrow_whatever_the_gain(rounds, t
     assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
     assert read_facts(tmp_path)["repeats"] == due(5)
     assert out.count(" rung ") == due(5)  # a table after each round
-    assert "b, round 7 of 7, running since " in out and ", about 60 s\n" in out
-    assert out.count("All intervals are narrower than ± 5 %.") == 1
+    assert "b, round 7 of 7, running since " in out
+    assert out.count("Not narrower than ± 5 % over 6 rounds: no interval.") == 1
 
 
 def test_a_climb_for_a_precision_goes_on_where_it_was_stopped(rounds, tmp_path, capsys):
@@ -211,7 +201,7 @@ def test_the_time_limit_ends_a_climb_after_a_whole_round(rounds, tmp_path):
     assert len(list(tmp_path.glob("*.log"))) == 13
     _, out = rounds(factors)  # a round that was begun is completed
     assert len(list(tmp_path.glob("*.log"))) == 14 and read_facts(tmp_path)["repeats"] == 7
-    assert "Not narrower than ± 0.1 % over 6 rounds yet: b (± " in out
+    assert "Not narrower than ± 0.1 % over 6 rounds: b (± " in out
 
 
 def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
@@ -223,32 +213,27 @@ def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
 FAILS = {
     "memory": ("raise SystemExit('error out of memory: try less')", "out of memory: try less"),
     "killed": ("import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL, as where memory is full"),
-    "told": ("raise SystemExit(143)", "killed by SIGTERM"),  # as ladder/run.py does
     "silent": ("raise SystemExit(1)", "no output on stderr"),
-    "crash": ("1 / 0", "ZeroDivisionError: division by zero"),
     "garbage": (copies("garbage"), "x.log is not a log of this ladder: line 1: 'garbage'"),
     "ended": (copies(LOG.replace('"ok"', '"stopped"')), "its run ended stopped"),
     "other": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
-    "escape": (r"raise SystemExit('error \x1b[2Jowned')", r"\x1b[2Jowned"),
 }  # fmt: skip
 
 
 def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
-    scripts = {"good.py": copies(LOG)} | {
-        f"{name}.py": source for name, (source, _) in FAILS.items()
-    }
-    write(tmp_path, scripts, repeats=1)
+    bad = {f"{name}.py": source for name, (source, _) in FAILS.items()}
+    write(tmp_path, {"good.py": copies(LOG), **bad}, repeats=1)
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
-        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 10 runs, ", out, re.M)
-        assert why in line and str(tmp_path) not in line and "\x1b" not in line
+        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 7 runs, ", out, re.M)
+        assert why in line and str(tmp_path) not in line
         assert (tmp_path / f"{name}.r1.failed").exists()
     for name in FAILS:
         (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     assert "good, round" not in capsys.readouterr().out and not list(tmp_path.glob("*.failed"))
-    assert read_facts(tmp_path)["failures"] == {} and len(list(tmp_path.glob("*.log"))) == 10
+    assert read_facts(tmp_path)["failures"] == {} and len(list(tmp_path.glob("*.log"))) == 7
 
 
 def test_what_has_ended_stays_as_it_is(tmp_path):
@@ -259,27 +244,30 @@ def test_what_has_ended_stays_as_it_is(tmp_path):
     assert (tmp_path / "climb.json").read_bytes() == ended
 
 
-def test_a_round_may_be_one_script_with_several_flags(tmp_path, monkeypatch):
-    """ddp_run.py, and a copy of it, is told to save no checkpoint."""
-    runs = [["b1", "ddp.py", "--batch-size=1"], ["b2", "ddp.py", "--batch-size=2"]]
-    write(tmp_path, {"ddp.py": "from ladder.ranks import RANK"}, runs=runs, flags=["--steps=3"])
+def test_a_batch_is_one_script_at_several_b(tmp_path, monkeypatch):
+    """Its rows are in the order asked for. ddp_run.py, and a copy of it, saves no checkpoint."""
+    runs = [["b16", "ddp.py", "--batch-size=16"], ["b8", "ddp.py", "--batch-size=8"]]
+    write(tmp_path, {"ddp.py": "from ladder.ranks import RANK"}, kind="batch", runs=runs)
     started = []
 
-    def run(script, *words, package, folder, **env):
-        started.append(words[:-2])
-        assert Path(env["TORCHINDUCTOR_CACHE_DIR"]) == tmp_path / "cache" / words[1].replace(
-            "--batch-size=", "b"
-        )
+    def run(script, B, *words, package, folder, **env):
+        started.append((B, *words[:-2]))
         assert (package, script) == (tmp_path / "code", tmp_path / "code" / "ddp.py")
-        Path(folder, "x.log").write_text(LOG)
+        B = B.removeprefix("--batch-size=")
+        assert env["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache" / f"b{B}")
+        Path(folder, "x.log").write_text(LOG.replace(" B=4 ", f" B={B} "))
         return process.Finished("", "", 0, None)
 
     monkeypatch.setattr(process, "run_python", run)
-    climb.run_rounds(tmp_path, Console(file=io.StringIO()))
-    b1, b2 = (("--steps=3", f"--batch-size={B}", "--ckpt-every=0") for B in (1, 2))
-    assert started == [b1, b2, b2, b1]
-    assert {path.stem for path in tmp_path.glob("*.log")} == {"b1.r1", "b2.r1", "b1.r2", "b2.r2"}
-    assert "from ladder.ranks import" in (ROOT / "ddp_run.py").read_text()
+    climb.run_rounds(tmp_path, tmp_path / "cache", Console(file=io.StringIO()))
+    b16, b8 = ((f"--batch-size={B}", "--ckpt-every=0") for B in (16, 8))
+    assert started == [b16, b8, b8, b16]
+    _, (first, second) = read_climb(tmp_path)
+    assert (first.stem, second.stem, len(first.logs)) == ("b16", "b8", 2)
+    assert second.gain.ratio == pytest.approx(0.5)  # half the tokens in the same time
+    climb.save(tmp_path, read_facts(tmp_path) | {"kind": "climb"})
+    with pytest.raises(BadInput, match="its logs differ in B"):
+        read_climb(tmp_path)
 
 
 def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
@@ -332,10 +320,3 @@ def test_a_run_on_a_full_disk_stops_the_climb_and_is_due_again(tmp_path, capsys)
     assert stopped.startswith("stopped; 0 runs are kept.") and why.endswith(": File too large")
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     assert read_facts(tmp_path)["failures"] == {"a.r1": "no output on stderr"}
-
-
-def test_no_compile_cache_has_a_blank_in_its_path(tmp_path):
-    """PyTorch splits the compiler's command there."""
-    assert process.compile_cache(tmp_path) == tmp_path / "cache"
-    cache = process.compile_cache(tmp_path / "My Projects")
-    assert not re.search(r"\s", str(cache)) and cache.name.startswith("ladder-cache-")

@@ -13,7 +13,7 @@ from rich.console import Console
 from ladder.commands import results
 from ladder.commands.log import Log
 from ladder.commands.results import Gain, Row, gain, interval, read_climb, step_times
-from ladder.commands.tables import caption, cells, doubts, foot, markdown, screen
+from ladder.commands.tables import cells, doubts, foot, markdown, screen
 from ladder.errors import BadInput
 
 LOGS = ROOT / "logs"
@@ -121,17 +121,14 @@ def test_what_cannot_stand_in_one_table_is_refused_in_one_line(tmp_path):
     for wrong, words in (
         (text.replace(" B=4 ", " B=3 "), r"its logs differ in B \(3, 4\)"),
         (text.replace(" data=tinyshakespeare ", " data=other "), "its logs differ in data "),
-        (text.replace('"status": "ok"', '"status": "interrupted"'), "its run ended interrupted"),
         (text[: text.index("RESULT")], r"11_keep_memory\.r2\.log is cut short"),
     ):
         path.write_text(wrong)
         with pytest.raises(BadInput, match=words):
             read_climb(folder)
-    facts = (folder / "climb.json").read_text()
-    for wrong in ("", "[1]", "{}", "\0", facts.replace('"kind": "climb"', '"kind": "fit"')):
-        (folder / "climb.json").write_text(wrong)
-        with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
-            results.read_facts(folder)
+    (folder / "climb.json").write_text('{"kind": "fit"}')
+    with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
+        results.read_facts(folder)
 
 
 @pytest.mark.parametrize("climb", ["climb-3", "ablate-2", "peers"])
@@ -155,34 +152,24 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
         log.effective["compiled"] = "no"
     facts = {"failures": {"05_torch_compile.r3": "killed\nby <b>", "none.r1": "no log at all"}}
     failed, eager, slow = foot(facts, rows)
-    assert failed.startswith(
-        "Round 3 of 05 torch.compile failed; its row and gains have the others"
-    )
+    assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert failed.endswith("killed by <b>")
     assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
 
 
 def test_what_falsifies_a_climb_is_named():
-    def clocks(**mhz_and_bits):
-        text = "clocks.sm {} MHz, clocks_throttle_reasons.active {}"
-        return {"clocks": {when: text.format(*both) for when, both in mhz_and_bits.items()}}
+    def clocks(**bits):
+        text = "clocks.sm 1500 MHz, clocks_throttle_reasons.active "
+        return {"clocks": {when: text + one for when, one in bits.items()}}
 
     busy = {"load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
-    load, peak, slowed = doubts(clocks(before=(1700, "0x1"), r2=(1500, "0x24")) | busy)
+    load, peak, slowed = doubts(clocks(before="0x1", r2="0x24") | busy)
     assert load.startswith("load ") and load.endswith(": these times will mean little")
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
-    assert slowed == "the GPU was slowed by heat and its power limit (r2)"
-    # Its power limit alone is normal at full load, if the clock stays where it is.
-    steady = clocks(before=(1500, "0x4"), r2=(1470, "0x4"))
-    assert doubts({**steady, "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
+    assert slowed == "the GPU was slowed by heat (r2)"  # its power limit is normal
+    assert doubts({**clocks(before="0x4"), "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
     assert doubts({"clocks": {"before": "2596 MHz, 2596 MHz"}}) == []
-
-
-def test_rates_are_rounded_alike():
-    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
-    facts["peaks"] = [0.9001e12, 1.2e12]
-    assert "matmul runs at 0.973 TFLOP/s (0.9 to 1.2)" in caption(facts, rows)
 
 
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():

@@ -33,18 +33,16 @@ from rich.console import Console
 
 from ladder import cli, machine
 from ladder.commands import process, results, scripts, tables
-from ladder.commands.log import Log, read_log
+from ladder.commands.log import read_log
 from ladder.commands.publish import check_finding, publish
-from ladder.commands.publishable import why_not
-from ladder.commands.results import LEAST_ROUNDS, Row, read_climb, read_facts
+from ladder.commands.results import LEAST_ROUNDS, read_climb, read_facts, runs_of
 from ladder.commands.share import pack
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
+from ladder.files import COMMITTED, ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
 from ladder.log import show
 
 SCRATCH = ".running-"  # where a run that is under way writes its log
-QUICK_MINUTES = 5
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 
 
@@ -52,22 +50,22 @@ def add_arguments(parser):
     add = parser.add_argument
     add("rungs", nargs="*", help=scripts.RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
-    words = "know 13 and up too; with no numbers, climb the last rung and all exact candidates"
-    add("--candidates", action="store_true", default=None, help=words)
-    words = f"a first look: rungs 0 to 5, 10 and the top, few steps, about {QUICK_MINUTES} minutes"
-    add("--quick", action="store_true", default=None, help=words)
+    more = "candidates too (13 and up); with no numbers the last rung and all exact ones"
+    add("--candidates", action="store_true", default=None, help=more)
+    quick = "a first look in five minutes: rungs 0 to 5, 10 and the top, few steps"
+    add("--quick", action="store_true", default=None, help=quick)
     last = "go on with it, and run again what failed (default: the last)"
     add("--resume", nargs="?", const="", metavar="DIR", help=last)
-    finding = "publish it then, with this sentence (default: do not)"
-    add("--publish", metavar="FINDING", help=finding)
+    add(
+        "--publish", metavar="FINDING", help="publish it then, with this sentence (default: do not)"
+    )
     add_run_arguments(parser)
 
 
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
-    rounds = f"rounds (default: 3; {LEAST_ROUNDS} with --precision)"
-    add("--repeats", type=cli.positive, help=rounds)
+    add("--repeats", type=cli.positive, help="rounds (default: 3; 6 with --precision)")
     percent = "add rounds until every interval is narrower than ± this (default: add none)"
     add("--precision", type=cli.above_zero, metavar="PERCENT", help=percent)
     minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
@@ -82,9 +80,8 @@ def run(args) -> int:
         check_finding(args.publish)
     if args.resume is not None:
         given = {name for name, value in vars(args).items() if value not in (None, [])}
-        if more := sorted(given - {"resume", "publish"}):
-            names = ", ".join(more).replace("_", "-")
-            raise BadInput(f"--resume does what the climb was asked for: give no {names} with it")
+        if more := ", ".join(sorted(given - {"resume", "publish"})).replace("_", "-"):
+            raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
         folder = find_stopped(args.resume)
     else:
         chosen = scripts.select(args.rungs, args.candidates)
@@ -94,12 +91,9 @@ def run(args) -> int:
             chosen = rungs_for(device, args.quick)
         if args.quick:
             args.steps = args.steps or (12 if device.type == "cuda" else 4)
-            args.at_most = args.at_most or QUICK_MINUTES
-        if args.publish is not None:  # before the hour
-            facts = dict(quick=args.quick, model=args.model or "gpt2", steps=args.steps or 20)
-            facts |= dict(data=args.data or "tinyshakespeare", commit=commit(), scripts=chosen)
-            if why := why_not(**facts):
-                raise BadInput(f"{why}; or leave out --publish")
+            args.at_most = args.at_most or 5  # minutes
+        if args.publish is not None and not COMMITTED.fullmatch(now := commit()):
+            raise BadInput(f"only committed code is published, not {now}: or leave out --publish")
         folder = new_folder(args, "climb", chosen)
     status = run_and_report(folder)
     if status == 0 and args.publish is not None:
@@ -131,8 +125,7 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
     if same := [path for path in own if stems[path.stem] > 1]:
         raise BadInput(f"{same[0]}: another script has this file name too: rename yours")
     if args.out and Path(args.out).exists():  # before half a minute is spent
-        other = f"choose another --out, or --resume {quote(args.out)}"
-        raise BadInput(f"{args.out} is there already: {other}")
+        raise BadInput(f"{args.out} is there already: choose another --out, or --resume that")
     from ladder.batches import Batches  # it imports torch, which --help need not
 
     # A wrong device, T or corpus is told once and now: every run would fail for it.
@@ -217,75 +210,74 @@ def run_and_report(folder: Path) -> int:
     What stops it goes on upwards, after a line that says what is kept: Ctrl-C or a signal, a full
     disk, a closed standard output. Raises BadInput if another process climbs there.
     """
-    from ladder.commands.gemm import clocks  # both now: in an hour the files may be others
+    from ladder.commands.gemm import clocks  # all now: in an hour the files may be others
     from ladder.commands.picture import draw
 
+    tables.titles()
     console = tables.wide_console()
-    with closing(lock(folder)):
+    kept = dict(prefix="ladder-cache-", ignore_cleanup_errors=True)
+    with closing(lock(folder)), tempfile.TemporaryDirectory(**kept) as cache:
         try:
-            facts = run_rounds(folder, console)
+            facts = run_rounds(folder, Path(cache), console)
             if "after" not in facts["clocks"]:  # else it had ended already
                 facts["clocks"]["after"] = clocks(cli.parse_args("", facts["flags"]).device)
                 save(folder, facts)
         except (KeyboardInterrupt, OSError, BadInput):
-            kept = len(list(folder.glob("*.r*.log")))
+            ended = len(list(folder.glob("*.r*.log")))
             with suppress(OSError):  # of a terminal that was closed
                 go_on = f"ladder climb --resume {quote(str(folder))}"
-                print(f"stopped; {kept} runs are kept. Go on: {go_on}", file=sys.stderr)
+                print(f"stopped; {ended} runs are kept. Go on: {go_on}", file=sys.stderr)
             raise
     return report(folder, console, draw)
 
 
-def run_rounds(folder: Path, console: Console) -> dict:
+def run_rounds(folder: Path, cache: Path, console: Console) -> dict:
     """Run, round by round, what climb.json asks for and is not done yet; returns what it says then.
 
-    A run is announced as it begins. While it is under way this process sleeps.
+    A run is announced as it begins. While it is under way this process sleeps. What it compiles is
+    kept in `cache` for the next rounds.
     """
-    facts = read_facts(folder)
-    facts["failures"] = {}  # what failed is due again
+    facts, started = read_facts(folder), time.monotonic()
+    facts["failures"], earlier, k = {}, facts["minutes"], 0  # what failed is due again
     for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
         shutil.rmtree(left_over)
-    runs = facts.get("runs") or [[Path(script).stem, script] for script in facts["scripts"]]
+    runs = runs_of(facts)
     ended = {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
-    k, before, started, took = 0, len(ended), time.monotonic(), {}
     while k < begun or another_round(folder, facts, k):
         k += 1
         facts["repeats"] = max(facts["repeats"], k)
         due = [run for run in runs if f"{run[0]}.r{k}" not in ended]
         if due and len(facts["peaks"]) < k:
             console.print(f"round {k}: timing a large matmul")
-            console.print(f"round {k}: {peak_of_round(folder, facts, k)}", soft_wrap=True)
+            add_peak(facts, k)
+            console.print(f"round {k}: it runs at {facts['peaks'][-1] / 1e12:.3g} TFLOP/s")
         if len(due) == len(runs) and k > 1:  # not as a stopped round goes on
             console.print(tables.screen(facts, read_climb(folder)[1], console))
         for run in due if k % 2 else due[::-1]:  # what a run leaves to the next cancels
-            name, total = run[0], facts["repeats"] * len(runs)
-            about = f", about {took[name]:.0f} s" if took.get(name) else ""
-            now = f"{name}, round {k} of {facts['repeats']}"
-            console.print(f"{now}, running since {datetime.now():%H:%M}{about}", soft_wrap=True)
-            news, took[name] = run_next(folder, facts, run, k)
-            ended.add(f"{name}.r{k}")
-            minutes = (time.monotonic() - started) / (len(ended) - before) / 60
-            left = f"about {minutes * (total - len(ended)):.0f} min left"
+            now = f"{run[0]}, round {k} of {facts['repeats']}"
+            console.print(f"{now}, running since {datetime.now():%H:%M}", soft_wrap=True)
+            try:
+                news = f"{run_once(folder, facts, run, k, cache):.0f} tok/s"
+            except BadInput as error:
+                news = f"failed: {error}"
+                facts["failures"][f"{run[0]}.r{k}"] = str(error)
+            ended.add(f"{run[0]}.r{k}")
+            facts["minutes"] = earlier + (time.monotonic() - started) / 60
+            save(folder, facts)
+            total = facts["repeats"] * len(runs)
+            left = f"about {facts['minutes'] / len(ended) * (total - len(ended)):.0f} min left"
             console.print(f"{now}: {news} ({len(ended)} of {total} runs, {left})", soft_wrap=True)
-    shutil.rmtree(process.compile_cache(folder), ignore_errors=True)  # nothing is left to resume
     return facts | {"repeats": k}
 
 
-def peak_of_round(folder: Path, facts: dict, k: int) -> str:
-    """Time the large matmul again, as round k begins. Returns what came of it."""
-    started = time.monotonic()
-    try:
-        found = large_matmul(facts["flags"], "--again")
-    except BadInput as error:
-        return f"it could not be timed: {error}"
-    facts["minutes"] += (time.monotonic() - started) / 60
+def add_peak(facts: dict, k: int) -> None:
+    """Time the large matmul again, as round k begins."""
+    found = large_matmul(facts["flags"], "--again")
     facts["peaks"].append(found["peak_flops"])
     facts["peak_flops"] = statistics.median(facts["peaks"])
     if found["clocks"].startswith("clocks"):  # a GPU's
         facts["clocks"][f"round {k}"] = found["clocks"]
-    save(folder, facts)
-    return f"it runs at {found['peak_flops'] / 1e12:.3g} TFLOP/s"
 
 
 def another_round(folder: Path, facts: dict, done: int) -> bool:
@@ -304,55 +296,35 @@ def another_round(folder: Path, facts: dict, done: int) -> bool:
     return any(row.gain.rounds > done / 2 for row in wide)
 
 
-def run_next(folder: Path, facts: dict, run: list[str], k: int) -> tuple[str, float]:
-    """One run, noted in climb.json: what came of it, and seconds that the next may take, or 0."""
-    started, next_one = time.monotonic(), 0
-    try:
-        result = run_once(folder, facts, run, k).result
-        news = f"{result['tok_per_s']:.0f} tok/s"
-        compiling = result["first_step_ms"] / 1e3 if k == 1 else 0
-        next_one = time.monotonic() - started - compiling
-    except BadInput as error:
-        facts["failures"][f"{run[0]}.r{k}"] = str(error)
-        news = f"failed: {error}"
-    facts["minutes"] += (time.monotonic() - started) / 60
-    save(folder, facts)
-    return news, next_one
-
-
-def run_once(folder: Path, facts: dict, run: list[str], k: int) -> Log:
-    """One run in a process of its own, whose log becomes NAME.rK.log.
+def run_once(folder: Path, facts: dict, run: list[str], k: int, cache: Path) -> float:
+    """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
 
     Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
     """
     name, script, *flags = run
-    code, cache = (folder / "code").resolve(), process.compile_cache(folder) / name
+    code = (folder / "code").resolve()
     flags = [*facts["flags"], *(["--data", facts["data"]] if facts["data"] else []), *flags]
     if "from ladder.ranks import" in (code / script).read_text("utf-8", "replace"):  # ddp_run.py
         flags.append("--ckpt-every=0")
     log_path, failed = (folder / f"{name}.r{k}.{suffix}" for suffix in ("log", "failed"))
     failed.unlink(missing_ok=True)
-    if k == 1:
-        shutil.rmtree(cache, ignore_errors=True)  # its first step is the whole compilation
     with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
         words = (code / script, *flags, "--log-dir", scratch)
-        env = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        env = {"TORCHINDUCTOR_CACHE_DIR": str(cache / name)}
         done = process.run_python(*words, package=code, folder=scratch, **env)
         try:
-            if done.failure:
-                raise BadInput(done.failure)
-            if not (logs := list(Path(scratch).glob("*.log"))):
-                raise BadInput("it wrote no log to --log-dir")
+            if done.failure or not (logs := list(Path(scratch).glob("*.log"))):
+                raise BadInput(done.failure or "it wrote no log to --log-dir")
             log = read_log(logs[0])
             if log.result["status"] != "ok":
                 raise BadInput(f"its run ended {log.result['status']}")
             others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
-            results.check_comparable("this climb", [log, *others])
+            results.check_comparable("this climb", [log, *others], facts)
         except BadInput as error:
             write_atomic(failed, done.stderr.encode())
             raise BadInput(str(error).replace(scratch + os.sep, "")) from None
         write_atomic(log_path, logs[0].read_bytes())
-    return log
+    return log.result["tok_per_s"]
 
 
 def report(folder: Path, console: Console, draw) -> int:
@@ -369,8 +341,13 @@ def report(folder: Path, console: Console, draw) -> int:
             f"Rounds: {facts['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
             f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval."
         )
+        if asked := facts["precision"]:
+            wide = results.wide_intervals(rows, asked)
+            named = ", ".join(f"{row.stem} (± {row.gain.width:.1f} %)" for row in wide)
+            over = f"± {asked:g} % over {LEAST_ROUNDS} rounds"
+            console.print(f"Not narrower than {over}: {named or 'no interval'}.")
         notes = [f"note  {line}" for line in tables.doubts(facts | {"load": 0})]  # that was told
-        for line in [*tables.foot(facts, rows), *precision_reached(facts, rows), *notes]:
+        for line in [*tables.foot(facts, rows), *notes]:
             console.print(line)
         draw(facts, rows, folder / "climb.png")
     console.print(f"Logs, climb.json, what ran: {folder}", soft_wrap=True)
@@ -378,14 +355,3 @@ def report(folder: Path, console: Console, draw) -> int:
         pack(folder)
         console.print(f"share it: ladder share {quote(str(folder))}", soft_wrap=True)
     return 0 if good else 1
-
-
-def precision_reached(facts: dict, rows: list[Row]) -> list[str]:
-    """A line that says whether the rounds were enough, where a precision was asked for."""
-    if not (asked := facts["precision"]) or not any(row.gain for row in rows):
-        return []
-    wide = results.wide_intervals(rows, asked)
-    if not wide:
-        return [f"All intervals are narrower than ± {asked:g} %."]
-    named = ", ".join(f"{row.stem} (± {row.gain.width:.1f} %)" for row in wide)
-    return [f"Not narrower than ± {asked:g} % over {LEAST_ROUNDS} rounds yet: {named}."]

@@ -10,10 +10,11 @@ class Kind:
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
     total: str  # ... and of the one beside it
-    against: str | None  # which row a script's diff is against: "above", "first" or none
+    against: str | None = None  # which row a script's diff is against: "above", "first" or none
     gain_of_first: bool = False  # the gain is that of the first row over each other one
     compared: str = ""  # heading where several climbs of this kind are compared; empty: never
     named_from: int | None = 0  # the command line names the scripts from here on; None: none
+    varied: str = ""  # what may differ between rows
 
 
 KINDS = {
@@ -33,11 +34,16 @@ KINDS = {
         compared="Left out of the top rung",
         named_from=1,
     ),
+    "batch": Kind(
+        what="batch sizes",
+        gain="tok/s over the first",
+        total="times its tok/s",
+        varied="B",
+    ),
     "peers": Kind(
         what="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
-        against=None,  # they share no code
         named_from=None,
     ),
 }

@@ -7,7 +7,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from ladder.commands.results import Row, limit_name, limit_tok_per_s
-from ladder.commands.tables import EXTRA, caption, first_beyond, titles
+from ladder.commands.tables import caption, titles
 from ladder.files import write_atomic
 from ladder.log import printable
 
@@ -30,13 +30,7 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     if limit := limit_tok_per_s(facts, good):
         axes.axvline(limit, color="#e45756", linestyle="--", label=limit_name(good))
         axes.legend(loc="upper right", framealpha=1, edgecolor="white")
-    right = max([*rates, limit or 0]) * 1.12
-    if (line := first_beyond(facts, good)) is not None:
-        axes.axhline(line - 0.5, color="#888888", linewidth=0.8)
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-        place = {"xy": (right, line - 0.4), "ha": "right", "va": "top"}
-        axes.annotate(f"{EXTRA} ", **place, fontsize=8, bbox=box)
-    axes.set_xlim(0, right)
+    axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
     axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)

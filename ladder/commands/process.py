@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -102,14 +101,6 @@ def first_line(*command: str) -> str:
         return subprocess.run(command, check=True, **how).stdout.partition("\n")[0]
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-def compile_cache(folder: Path) -> Path:
-    """Where the scripts that write to this folder keep compiled code: in it, if that can be."""
-    inside = str(folder.resolve() / "cache")
-    if re.search(r"[\s'\"]", inside):  # PyTorch splits the compiler's command there
-        return Path(tempfile.gettempdir(), f"ladder-cache-{zlib.crc32(inside.encode()):08x}")
-    return Path(inside)
 
 
 def new_folder(name: str | Path | None, kind: str) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -15,12 +14,9 @@ from ladder.commands.log import Log, read_log
 from ladder.commands.work import roofline_of
 from ladder.errors import BadInput
 
-LOG_NAME = re.compile(r"(?P<stem>.+)\.r(?P<repeat>[1-9]\d{0,3})\.log", flags=re.ASCII)
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
-# Keys of every climb.json; others came later.
-FACTS = ("kind", "started", "commit", "repeats", "flags", "failures", "scripts", "device", "clocks")
 NOT_YET = "not run yet"  # where another row has why it failed
 LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
@@ -83,39 +79,35 @@ class Row:
 
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is not one of this ladder."""
+    """climb.json, empty if there is none. Raises BadInput if it is of no kind that is known."""
     path = folder / "climb.json"
-    if not path.is_file():
-        return {}
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if missing := [key for key in FACTS if key not in facts]:
-            raise ValueError(f"it has no {missing[0]}")
-        if facts["kind"] not in KINDS:
-            raise ValueError(f"its kind is {facts['kind']!r}")
-    except (OSError, TypeError, ValueError) as error:
-        raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from error
+    facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if facts and facts.get("kind") not in KINDS:
+        raise BadInput(
+            f"{path} is not a climb.json of this ladder: its kind is {facts.get('kind')}"
+        )
     return facts
 
 
+def runs_of(facts: dict) -> list[list[str]]:
+    """What is run in a round, in order: a name, the script and flags of its own."""
+    return facts.get("runs") or [[Path(name).stem, name] for name in facts.get("scripts", [])]
+
+
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json (empty if there is none) and one Row a script, in the order of the climb.
+    """climb.json (empty if there is none) and a Row for each of runs_of, in that order.
 
     Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
     """
-    facts = read_facts(folder)
-    logs: dict[str, dict[int, Log]] = {}
-    for path in sorted(folder.glob("*.log")):
-        if not (match := LOG_NAME.fullmatch(path.name)):
-            raise BadInput(f"{path} is not a log of a climb: expected a name like 02_tf32.r1.log")
-        logs.setdefault(match["stem"], {})[int(match["repeat"])] = log = read_log(path)
-        if log.result["status"] != "ok":
-            raise BadInput(f"{path} cannot stand in a table: its run ended {log.result['status']}")
+    facts, logs = read_facts(folder), {}
+    for path in folder.glob("*.r*.log"):
+        stem, _, k = path.stem.rpartition(".r")
+        logs.setdefault(stem, {})[int(k)] = read_log(path)
     failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
-    check_comparable(folder, [log for rounds in logs.values() for log in rounds.values()])
-    order = [Path(name).stem for name in facts.get("scripts", [])]
+    check_comparable(folder, [log for rounds in logs.values() for log in rounds.values()], facts)
+    order = [name for name, *_ in runs_of(facts)]
     order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
     rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
     kind = kind_of(facts)
@@ -128,11 +120,11 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     return facts, rows
 
 
-def check_comparable(folder: Path | str, logs: list[Log]) -> None:
+def check_comparable(folder: Path | str, logs: list[Log], facts: dict) -> None:
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
         values = sorted({str(log.run.get(key)) for log in logs})
-        if len(values) > 1:
+        if len(values) > 1 and key != kind_of(facts).varied:
             found = f"{key} ({', '.join(values)})"
             raise BadInput(f"{folder}: its logs differ in {found}: they cannot stand in one table")
 
@@ -184,20 +176,11 @@ def interval(ratios: np.ndarray) -> Gain:
 def student(degrees: int) -> float:
     """97.5 % quantile of Student's t with so many degrees of freedom, two or more.
 
-    By bisection of P(|T| < t), which is a finite sum for whole degrees of freedom (Abramowitz and
-    Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+    With t = tan(angle)·√degrees its density is that of cos(angle)^(degrees - 1), which is summed.
     """
-    odd, low, high = degrees % 2, 0.0, math.pi / 2
-    for _ in range(60):
-        angle = (low + high) / 2  # of t: atan(t / sqrt(degrees))
-        term = total = math.cos(angle) if odd else 1.0
-        for k in range(2 + odd, degrees, 2):
-            term *= (k - 1) / k * math.cos(angle) ** 2
-            total += term
-        within = math.sin(angle) * total
-        within = (angle + within) * 2 / math.pi if odd else within
-        low, high = (angle, high) if within < 0.95 else (low, angle)
-    return math.sqrt(degrees) * math.tan(low)
+    (_, *ends), step = np.linspace(0, np.pi / 2, 100_001, retstep=True)
+    below = np.cumsum(np.cos(np.array(ends) - step / 2) ** (degrees - 1))
+    return math.sqrt(degrees) * math.tan(np.interp(0.95 * below[-1], below, ends))
 
 
 def wide_intervals(rows: list[Row], precision: float) -> list[Row]:
@@ -205,11 +188,8 @@ def wide_intervals(rows: list[Row], precision: float) -> list[Row]:
 
     Widths decide, never a gain: rounds that went on until one looks good would make it look so.
     """
-    return [
-        row
-        for row in rows
-        if row.gain and (row.gain.rounds < LEAST_ROUNDS or row.gain.width >= precision)
-    ]
+    gains = [row for row in rows if row.gain]
+    return [r for r in gains if r.gain.rounds < LEAST_ROUNDS or r.gain.width >= precision]
 
 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:

@@ -34,10 +34,7 @@ def number_of(path: Path) -> int:
 
 def by_number(paths: list[Path]) -> dict[int, Path]:
     """Scripts by number, in their order; of a rung and a candidate with the same one, the rung."""
-    known = {}
-    for path in paths:
-        known.setdefault(number_of(path), path)
-    return known
+    return dict(reversed([(number_of(path), path) for path in reversed(paths)]))
 
 
 def peer_scripts() -> list[Path]:
@@ -76,8 +73,7 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
 def named(word: str, paths: list[Path]) -> Path:
     """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    has = [path for path in paths if part in path.stem and re.search("[a-z]", part)]
-    has = [path for path in has if path.stem == part] or has
+    has = [path for path in paths if part in path.stem]
     if len(has) == 1:
         return has[0]
     if has:
@@ -104,11 +100,8 @@ def cpu_only(path: Path) -> bool:
 
 
 def title(path: Path) -> str:
-    """The first line of a script's docstring, up to a colon; the file's name if the line has the
-    number of another rung, as that of a copy has."""
-    line, stem = re.split("[:\n]", docstring(path) or path.stem)[0], path.stem
-    copied = line[:2].isdecimal() and stem != "baseline" and line[:2] != stem[:2]
-    return stem if copied else line
+    """The first line of a script's docstring, up to a colon; the file's name without."""
+    return re.split("[:\n]", docstring(path) or path.stem)[0]
 
 
 def describe(path: Path) -> dict[str, str]:
@@ -127,9 +120,6 @@ def describe(path: Path) -> dict[str, str]:
 
 def split_source(source: str) -> tuple[str, str]:
     """The docstring of a source text (quotes included; empty if none) and the code after it."""
-    lines = re.split("(?<=\n)", source)  # str.splitlines also splits where Python does not: U+2028
-    module = ast.parse(source)
+    module, lines = ast.parse(source), source.splitlines(keepends=True)
     end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
-    if any(node.lineno <= end for node in module.body[1:2]):  # code on its last line: no docstring
-        end = 0
     return "".join(lines[:end]), "".join(lines[end:])

@@ -24,9 +24,8 @@ COLUMNS = (
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 EXTRA = "extra, CPU only"
-# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h, that make a GPU slower.
+# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h. A power limit is normal.
 SLOWED_BY = {0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat", 0x80: "a power brake"}
-POWER_LIMIT = {0x04: "its power limit"}  # normal at full load
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
@@ -199,12 +198,9 @@ def doubts(facts: dict) -> list[str]:
             f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
             "another: the machine was busy or hot, and gains less than that mean little"
         )
-    clocks = facts["clocks"]
-    mhz = [int(n) for text in clocks.values() for n in re.findall(r"clocks\.sm (\d+)", text)]
-    reasons = SLOWED_BY | (POWER_LIMIT if mhz and max(mhz) > 1.05 * min(mhz) else {})
-    for when, text in clocks.items():
+    for when, text in facts["clocks"].items():
         bits = re.search(r"reasons\.active (0x[\da-fA-F]+)", text)
-        why = {name for bit, name in reasons.items() if bits and int(bits[1], 16) & bit}
+        why = {name for bit, name in SLOWED_BY.items() if bits and int(bits[1], 16) & bit}
         found.append(f"the GPU was slowed by {' and '.join(sorted(why))} ({when})" if why else None)
     return [line for line in found if line]
 
