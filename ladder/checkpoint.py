@@ -78,11 +78,11 @@ def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 
-def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable) -> Path | None:
+def choose(folder: str, resume: bool, identity: dict, steps: int, say: Callable) -> Path | None:
     """The checkpoint to resume, or None for a fresh start: the newest that is not damaged.
 
-    `folder` stays locked until this process ends. Prints a note for each of `flags` that differs
-    from the saved one. Raises BadInput; also if the folder cannot be written.
+    `folder` stays locked until this process ends. Raises BadInput; also if the folder cannot be
+    written.
     """
     _locks.clear()  # of an earlier run in this process
     try:
@@ -107,10 +107,6 @@ def choose(folder: str, resume: bool, identity: dict, flags: dict, say: Callable
         check_identity(path, saved["identity"], identity)
         for damaged in found[number + 1 :]:  # they must not count as one of two to keep
             damaged.rename(f"{damaged}.damaged")
-        left = "" if saved["step"] < flags["steps"] else "; nothing is left to train"
-        say(f"note  going on after step {saved['step']}, from {path}{left}")
-        for flag, value in flags.items():
-            if (before := saved["flags"].get(flag)) != value:
-                say(f"note  {flag} was {before}, now it is {value}")
+        say(f"note  going on after step {saved['step']} of {steps}, from {path}")
         return path
     return None

@@ -87,7 +87,6 @@ def _compile_cache() -> dict[str, str]:
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
         return {}
     # A cache that is switched off counts neither hits nor misses.
-    hits, missed, bypassed = (
-        dynamo.counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss", "bypass")
-    )
-    return {"compile_cache": "warm" if hits and not (missed or bypassed) else "cold"}
+    kinds = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
+    hits, *others = map(dynamo.counters["inductor"].get, kinds)
+    return {"compile_cache": "warm" if hits and not any(others) else "cold"}

@@ -24,9 +24,8 @@ DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
 _env = os.environ if DISTRIBUTED else {}
 RANK, WORLD = int(_env.get("RANK", 0)), int(_env.get("WORLD_SIZE", 1))
 LOCAL_RANK, LOCAL_WORLD = int(_env.get("LOCAL_RANK", 0)), int(_env.get("LOCAL_WORLD_SIZE", 1))
-# Flags that must be equal when a run is resumed, and flags that may differ, with a note.
+# Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
-MAY_CHANGE = ("steps", "max_lr", "warmup", "dtype")
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Job:
     micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict[str, str]  # what must match for a checkpoint to be resumed
-    flags: dict  # what may differ
+    steps: int  # at the end of the run
     folder: Path | None  # where checkpoints go; None: none are kept
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
@@ -49,11 +48,11 @@ class Job:
             return
         if bad := [name for name, w in model.state_dict().items() if not w.isfinite().all()]:
             raise NotFinite(f"{bad[0]} is not finite after step {step}: it is not saved")
-        state |= dict(identity=self.identity, flags=self.flags)
+        state["identity"] = self.identity
         if path := self._on_disk(run, checkpoint.save, self.folder, step, model, **state):
             self.checkpoint = path
             run.say(f"note  saved {path}")
-        if step == self.flags["steps"] and math.isfinite(self.best):
+        if step == self.steps and math.isfinite(self.best):
             run.say(f"note  and now: ladder sample {self.folder}")
 
     def save_best(self, run, step: int, model, val_loss: float) -> None:
@@ -219,9 +218,9 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     texts = {"data": text, "held-out text": held_out}
     identity = {key: f"{corpus.name} {corpus.sha256[:12]}" for key, corpus in texts.items()}
     identity |= {name: str(getattr(args, name)) for name in MUST_MATCH}
-    flags, found, best = {name: getattr(args, name) for name in MAY_CHANGE}, None, math.inf
+    found, best = None, math.inf
     if args.ckpt_every or args.resume:
-        found = checkpoint.choose(folder, args.resume, identity, flags, say)
+        found = checkpoint.choose(folder, args.resume, identity, args.steps, say)
         if facts := weights.read_facts(folder / weights.BEST):
             checkpoint.check_identity(folder / weights.BEST, facts, identity)
             best = float(facts["val_loss"])
@@ -229,5 +228,5 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
     if args.init and found:
         say(f"note  --init {args.init} is left out: the checkpoint has the weights")
-    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, flags=flags)
+    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, steps=args.steps)
     return job | dict(folder=folder if args.ckpt_every else None, checkpoint=found, best=best)

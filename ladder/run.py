@@ -264,15 +264,13 @@ class Run:
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log, and the command that shows the next rung."""
-        found, path = self.result, ROOT / self.script
-        words = path.read_text("utf-8").partition("\n")[0] if path.is_file() else ""
-        title = words[3:].partition(":")[0] if words.startswith('"""') else path.stem
+        found, name = self.result, Path(self.script).stem
         ms, memory = found["median_ms"], found["peak_bytes"]
-        line = f"{title}: {found['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
+        line = f"{name}: {found['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
         line += f"({found['measured_steps']} of {len(self.step_times)} steps measured), "
         line += f"{memory / 1e9:.1f} GB, " if memory else ""
         line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
-        number = "00" if path.stem == "baseline" else path.stem[:2]
+        number = "00" if name == "baseline" else name[:2]
         if number.isdecimal() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
             line += f"; next: ladder diff {int(number) + 1}"
         return line

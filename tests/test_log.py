@@ -74,7 +74,7 @@ def test_numbers_of_a_real_log_agree_with_each_other(run_small, capsys):
     *_, result_line, last = capsys.readouterr().out.splitlines()
     assert result_line.startswith("RESULT ")
     assert re.fullmatch(
-        rf"00 baseline: {found['tok_per_s']:,.0f} tok/s, [\d,.]+ ms a step \(4 of 6 steps measured"
+        rf"baseline: {found['tok_per_s']:,.0f} tok/s, [\d,.]+ ms a step \(4 of 6 steps measured"
         rf"\), \d\.\d GB, loss {found['first_loss']:.2f} -> {found['final_loss']:.2f}; "
         "next: ladder diff 1",
         last,
