@@ -75,15 +75,6 @@ def test_a_precision_names_hardly_more_of_them(identical):
     assert 90 <= sum(named for _, named in found) <= 142  # 116: by 2.5 deviations
 
 
-def test_a_difference_well_above_the_noise_is_significant():
-    random = np.random.default_rng(2)
-    drift, noise = random.normal(0, 0.01, (30, 2, 5, 1)), random.normal(0, 0.03, (30, 2, 5, 14))
-    found = [gain(as_row(1.1 * a), as_row(b)) for a, b in np.exp(drift + noise)]
-    assert sum(one.significant for one in found) >= 29
-    assert np.median([one.ratio for one in found]) == pytest.approx(1.1, abs=0.01)
-    assert all(one.low < one.ratio < one.high for one in found)
-
-
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
     facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
     rows[1].gain, rows[1].total = Gain(1.101, 1.033, 1.174, 3), Gain(0.95, 0.9, 1.02, 3)

@@ -42,7 +42,6 @@ from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
 from ladder.log import show
 
-SCRATCH = ".running-"  # where a run that is under way writes its log
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 
 
@@ -215,10 +214,9 @@ def run_and_report(folder: Path) -> int:
 
     tables.titles()
     console = tables.wide_console()
-    kept = dict(prefix="ladder-cache-", ignore_cleanup_errors=True)
-    with closing(lock(folder)), tempfile.TemporaryDirectory(**kept) as cache:
+    with closing(lock(folder)), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         try:
-            facts = run_rounds(folder, Path(cache), console)
+            facts = run_rounds(folder, Path(scratch), console)
             if "after" not in facts["clocks"]:  # else it had ended already
                 facts["clocks"]["after"] = clocks(cli.parse_args("", facts["flags"]).device)
                 save(folder, facts)
@@ -231,16 +229,14 @@ def run_and_report(folder: Path) -> int:
     return report(folder, console, draw)
 
 
-def run_rounds(folder: Path, cache: Path, console: Console) -> dict:
+def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
     """Run, round by round, what climb.json asks for and is not done yet; returns what it says then.
 
     A run is announced as it begins. While it is under way this process sleeps. What it compiles is
-    kept in `cache` for the next rounds.
+    kept in `scratch` for the next rounds.
     """
     facts, started = read_facts(folder), time.monotonic()
     facts["failures"], earlier, k = {}, facts["minutes"], 0  # what failed is due again
-    for left_over in folder.glob(f"{SCRATCH}*"):  # by kill -9
-        shutil.rmtree(left_over)
     runs = runs_of(facts)
     ended = {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
@@ -258,7 +254,7 @@ def run_rounds(folder: Path, cache: Path, console: Console) -> dict:
             now = f"{run[0]}, round {k} of {facts['repeats']}"
             console.print(f"{now}, running since {datetime.now():%H:%M}", soft_wrap=True)
             try:
-                news = f"{run_once(folder, facts, run, k, cache):.0f} tok/s"
+                news = f"{run_once(folder, facts, run, k, scratch):.0f} tok/s"
             except BadInput as error:
                 news = f"failed: {error}"
                 facts["failures"][f"{run[0]}.r{k}"] = str(error)
@@ -296,34 +292,34 @@ def another_round(folder: Path, facts: dict, done: int) -> bool:
     return any(row.gain.rounds > done / 2 for row in wide)
 
 
-def run_once(folder: Path, facts: dict, run: list[str], k: int, cache: Path) -> float:
+def run_once(folder: Path, facts: dict, run: list[str], k: int, scratch: Path) -> float:
     """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
 
     Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
     """
     name, script, *flags = run
-    code = (folder / "code").resolve()
+    code, log_dir = (folder / "code").resolve(), scratch / f"{name}.r{k}"
     flags = [*facts["flags"], *(["--data", facts["data"]] if facts["data"] else []), *flags]
     if "from ladder.ranks import" in (code / script).read_text("utf-8", "replace"):  # ddp_run.py
         flags.append("--ckpt-every=0")
     log_path, failed = (folder / f"{name}.r{k}.{suffix}" for suffix in ("log", "failed"))
     failed.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch:
-        words = (code / script, *flags, "--log-dir", scratch)
-        env = {"TORCHINDUCTOR_CACHE_DIR": str(cache / name)}
-        done = process.run_python(*words, package=code, folder=scratch, **env)
-        try:
-            if done.failure or not (logs := list(Path(scratch).glob("*.log"))):
-                raise BadInput(done.failure or "it wrote no log to --log-dir")
-            log = read_log(logs[0])
-            if log.result["status"] != "ok":
-                raise BadInput(f"its run ended {log.result['status']}")
-            others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
-            results.check_comparable("this climb", [log, *others], facts)
-        except BadInput as error:
-            write_atomic(failed, done.stderr.encode())
-            raise BadInput(str(error).replace(scratch + os.sep, "")) from None
-        write_atomic(log_path, logs[0].read_bytes())
+    log_dir.mkdir(parents=True)
+    words = (code / script, *flags, "--log-dir", log_dir)
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(scratch / name)}
+    done = process.run_python(*words, package=code, folder=log_dir, **env)
+    try:
+        if done.failure or not (logs := list(log_dir.glob("*.log"))):
+            raise BadInput(done.failure or "it wrote no log to --log-dir")
+        log = read_log(logs[0])
+        if log.result["status"] != "ok":
+            raise BadInput(f"its run ended {log.result['status']}")
+        others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
+        results.check_comparable("this climb", [log, *others], facts)
+    except BadInput as error:
+        write_atomic(failed, done.stderr.encode())
+        raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
+    write_atomic(log_path, logs[0].read_bytes())
     return log.result["tok_per_s"]
 
 

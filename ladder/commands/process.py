@@ -20,9 +20,6 @@ from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
 from ladder.log import printable
 
-LONGEST_REASON = 300  # characters
-ANSWER_SECONDS = 10  # nvidia-smi hangs where a driver does
-
 
 @dataclass
 class Finished:
@@ -72,7 +69,7 @@ def failure(status: int, stderr: str) -> str:
         return f"killed by {name}" + ", as where memory is full" * (name == "SIGKILL")
     lines = stderr.strip().splitlines() or ["no output on stderr"]
     said = [line for line in lines if line.startswith("error ")] or lines
-    return printable(said[-1].removeprefix("error "))[:LONGEST_REASON]
+    return printable(said[-1].removeprefix("error "))[:300]
 
 
 class Screen(Console):
@@ -96,9 +93,10 @@ def if_slow(after: float = 2):
 
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
-    how = dict(capture_output=True, text=True, errors="replace", timeout=ANSWER_SECONDS)
+    how = dict(capture_output=True, text=True, errors="replace")
     try:
-        return subprocess.run(command, check=True, **how).stdout.partition("\n")[0]
+        done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
+        return done.stdout.partition("\n")[0]
     except (OSError, subprocess.SubprocessError):
         return ""
 

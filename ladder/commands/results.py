@@ -82,10 +82,8 @@ def read_facts(folder: Path) -> dict:
     """climb.json, empty if there is none. Raises BadInput if it is of no kind that is known."""
     path = folder / "climb.json"
     facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if facts and facts.get("kind") not in KINDS:
-        raise BadInput(
-            f"{path} is not a climb.json of this ladder: its kind is {facts.get('kind')}"
-        )
+    if facts and (kind := facts.get("kind")) not in KINDS:
+        raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {kind}")
     return facts
 
 

@@ -33,8 +33,8 @@ def number_of(path: Path) -> int:
 
 
 def by_number(paths: list[Path]) -> dict[int, Path]:
-    """Scripts by number, in their order; of a rung and a candidate with the same one, the rung."""
-    return dict(reversed([(number_of(path), path) for path in reversed(paths)]))
+    """Scripts by number; of a rung and a candidate with the same one, the rung."""
+    return {number_of(path): path for path in reversed(paths)}
 
 
 def peer_scripts() -> list[Path]:

@@ -1,6 +1,7 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
@@ -97,25 +98,24 @@ def first_beyond(facts: dict, rows: list[Row]) -> int | None:
     return found[0] if found and found[0] and kind_of(facts).against == "above" else None
 
 
-def lines(facts: dict, rows: list[Row]) -> list[tuple[dict[str, str], set[str]]]:
-    """The cells of each row, and which of them are bold: gains whose interval excludes zero."""
-    gains = [{"gain": row.gain, "total": row.total} for row in rows]
-    bold = [{name for name, gain in both.items() if gain and gain.significant} for both in gains]
-    found = list(zip(map(cells, rows), bold, strict=True))
+def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
+    """The cells of each row, with ** around what is bold: gains whose interval excludes zero."""
+    found = [cells(row) for row in rows]
+    for row, line in zip(rows, found, strict=True):
+        for name, gain in (("gain", row.gain), ("total", row.total)):
+            if gain and gain.significant:
+                line[name] = f"**{line[name]}**"
     if (line := first_beyond(facts, rows)) is not None:
-        found.insert(line, (dict.fromkeys(COLUMNS, "") | {"rung": f"*{EXTRA}*"}, set()))
+        found.insert(line, dict.fromkeys(COLUMNS, "") | {"rung": f"*{EXTRA}*"})
     return found
 
 
 def markdown(facts: dict, rows: list[Row]) -> str:
     """The table in Markdown, numbers to the right."""
     shown = columns(facts, rows)
-    texts = [
-        [f"**{line[name]}**" if name in bold else line[name] for name in shown]
-        for line, bold in lines(facts, rows)
-    ]
-    below = (line.replace("<", "&lt;") for line in foot(facts, rows))
-    return pipes([*shown.values()], texts) + "".join(f"\n{line}\n" for line in below)
+    texts = [[line[name] for name in shown] for line in lines(facts, rows)]
+    below = "".join(f"\n{line}\n" for line in foot(facts, rows))
+    return pipes([*shown.values()], texts) + below.replace("<", "&lt;")
 
 
 def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
@@ -153,17 +153,20 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
     """The table for a terminal, with as many columns as fit its width."""
     heads = {k: head for k, head in columns(facts, rows).items() if k not in NOT_ON_SCREEN}
     shown = lines(facts, rows)
-    for line, _ in shown:  # why a row failed is told below the table
+    for line in shown:  # why a row failed is told below the table
         line["ms / step"] = line["ms / step"].partition(":")[0]
 
     def draw(n: int) -> Table:
         table, names = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)), list(heads)[:n]
         for name in names:
-            width = max(18, *(len(line[name]) for line, _ in shown))
+            width = max(18, *(len(line[name].strip("*")) for line in shown))
             left = "left" if name == "rung" else "right"
             table.add_column(fill(heads[name], width), justify=left)
-        for line, bold in shown:  # as Text: a file name may hold [what] reads like markup
-            table.add_row(*(Text(line[k].strip("*"), "bold" * (k in bold)) for k in names))
+        for line in shown:  # as Text: a file name may hold [what] reads like markup
+            texts = (line[name] for name in names)
+            table.add_row(
+                *(Text(text.strip("*"), "bold" * text.startswith("**")) for text in texts)
+            )
         return table
 
     return widest(console, draw, len(heads), 4)
@@ -178,15 +181,13 @@ def widest(console: Console, draw: Callable[[int], Table], most: int, least: int
     return draw(least)
 
 
-def wide_console(**options) -> Console:
+def wide_console() -> Console:
     """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at.
 
     Names of files and kernels may hold [what] reads like markup.
     """
-    console = Screen(highlight=False, markup=False, **options)
-    if not console.is_terminal:
-        console.width = 160
-    return console
+    width = None if sys.stdout.isatty() else 160
+    return Screen(highlight=False, markup=False, width=width)
 
 
 def doubts(facts: dict) -> list[str]:
