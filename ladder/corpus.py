@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +21,10 @@ from ladder.shards import read_shard
 
 # Of the text that data/tinyshakespeare.bin has the tokens of.
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-VOCABULARY_TIMEOUT_S = 30  # for a download of 1.5 MB
 GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
-TEXT_SUFFIXES = {".txt", ".md"}
 LARGE_TEXT_MB = 50  # some seven seconds to tokenize
-SILENCE_S = 3  # between two lines while a text is tokenized
+SILENCE_S = 3  # between two lines while a text is tokenized or its vocabulary is fetched
 SURPRISES = {  # what may be in a text without its owner's knowledge, and what becomes of it
     b"\r\n": "CRLF line ends, which are tokens of their own (dos2unix removes them)",
     "\ufeff".encode(): "a byte-order mark, which is a token too",
@@ -74,16 +71,21 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
         if path is None:
             shard = read_shard(DATA_DIR / "tinyshakespeare.bin")
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard])
-        return _corpus_at(Path(path), say)
+        if not (where := Path(path)).is_dir():
+            make = _shard_corpus if where.suffix == ".bin" else _text_corpus
+            return make(where.stem, [where], say)
+        name, held_out = where.resolve().name, val_shards(where)
+        if not (shards := sorted(where.glob("*.bin"))):
+            return _text_corpus(name, _texts(where, say), say)
+        if held_out:
+            say(f"note  {name} has {len(held_out)} of its {len(shards)} shards held out (val)")
+        return _shard_corpus(name, [shard for shard in shards if shard not in held_out])
     except OSError as error:
         raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
 def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
-    """The corpus to train on, and held-out text: its val shards, else its last 10 %.
-
-    Raises BadInput.
-    """
+    """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
     corpus = load_corpus(path, say)
     if path and Path(path).is_dir() and (held_out := val_shards(Path(path))):
         return corpus, _shard_corpus(Path(path).resolve().name, held_out)
@@ -99,23 +101,8 @@ def val_shards(folder: Path) -> list[Path]:
     return [s for s in sorted(folder.glob("*.bin")) if any(split.findall(s.stem)[-1:])]
 
 
-def _corpus_at(path: Path, say) -> Corpus:
-    if not path.is_dir():
-        make = _shard_corpus if path.suffix == ".bin" else _text_corpus
-        return make(path.stem, [path], say)
-    name, held_out = path.resolve().name, val_shards(path)
-    if not (shards := sorted(path.glob("*.bin"))):
-        return _text_corpus(name, _texts(path, say), say)
-    if held_out:
-        say(f"note  {name} has {len(held_out)} of its {len(shards)} shards held out (val)")
-    if any(file.suffix.lower() in TEXT_SUFFIXES for file in path.iterdir()):
-        say(f"note  {name} holds shards: its texts are not read")
-    return _shard_corpus(name, [shard for shard in shards if shard not in held_out])
-
-
 def _shard_corpus(name: str, files: list[Path], *_) -> Corpus:
-    """A corpus of token shards. The hash covers the size and the first and last 512 KiB of each:
-    hashing many gigabytes would take minutes."""
+    """A corpus of token shards. Its hash covers the size and both ends (512 KiB) of each."""
     if not files:
         raise BadInput(f"{name} holds only val shards: training needs at least one other")
     digest, shards = hashlib.sha256(), [read_shard(file) for file in files]
@@ -125,35 +112,21 @@ def _shard_corpus(name: str, files: list[Path], *_) -> Corpus:
     return Corpus(name, digest.hexdigest(), shards)
 
 
-def _text_corpus(name: str, files: list[Path], say) -> Corpus:
-    """A corpus of texts in this order, with <|endoftext|> between them."""
-    documents = [file.read_bytes() for file in files]
-    for file, document in zip(files, documents, strict=True):
-        try:
-            document.decode()
-        except UnicodeDecodeError as error:
-            what = f"{file} is not UTF-8 text (byte {error.start})"
-            raise BadInput(f"{what}: convert it first") from error
-    # Several texts: the hash of their hashes, because joined they could equal another text.
-    hashes = [hashlib.sha256(document).digest() for document in documents]
-    digest = hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(hashes)).digest()
-    return Corpus(name, digest.hex(), [_tokenize(name, documents, say)])
-
-
 def _texts(folder: Path, say) -> list[Path]:
-    """The texts in a folder and below it, sorted; links to folders are not followed."""
-    files = [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]
-    texts = sorted(file for file in files if file.suffix.lower() in TEXT_SUFFIXES)
+    """The texts in a folder and below it, sorted."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    texts = sorted(file for file in files if file.suffix.lower() in (".txt", ".md"))
     if not texts:
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
-    rest = Counter("link" if f.is_dir() else f.suffix or "other" for f in {*files} - {*texts})
-    if left_out := ", ".join(f"{count} {kind}" for kind, count in rest.most_common(5)):
+    rest = Counter(file.suffix or "other" for file in {*files} - {*texts})
+    if left_out := ", ".join(f"{count} {suffix}" for suffix, count in rest.most_common(5)):
         say(f"note  only .txt and .md files are read; left out: {left_out}")
     return texts
 
 
-def _tokenize(name: str, documents: list[bytes], say) -> np.ndarray:
-    """All documents (UTF-8) as uint16 tokens, with <|endoftext|> between documents."""
+def _text_corpus(name: str, files: list[Path], say) -> Corpus:
+    """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
+    documents, tokens = [file.read_bytes() for file in files], []
     size, done, last = sum(map(len, documents)) / 1e6, 0, time.monotonic()  # MB, MB, seconds
     if not size:
         raise BadInput(f"corpus {name} is empty: expected text")
@@ -161,26 +134,31 @@ def _tokenize(name: str, documents: list[bytes], say) -> np.ndarray:
         if count := sum(mark in document for document in documents):
             say(f"note  in {count} of {len(documents)} texts of {name}: {what}")
     if size > LARGE_TEXT_MB:
-        more = "scripts start at once on shards of it, which data/prepare.py makes"
-        say(f"note  tokenizing {name}, {size:.0f} MB: {more}")
-    encode, tokens = gpt2_vocabulary().encode_ordinary, []
-    for document in documents:
-        for piece in pieces(document.decode()):
+        say(f"note  {name} has {size:.0f} MB: scripts start at once on shards (data/prepare.py)")
+    encode = gpt2_vocabulary().encode_ordinary
+    for file, document in zip(files, documents, strict=True):
+        try:
+            text = document.decode()
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
+        for piece in pieces(text):
             tokens.append(np.array(encode(piece), dtype=np.uint16))
             done += len(piece.encode()) / 1e6
             if time.monotonic() - last > SILENCE_S:
                 say(f"note  tokenizing {name}: {done:.0f} of {size:.0f} MB")
                 last = time.monotonic()
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
-    return np.concatenate(tokens[:-1])
+    # Several texts: the hash of their hashes, because joined they could equal another text.
+    hashes = [hashlib.sha256(document).digest() for document in documents]
+    digest = hashes[0] if len(hashes) == 1 else hashlib.sha256(b"".join(hashes)).digest()
+    return Corpus(name, digest.hex(), [np.concatenate(tokens[:-1])])
 
 
 def pieces(text: str, size: int = 2**20) -> Iterator[str]:
     """Cut `text` into pieces of about `size` characters whose tokens are those of the whole text.
 
-    GPT-2 splits a text into words before it merges bytes, and no word contains a non-space followed
-    by a newline, so the text is cut only there. The token list of a whole gigabyte would not fit
-    into memory.
+    The token list of a whole gigabyte would not fit into memory. No word of GPT-2's contains a
+    non-space followed by a newline, so the text is cut only there.
     """
     start, boundary = 0, re.compile(r"(?<=\S)\n")
     while found := boundary.search(text, start + size):
@@ -193,19 +171,13 @@ def gpt2_vocabulary():
     """tiktoken's GPT-2 encoding. Raises BadInput if neither its cache nor the network has it."""
     import tiktoken
 
-    found = []
-
-    def fetch():
-        with suppress(OSError, ValueError):  # no network, or what came was not the vocabulary
-            found.append(tiktoken.get_encoding("gpt2"))
-
-    thread = threading.Thread(target=fetch, daemon=True)  # tiktoken has no timeout
-    thread.start()
-    thread.join(SILENCE_S)
-    if thread.is_alive():
-        print("note  waiting for tiktoken to download GPT-2's vocabulary (once)", file=sys.stderr)
-        thread.join(VOCABULARY_TIMEOUT_S)
-    if not found:
-        where = "connect once, or name a folder that has it in TIKTOKEN_CACHE_DIR"
-        raise BadInput(f"no GPT-2 vocabulary in tiktoken's cache or on the network: {where}")
-    return found[0]
+    said = "note  waiting for tiktoken to download GPT-2's vocabulary (once)"
+    waiting = threading.Timer(SILENCE_S, print, [said], {"file": sys.stderr})
+    waiting.start()
+    try:
+        return tiktoken.get_encoding("gpt2")
+    except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
+        said = "no GPT-2 vocabulary in tiktoken's cache or on the network: connect once, or name a"
+        raise BadInput(f"{said} folder that has it in TIKTOKEN_CACHE_DIR") from error
+    finally:
+        waiting.cancel()

@@ -29,13 +29,11 @@ def read_shard(path: Path) -> np.ndarray:
     if len(header) < 256:
         raise BadInput(f"{path} is not a shard: it is shorter than a header of 1024 bytes")
     magic, version, count = map(int, header[:3])
-    if magic != MAGIC:
-        found = f"{path} is not a shard: expected magic number {MAGIC}, found {magic}"
+    if (magic, version) != (MAGIC, VERSION):
+        found = f"is not a shard: expected {MAGIC}, version {VERSION}, found {magic}, {version}"
         if header.view("<u2").max() <= 50256:
-            found = f"{path} has no header: bare tokens, as nanoGPT's train.bin"
-        raise BadInput(f"{found}; make shards of its text with data/prepare.py")
-    if version != VERSION:
-        raise BadInput(f"{path} is a token shard of version {version}: expected {VERSION}, uint16")
+            found = "has no header: bare tokens, as nanoGPT's train.bin"
+        raise BadInput(f"{path} {found}; make shards of its text with data/prepare.py")
     if size != 2 * count or not count:
         raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
