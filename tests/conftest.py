@@ -88,19 +88,13 @@ def default_precision():
 # What PyTorch says of a GPU: kind, name, bytes, and what tells its architecture.
 CARDS = {
     "P100": ("cuda", "Tesla P100-PCIE-16GB", 17.1e9, (6, 0)),
-    "V100": ("cuda", "Tesla V100-SXM2-16GB", 16.9e9, (7, 0)),
     "T4": ("cuda", "Tesla T4", 15.6e9, (7, 5)),
-    "RTX 2060 6GB": ("cuda", "NVIDIA GeForce RTX 2060", 6.2e9, (7, 5)),
-    "RTX 3070 8GB": ("cuda", "NVIDIA GeForce RTX 3070", 8.4e9, (8, 6)),
     "RTX 3060 12GB": ("cuda", "NVIDIA GeForce RTX 3060", 12.6e9, (8, 6)),
     "RTX 4090": ("cuda", "NVIDIA GeForce RTX 4090", 25.3e9, (8, 9)),
     "A100 40GB": ("cuda", "NVIDIA A100-SXM4-40GB", 42.3e9, (8, 0)),
     "H100": ("cuda", "NVIDIA H100 80GB HBM3", 85e9, (9, 0)),
-    "RTX 5090": ("cuda", "NVIDIA GeForce RTX 5090", 33.7e9, (12, 0)),
-    "H200": ("cuda", "NVIDIA H200", 150.1e9, (9, 0)),
     "MI50": ("cuda", "AMD Instinct MI50", 17.2e9, "gfx906:sramecc+:xnack-"),
     "MI300X": ("cuda", "AMD Instinct MI300X", 205.8e9, "gfx942:sramecc+:xnack-"),
-    "RX 7900 XTX": ("cuda", "AMD Radeon RX 7900 XTX", 25.8e9, "gfx1100"),
     "M3": ("mps", "Apple M3 GPU", 11.5e9, (0, 0)),
 }
 

@@ -11,17 +11,16 @@ import torch
 from conftest import CARDS, load, rung
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ladder import cli, machine, ranks
+from ladder import machine
 from ladder.cli import parse_args, pick_device
-from ladder.commands import doctor, gemm, timeit
+from ladder.commands import doctor, gemm
 from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
 from ladder.shards import write_shard
 
-FLOAT16 = {"P100", "V100", "T4", "RTX 2060 6GB", "MI50"}
+FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.
-BATCH = {"RTX 2060 6GB": 1, "RTX 3070 8GB": 1, "RTX 3060 12GB": 2, "T4": 4, "V100": 4}
-BATCH |= {"P100": 4, "MI50": 4, "M3": 4, "RTX 4090": 8, "RX 7900 XTX": 8, "RTX 5090": 8}
+BATCH = {"RTX 3060 12GB": 2, "P100": 4, "T4": 4, "MI50": 4, "M3": 4, "RTX 4090": 8}
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -107,25 +106,6 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     assert doctor.judge("11_keep_memory", device)[:2] == ("yes", "no")
 
 
-def test_doctor_finds_a_pytorch_without_code_for_the_gpu(card, monkeypatch):
-    def ones(*size, device):
-        raise torch.AcceleratorError("CUDA error: no kernel image is available for execution")
-
-    monkeypatch.setattr(torch, "ones", ones)
-    runs, _, why = doctor.judge("baseline", card("V100"))
-    assert runs == "no" and why.startswith("this PyTorch has no code for this GPU: ")
-
-
-def test_ranks_connect_their_gpus(card, monkeypatch):
-    card("T4")
-    monkeypatch.setattr(ranks.dist, "is_nccl_available", lambda: True)
-    monkeypatch.setattr(ranks.dist, "rendezvous", lambda _: iter([(None, 0, 1)]))
-    asked = []
-    monkeypatch.setattr(ranks.dist, "init_process_group", lambda *name, **_: asked.extend(name))
-    ranks.connect()
-    assert asked == ["cpu:gloo,cuda:nccl"]
-
-
 @pytest.fixture
 def float16(run_small, monkeypatch, tmp_path):
     """A CPU that multiplies float16, and one batch over and over."""
@@ -168,13 +148,6 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monk
     assert run_main(load(rung(3)), *float16, 9).effective["optimizer"] == "for-loop"
 
 
-def test_timeit_and_the_peer_take_the_half_precision_of_the_device(float16, monkeypatch, run_main):
+def test_the_peer_takes_the_half_precision_of_the_device(float16, run_main):
     log = run_main(load(peer_scripts()[0]), *float16, 3)
     assert "float16" in log.effective["autocast"] and log.result["skipped_steps"] == 0
-    entered, enter = [], torch.autocast.__enter__
-    spy = lambda self: entered.append((self.fast_dtype, self._enabled)) or enter(self)  # noqa: E731
-    monkeypatch.setattr(torch.autocast, "__enter__", spy)
-    cell = {"model": "tiny", "B": 1, "T": 4, "steps": 2, "device": "cpu", "warmup": 0}
-    monkeypatch.setitem(cli.MODELS, "tiny", dict(n_layer=1, n_head=2, n_embd=64))
-    timeit.measure({**cell, "vocab_size": 8, "pass": "forward+backward", "precision": "autocast"})
-    assert entered == [(torch.float16, True)] * 2

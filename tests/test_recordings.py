@@ -17,7 +17,7 @@ from ladder import probe
 from ladder.cli import parse_args
 from ladder.commands.profile import kernels
 from ladder.commands.scripts import ROOT, all_scripts
-from ladder.errors import BadInput, explain
+from ladder.errors import explain
 
 FOLDER = Path(__file__).parent / "recordings"
 CUDA = torch.device("cuda")
@@ -62,12 +62,6 @@ def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
     if sums := recording.get("expected"):
         assert found["kernels_launched"] == sums["kernels_launched"]
         assert found["self_ms"] == pytest.approx(sums["self_ms"])
-
-
-def test_a_profile_without_kernels_is_an_error():
-    rows = [["aten::mm", "CPU", False, 3, 0.0], ["Memset (Device)", "CUDA", False, 1, 2.0]]
-    with pytest.raises(BadInput, match="recorded no kernels"):
-        kernels(list(events(rows)), CUDA)
 
 
 @pytest.mark.parametrize("case", json.loads((FOLDER / "errors.json").read_text()))
