@@ -5,12 +5,13 @@ import gzip
 import json
 import re
 import shutil
+from functools import reduce
+from operator import getitem
 
 import pytest
 from test_publish import CLIMB, change, edit, project, state  # noqa: F401
 
-from ladder.commands import main, share
-from ladder.commands.log import read_log
+from ladder.commands import main
 from ladder.commands.results import read_climb
 from ladder.files import git
 
@@ -51,12 +52,6 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
     found = unpacked(out)
     assert not re.search("alice|/home|note|OSError", json.dumps(found))
     assert found["failures"] == {"02_tf32.r3": "it failed", "12_causal_blocks.r3": "out of memory"}
-    log = read_log(climbed / "09_cosine_lr.r2.log")
-    run = found["runs"]["09_cosine_lr.r2"]
-    assert run["lr"] == [step["lr"] for step in log.steps] and run["effective"] == log.effective
-    before = out.read_bytes()
-    assert main(["share", str(climbed)]) == 0 and out.read_bytes() == before
-    change(climbed, cores=8)
     assert "is there already: choose another --out" in refused(["share", climbed], capsys)
 
 
@@ -66,7 +61,7 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
         ("Intel(R)", "Alice's", 'device cannot be "Alice'),
         ('"speedups/12_causal_blocks.py"', '"mine.py"', "scripts cannot be 'mine.py'"),
         ('"kind": "climb"', '"kind": "peers"', "kind cannot be 'peers'"),
-        (" data=tinyshakespeare ", " data=letters ", "only climbs on tinyshakespeare"),
+        ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
     ],
 )
 def test_what_is_not_numbers_of_rungs_is_not_shared(climbed, capsys, old, new, why):
@@ -77,11 +72,13 @@ def test_what_is_not_numbers_of_rungs_is_not_shared(climbed, capsys, old, new, w
 
 def test_the_logs_of_a_shared_climb_are_made_by_us_and_say_the_same(project, climbed, tmp_path):
     copy, out = project[0], tmp_path / "x.json.gz"
+    path = climbed / "10_fused_adamw.r1.log"  # float16 skipped a step
+    path.write_text(re.sub(r"norm \S+", "norm inf", path.read_text(), count=1))
     assert main(["share", str(climbed), "--out", str(out)]) == 0
     assert main(["publish", str(out), "A machine of somebody else."]) == 0
-    assert "A machine of somebody else." in (copy / "RUNLOG.md").read_text()
-    row = f"| {XEON}, B=4, T=256 | 2.13.0+cpu | 204 |"
-    assert row in (copy / "README.md").read_text()
+    page = (copy / "RUNLOG.md").read_text()
+    assert "A machine of somebody else." in page
+    assert f"| {XEON}, B=4, T=256 | 2.13.0+cpu | 0.973 | 3 | 204 |" in page
     (made,) = copy.glob("logs/2026-12-24-*")
     facts, rows = read_climb(made)
     theirs, sent = read_climb(climbed)
@@ -100,50 +97,26 @@ def test_the_logs_of_a_shared_climb_are_made_by_us_and_say_the_same(project, cli
                 assert log.result[key] == close, key
 
 
-def test_a_step_that_float16_skipped_is_shared(climbed, tmp_path, capsys):
-    path = climbed / "10_fused_adamw.r1.log"
-    path.write_text(re.sub(r"norm \S+", "norm inf", path.read_text(), count=1))
-    out = tmp_path / "x.json.gz"
-    assert main(["share", str(climbed), "--out", str(out)]) == 0
-    (tmp_path / "made").mkdir()
-    share.unpack(out, tmp_path / "made")
-    assert read_log(tmp_path / "made" / path.name).steps[0]["norm"] == float("inf")
-
-
-def put(*keys_and_value):
-    """A change of a shared climb: the value at this path of keys."""
-    *keys, last, value = keys_and_value
-
-    def mend(found):
-        for key in keys:
-            found = found[key]
-        found[last] = value
-
-    return mend
-
-
 @pytest.mark.parametrize(
-    ("mend", "why"),
+    ("keys", "value", "why"),
     [
-        (put("host", "alice"), "host cannot be 'alice'"),
-        (put("device", "<b>"), "device cannot be '<b>'"),
-        (put("commit", "0123456789ab"), "no commit 0123456789ab"),
-        (put("commit", "--help"), "commit cannot be"),
-        (put("scripts", ["speedups/99_free.py"]), "has no speedups/99_free.py"),
-        (put("repeats", 4), "its parts do not belong together"),
-        (put("runs", "../x.r1", {}), "../x.r1 cannot be"),
-        (put("runs", "baseline.r1", "dt", [1.0]), "its parts do not belong together"),
-        (put("runs", "baseline.r1", "dt", [float("nan")] * 7), "dt cannot be nan"),
-        (put("runs", "baseline.r1", "effective", {"a": "b c"}), "a cannot be 'b c'"),
-        (put("fp32_flops", 1e12), "its parts do not belong together"),
-        (lambda found: found.pop("runs"), "it cannot be {"),
+        (["host"], "alice", "host cannot be 'alice'"),
+        (["device"], "<b>", "device cannot be '<b>'"),
+        (["commit"], "0123456789ab", "no commit 0123456789ab: git fetch"),
+        (["commit"], "--help", "commit cannot be"),
+        (["runs", "../x.r1"], {}, "../x.r1 cannot be"),
+        (["runs", "baseline.r1", "dt"], [1.0], "or damaged"),
+        (["runs", "baseline.r1", "dt"], [float("nan")] * 7, "dt cannot be nan"),
+        (["runs", "baseline.r1", "effective"], {"a": "b c"}, "a cannot be 'b c'"),
     ],
 )
-def test_a_shared_climb_of_another_form_is_refused(project, climbed, tmp_path, capsys, mend, why):
+def test_a_shared_climb_of_another_form_is_refused(
+    project, climbed, tmp_path, capsys, keys, value, why
+):
     out = tmp_path / "x.json.gz"
     assert main(["share", str(climbed), "--out", str(out)]) == 0
     found, before = unpacked(out), state(project[0])
-    mend(found)
+    reduce(getitem, keys[:-1], found)[keys[-1]] = value
     out.write_bytes(gzip.compress(json.dumps(found).encode()))
     line = refused(["publish", out, "No."], capsys)
     assert why in line and len(line) < 300, line
@@ -151,15 +124,12 @@ def test_a_shared_climb_of_another_form_is_refused(project, climbed, tmp_path, c
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"not an archive", "gzipped"),
-        (gzip.compress(b"{}")[:-4], "ended before"),
-        (gzip.compress(bytes(2**24))[:-8], "more than 10,000,000 bytes"),  # not read to its end
-    ],
+    "content",
+    [b"not an archive", gzip.compress(b"{}")[:-4], gzip.compress(bytes(2**24))[:-8]],
+    ids=["no archive", "cut short", "too large to be read to its end"],
 )
-def test_a_damaged_file_is_refused(content, why, tmp_path, capsys):
+def test_a_damaged_file_is_refused(content, tmp_path, capsys):
     path = tmp_path / "x.json.gz"
     path.write_bytes(content)
     line = refused(["publish", path, "No."], capsys)
-    assert f"{path} is not a file of ladder share, or damaged: " in line and why in line
+    assert f"{path} is not a file of ladder share, or damaged: " in line

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
-from ladder.commands.publishable import read_publishable, source
+from ladder.commands.publishable import kept, read_publishable
 from ladder.commands.results import Row, first_log, gain, read_climb, read_facts
 from ladder.commands.scripts import ROOT, all_scripts, cpu_only, describe
 from ladder.commands.share import unpack
@@ -58,24 +58,24 @@ def check_finding(finding: str) -> None:
 
 def publish(folder: Path, finding: str, force: bool = False) -> None:
     """Copy the logs, add the entry, make README.md anew. Raises BadInput, and changes nothing, if
-    the climb may not be published or, without `force`, README.md would lose by it."""
+    the climb may not be published."""
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
     check_finding(finding)
     facts, rows = read_publishable(folder)
     target = new_target(facts)
     shown = target.relative_to(ROOT).as_posix()
-    old, runlog = ((ROOT / page).read_text("utf-8") for page in ("README.md", "RUNLOG.md"))
-    readme = with_results(old, shown, facts, rows, force)
+    readme, runlog = ((ROOT / page).read_text("utf-8") for page in ("README.md", "RUNLOG.md"))
+    readme = with_results(readme, shown, facts, rows, force)
     target.mkdir(parents=True)
     own = [name for name in facts["scripts"] if "/" not in name and name not in SCRIPTS]
-    kept = [source(folder, name) for name in own]
-    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *kept):
+    paths = [kept(folder, name) for name in own]
+    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *paths):
         shutil.copy(path, target)
     draw(facts, rows, target / "climb.png")
-    title, first, entries = runlog.partition("\n## ")
-    new = f"{title}{entry(facts, rows, shown, finding)}{first}{entries}"
-    write_atomic(ROOT / "RUNLOG.md", render(new).encode())
+    above, first, entries = runlog.partition("\n## 2")  # the newest entry, by its date
+    runlog = f"{above}{entry(facts, rows, shown, finding)}{first}{entries}"
+    write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}, RUNLOG.md and README.md: read, then commit")
 
@@ -94,39 +94,31 @@ def new_target(facts: dict) -> Path:
 
 
 def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
-    """README.md's text with this climb named in its results, if it begins with the baseline, on a
-    CPU or GPU: it takes the place of one of the same machine, or the free one of its kind of
-    device; with `force` of any. Raises BadInput if README.md would lose rungs or rounds by it, or
-    have another B or T than the device has by default."""
-    kind, rungs = device_kind(rows), rungs_of(rows)
-    if facts["kind"] != "climb" or 0 not in rungs or kind == "mps":
+    """README.md's text with this climb as that of its kind of device, if it begins with the
+    baseline; as it was, which is said, if it would lose by that and there is no `force`."""
+    rungs, run, cpu = rungs_of(rows), first_log(rows).run, on_cpu(rows)
+    if facts["kind"] != "climb" or 0 not in rungs:
         return readme
-    named = {device_kind(old): (folder, old) for folder, old in climbs_in(readme)}
-    better, old = named.get(kind, ("the ten rungs by default", []))
-    if old and not force and first_log(old).run["device"] != first_log(rows).run["device"]:
-        print("README.md's table stays that of another machine: --force replaces it")
-        return readme
+    marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
+    named = {on_cpu(old): (folder, old) for folder, _, old in climbs_of(marker)}
+    old = named[cpu][1] if cpu in named else []
     needed = {n: len(row.logs) for n, row in rungs_of(old).items()} or dict.fromkeys(range(11), 1)
-    fewer = any(n not in rungs or len(rungs[n].logs) < rounds for n, rounds in needed.items())
-    if (fewer or not at_default_size(rows)) and not force:
-        less = "fewer scripts or rounds, or another B and T, than"
-        raise BadInput(f"README.md would show {less} {better}: --force replaces it")
-    named[kind] = shown, rows
-    folders = " ".join(named[kind][0] for kind in ("gpu", "cpu") if kind in named)
+    worse = any(n not in rungs or len(rungs[n].logs) < rounds for n, rounds in needed.items())
+    worse |= bool(old) and first_log(old).run["device"] != run["device"]
+    B, T = int(run["B"]), int(run["T"])
+    worse |= (B, T) != (4, 256) if cpu else T != 1024 or B > 16  # a device's own
+    if worse and not force:
+        why = "this climb is of another machine, fewer rungs or rounds, or another B or T"
+        print(f"README.md keeps its table, for {why}: --force replaces it")
+        return readme
+    named[cpu] = shown, rows
+    folders = " ".join(folder for _, (folder, _) in sorted(named.items()))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 
 
-def device_kind(rows: list[Row]) -> str:
-    """`cpu`, `mps` (an Apple GPU) or `gpu`."""
-    name = first_log(rows).run["device"]
-    apple = "mps" if name.startswith("Apple") else "gpu"
-    return "cpu" if name.endswith(("thread)", "threads)")) else apple
-
-
-def at_default_size(rows: list[Row]) -> bool:
-    """Whether B and T are a device's own: on a GPU up to 16, by its memory, and 1024."""
-    B, T = (int(first_log(rows).run[key]) for key in "BT")
-    return T == 1024 and B <= 16 if device_kind(rows) == "gpu" else (B, T) == (4, 256)
+def on_cpu(rows: list[Row]) -> bool:
+    """Whether the name of the device, as in ladder/machine.py, is that of a CPU."""
+    return first_log(rows).run["device"].endswith(("thread)", "threads)"))
 
 
 def rungs_of(rows: list[Row]) -> dict[int, Row]:
@@ -171,12 +163,6 @@ def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
     return [(folder, *read_climb(ROOT / folder)) for folder in match["folders"].split()]
 
 
-def climbs_in(readme: str) -> list[tuple[str, list[Row]]]:
-    """Folder and rows of each climb in README.md's table of rungs: a GPU's, then a CPU's."""
-    found = next((m for m in BLOCK.finditer(readme) if m["kind"] == "rungs"), None)
-    return [(folder, rows) for folder, _, rows in climbs_of(found)] if found else []
-
-
 def reported() -> dict:
     """The one climb in README.md that is not ours."""
     return json.loads((ROOT / "docs" / "reported.json").read_text("utf-8"))
@@ -194,15 +180,15 @@ def headline(climbs: list) -> str:
     for folder, facts, rows in climbs:
         rungs, run = rungs_of(rows), first_log(rows).run
         base, top = rungs[0], rungs[max(rungs)]
-        total, between = top.total, ""
-        if total.low:
-            between = f" ({total.low:.1f} to {total.high:.1f}, 95 % interval)"
+        low, high = top.total.low, top.total.high
         lines.append(
-            f"- **{total.ratio:.1f} times**{between} on {run['device']}, B={run['B']}, "
+            f"- **{top.total.ratio:.1f} times**"
+            + (f" ({low:.1f} to {high:.1f}, 95 % interval)" if low else "")
+            + f" on {run['device']}, B={run['B']}, "
             f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second. "
             f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
         )
-    if "gpu" not in [device_kind(rows) for _, _, rows in climbs]:
+    if all(on_cpu(rows) for _, _, rows in climbs):
         lines.append("- No GPU has been measured here yet: `ladder climb`, then `ladder share`.")
     return "\n".join(lines) + "\n"
 
@@ -217,24 +203,23 @@ def rungs_table(climbs: list) -> str:
         head.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
     lines, before = [], None
     for above, path in pairwise([None, *all_scripts()]):
-        fields = describe(path)
+        fields, size, gained = describe(path), "", ""
+        if above:
+            signs = [line[0] for line in diff.changed_lines(*map(diff.code_lines, (above, path)))]
+            size = f"+{signs.count('+')} −{signs.count('-')}"
+        if ms := other["ms"].get(path.stem[:2] if above else "00"):
+            gained = f", {(before / ms - 1) * 100:+.0f} %" if before else ""
+            before = ms
         line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
-        line.append(re.split(r"\.(?: |$)", fields["Change"])[0])
-        codes = [diff.code_lines(script) for script in (above, path) if script]
-        changed = [line[0] for line in diff.changed_lines(*codes)] if above else []
-        line.append(f"+{changed.count('+')} −{changed.count('-')}" if above else "")
-        ms = other["ms"].get(fields["Title"][:2])
-        more = f", {(before / ms - 1) * 100:+.0f} %" if before and ms else ""
-        line.append(f"{ms} ms{more}" if ms else "CPU only" if cpu_only(path) else "")
-        before = ms or before
+        line += [re.split(r"\.(?: |$)", fields["Change"])[0], size]
+        line.append(f"{ms} ms{gained}" if ms else "CPU only" if cpu_only(path) else "")
         for _, _, rows in climbs:
             found = {row.stem: row for row in rows if row.logs}
             row, over = found.get(path.stem), found.get(above.stem if above else "")
             measured = gain(over, row) if row and over else None
             mark = "**" if measured and measured.significant else ""
-            first = row and not above
-            cell = f"{row.tok_per_s:.0f} tok/s" if first else f"{mark}{percent(measured)}{mark}"
-            line.append(cell)
+            rate = f"{row.tok_per_s:.0f} tok/s" if row and not above else ""
+            line.append(rate or f"{mark}{percent(measured)}{mark}")
         lines.append(line)
     return f"{pipes(head, lines, left=2)}\n*Reported*: {other['note']}\n"
 
@@ -243,25 +228,23 @@ def machines_table(_) -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above."""
     newest, lines = {}, []
-    climbs = [(read_facts(p.parent), p.parent) for p in (ROOT / "logs").glob("*/climb.json")]
-    for facts, folder in sorted(climbs, key=lambda one: (one[0]["started"], one[1])):
-        if facts["kind"] == "climb" and "baseline.py" in facts["scripts"]:
-            rungs = rungs_of(read_climb(folder)[1])
-            if {0, 10} <= rungs.keys():
+    folders = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
+    for folder in sorted(folders, key=lambda folder: read_facts(folder)["started"]):
+        if read_facts(folder)["kind"] == "climb":
+            facts, rows = read_climb(folder)
+            if {0, 10} <= (rungs := rungs_of(rows)).keys():
                 newest[facts["device"]] = facts, folder, rungs
     for facts, folder, rungs in newest.values():
-        top, run = max(rungs), rungs[0].log.run
-        line = ["{device}, B={B}, T={T}".format(**run), run["torch"]]
-        line += [f"{facts['peak_flops'] / 1e12:.3g}", str(facts["repeats"])]
-        line += [f"{rungs[0].tok_per_s:.0f}", f"{rungs[10].tok_per_s:.0f}"]
-        line += [
-            f"{rungs[top].tok_per_s:.0f} ({top})",
-            factor(rungs[top].total),
-        ]
-        lines.append([*line, f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})"])
+        run, top = rungs[0].log.run, max(rungs)
+        rates = [f"{rungs[n].tok_per_s:.0f}" for n in (0, 10, top)]
+        cells = ["{device}, B={B}, T={T}".format(**run), run["torch"]]
+        cells += [f"{facts['peak_flops'] / 1e12:.3g}", str(facts["repeats"]), *rates[:2]]
+        cells += [f"{rates[2]} ({top})", factor(rungs[top].total)]
+        cells.append(f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})")
+        lines.append((rungs[top].tok_per_s, cells))
     head = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
     head += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    return pipes(head, sorted(lines, key=lambda line: -float(line[6].split()[0])), left=2)
+    return pipes(head, [cells for _, cells in sorted(lines, reverse=True)], left=2)
 
 
 MAKERS = {

@@ -11,11 +11,9 @@ import gzip
 import json
 import re
 import shlex
-import statistics
 import zlib
 from pathlib import Path
 
-from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.commands.log import Log
 from ladder.commands.publishable import read_publishable
 from ladder.commands.results import first_log
@@ -23,9 +21,9 @@ from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
 from ladder.log import mfu_facts, pairs_line, result, step_line
-from ladder.machine import find_gpu
 
 LARGEST = 10_000_000  # bytes of JSON
+RATES = ("flops_per_token", "peak_flops")  # in a log's mfu line
 RATE = (1e6, 1e18)  # FLOP/s, or bytes per second
 RUN_NAME, WORD, NAME = r"\w{1,60}\.r\d{1,4}", r"[\w.:+-]{1,40}", r"[\w .,()@/+-]{1,80}"
 WHY_FAILED = "out of memory|killed by SIG[A-Z]{1,8}|it failed"
@@ -36,12 +34,14 @@ RUN = {
     "dt": [(1e-3, 1e9)],  # milliseconds
     "loss": [(0.0, 1e3)],
     "norm|lr": [float],  # inf or nan in a step that float16 skipped
+    "params": (1, 10**10),
+    "flops_per_token": (1, 10**11),
+    "(peak_flops)": RATE,  # of the data sheet
     "(peak_bytes)": (1, 10**15),
     "effective": {r"\w{1,20}": r"[\w().+:-]{1,60}"},
 }
 SIZES = dict.fromkeys(("B", "T", "steps"), (1, 10**6)) | {"seed": (-(2**63), 2**64)}
 SCHEMA = {
-    "format": (1, 1),
     "kind": "climb",
     "started": r"\d{4}-\d\d-\d\d \d\d:\d\d",
     "commit": "[0-9a-f]{12}",
@@ -52,7 +52,8 @@ SCHEMA = {
     "(load)": (0.0, 1e5),
     "versions": {"python": WORD, "torch": WORD, WORD: WORD},
     "clocks": {r"before|after|round \d{1,4}": r"[\w .,\[\]/-]*"},
-    "peaks": [RATE],  # of a large matmul, by round
+    "(peaks)": [RATE],  # of a large matmul, by round
+    "peak_flops": RATE,
     "(peak_dtype)": "bfloat16|float16|float32",
     "(fp32_flops|copy_bytes_per_s)": RATE,
     "failures": {RUN_NAME: WHY_FAILED},
@@ -70,14 +71,14 @@ def run(args) -> int:
     """The subcommand. Returns the exit status."""
     packed, folder = pack(args.folder), args.folder.resolve()
     out = args.out or folder.with_name(f"{folder.name}.json.gz")
-    if out.exists() and out.read_bytes() != packed:
+    if out.exists():
         raise BadInput(f"{out} is there already: choose another --out")
     write_atomic(out, packed)
     again = f'ladder publish {shlex.quote(str(out))} "One sentence: what it shows."'
     print(
         f"written: {out}, {len(packed) / 1e3:.0f} kB of numbers, without paths and names\n"
         f"Attach it to an issue of the project, or open a pull request with what\n    {again}\n"
-        "changes: logs/ gets the logs, RUNLOG.md an entry, README.md a row for your machine."
+        "changes: logs/ gets the logs, RUNLOG.md an entry and a row for your machine."
     )
     return 0
 
@@ -89,8 +90,6 @@ def pack(folder: Path) -> bytes:
     shared = {key: facts[key] for key in facts if form_of(key, SCHEMA) and facts[key] is not None}
     shared |= {key: int(header[key]) for key in SIZES}
     shared |= {
-        "format": 1,
-        "peaks": facts.get("peaks") or [facts["peak_flops"]],
         "failures": {k: (re.match(WHY_FAILED, why) or ["it failed"])[0] for k, why in failures},
         "runs": {f"{row.stem}.r{k}": numbers(log) for row in rows for k, log in row.logs.items()},
     }
@@ -107,8 +106,10 @@ def numbers(log: Log) -> dict:
     keys = [key for key in log.steps[0] if form_of(key, RUN)]  # neither the number nor tok/s
     kept = {key: [step[key] for step in log.steps] for key in keys}
     kept["dt"] = [round(dt * 1e3, 2) for dt in kept["dt"]]
+    kept |= {"params": int(log.run["params"]), "effective": log.effective}
+    kept |= {key: int(float(log.mfu[key])) for key in RATES if log.mfu[key] != "unknown"}
     memory = log.result["peak_bytes"]
-    return kept | {"effective": log.effective} | ({"peak_bytes": memory} if memory else {})
+    return kept | ({"peak_bytes": memory} if memory else {})
 
 
 def form_of(key: str, forms: dict):
@@ -142,61 +143,38 @@ def unpack(path: Path, folder: Path) -> Path:
     """
     try:
         with gzip.open(path) as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError(f"more than {LARGEST:,} bytes")
-        check(facts := json.loads(text), SCHEMA)
+            check(facts := json.loads(file.read(LARGEST)), SCHEMA)
         runs, sizes = facts.pop("runs"), {key: facts.pop(key) for key in SIZES}
-        tree = git("ls-tree", "-r", "--name-only", facts["commit"])
-        if tree.returncode:
+        if git("cat-file", "-e", facts["commit"]).returncode:
             raise ValueError(f"this checkout has no commit {facts['commit']}: git fetch")
-        if gone := set(facts["scripts"]).difference(tree.stdout.split("\n")):
-            raise ValueError(f"commit {facts['commit']} has no {min(gone)}")
         scripts = {Path(name).stem: name for name in facts["scripts"]}
-        facts["scripts"] = [*scripts.values()]  # one that is named twice counts once
-        asked = [f"{stem}.r{k + 1}" for stem in scripts for k in range(facts["repeats"])]
-        lists = [value for run in runs.values() for value in run.values() if type(value) is list]
-        good = sorted(asked) == sorted([*runs, *facts["failures"]])
-        good &= all(len(values) == sizes["steps"] for values in lists)
-        good &= ("fp32_flops" in facts) == ("copy_bytes_per_s" in facts)
-        if not good:
-            raise ValueError("its parts do not belong together")
-        facts["peak_flops"] = statistics.median(facts["peaks"])
-        del facts["format"]
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        for name, run in runs.items():
+            text = log_text(scripts[name.partition(".")[0]], facts, sizes, run)
+            (folder / f"{name}.log").write_text(text)
+    except (OSError, EOFError, zlib.error, LookupError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not a file of ladder share, or damaged: {error}") from None
     flags = zip(("batch-size", "seq-len", "steps", "seed"), sizes.values(), strict=True)
     facts["flags"] = [f"--{flag}={value}" for flag, value in flags]
     (folder / "climb.json").write_text(json.dumps(facts, indent=1) + "\n")
-    for name, run in runs.items():
-        script = scripts[name.partition(".")[0]]
-        (folder / f"{name}.log").write_text("\n".join(log_lines(script, facts, sizes, run)) + "\n")
     return folder
 
 
-def log_lines(script: str, facts: dict, sizes: dict, run: dict) -> list[str]:
-    """The log of one run of the 124M model."""
-    number, tokens = int(Path(script).stem[:2]) if "/" in script else 0, sizes["B"] * sizes["T"]
-    C, L = MODELS["gpt2"]["n_embd"], MODELS["gpt2"]["n_layer"]
-    V = 50257 if number < 7 else 50304
-    N = V * C + L * (12 * C + 13) * C + 2 * C  # as in docs/measuring.md#mfu
-    versions, gpu = facts["versions"], find_gpu(facts["device"])
-    rates = {"flops_per_token": 6 * N + 12 * L * C * sizes["T"]}
-    rates["peak_flops"] = gpu.bf16 * 1e12 if gpu and gpu.bf16 else None
-    params = N + BLOCK_SIZE * C + (0 if number else V * C)  # 00 has an untied head
-    header = {"script": script, "commit": facts["commit"], "torch": versions["torch"]}
-    header |= {"python": versions["python"], "device": facts["device"]}
-    header |= {"model": "gpt2", "params": params}
-    header |= sizes | {"data": "tinyshakespeare", "data_sha256": TINYSHAKESPEARE_SHA256[:12]}
-    lines, times = [pairs_line("run", header)], [ms / 1e3 for ms in run["dt"]]
-    for step, (dt, loss) in enumerate(zip(times, run["loss"], strict=True)):
-        more = {key: run[key][step] for key in ("norm", "lr") if key in run}
-        more |= {"loss": loss, "dt": dt, "tok_per_s": tokens / dt}
-        lines.append(step_line(step, sizes["steps"], **more))
+def log_text(script: str, facts: dict, sizes: dict, run: dict) -> str:
+    """The log of one run."""
+    header = {"script": script, "commit": facts["commit"], "torch": facts["versions"]["torch"]}
+    header |= {"python": facts["versions"]["python"], "device": facts["device"]}
+    header |= {"model": "gpt2", "params": run["params"], **sizes, "data": "tinyshakespeare"}
+    header |= {"data_sha256": TINYSHAKESPEARE_SHA256[:12]}
+    tokens, times = sizes["B"] * sizes["T"], [ms / 1e3 for ms in run["dt"]]
+    lines = [pairs_line("run", header)]
+    for step, dt in zip(range(sizes["steps"]), times, strict=True):
+        more = {key: run[key][step] for key in ("norm", "lr", "loss") if key in run}
+        lines.append(step_line(step, sizes["steps"], **more, dt=dt, tok_per_s=tokens / dt))
     lines.insert(3, pairs_line("effective", run["effective"]))  # of the second step
-    plan = {"planned": sizes["steps"], "tokens_per_step": tokens}
+    rates = {key: run.get(key) for key in RATES}
     end = result(
-        script, "ok", times, run["loss"], **plan, **rates, peak_bytes=run.get("peak_bytes")
-    )
+        script, "ok", times, run["loss"], planned=sizes["steps"], tokens_per_step=tokens,
+        peak_bytes=run.get("peak_bytes"), **rates,
+    )  # fmt: skip
     mfu = pairs_line("mfu", mfu_facts(**rates, mfu=end["mfu"]))
-    return [*lines, mfu, "RESULT " + json.dumps(end)]
+    return "\n".join([*lines, mfu, "RESULT " + json.dumps(end)]) + "\n"
