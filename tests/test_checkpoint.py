@@ -77,8 +77,7 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(shard, tmp_path
         monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
         log = run("--steps", number)
         (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
-        kept = sorted(path.name for path in folder.iterdir())
-        assert kept == [".lock", "best", f"step_00000{number}.pt"]
+        assert sorted(os.listdir(folder)) == [".lock", "best", f"step_00000{number}.pt"]
         assert f"and now: ladder sample {folder.relative_to(tmp_path)}" in log.notes
     (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
     log = run("--steps", 4, "--resume")
@@ -111,7 +110,7 @@ def test_two_are_kept_and_nothing_unfinished(tmp_path):
         save(tmp_path, step)
     (tmp_path / "step_000011.pt.tmp").touch()  # of a run that was killed
     assert choose(tmp_path).name == "step_1000000.pt"
-    found = sorted(path.name for path in tmp_path.iterdir())
+    found = sorted(os.listdir(tmp_path))
     assert found == [".lock", "step_1000000.pt", "step_999999.pt", "step_best.pt"]
 
 
@@ -163,7 +162,7 @@ def test_a_full_disk_is_named_though_torch_speaks_of_positions(tmp_path, monkeyp
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     """Over a resumption too, also of a run that was killed before its first checkpoint."""
-    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0, 1.5])
+    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0])
     monkeypatch.setattr("test_ddp.load", lambda path: DDP)
     monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
     best = tmp_path / "ckpt" / "best"
@@ -177,8 +176,6 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert after(6, "--resume") == ["6", "1.0"]
     for path in checkpoint.checkpoints(tmp_path / "ckpt"):
         path.unlink()
-    assert after(1, "--resume") == ["6", "1.0"]
-    (tmp_path / "ckpt" / "step_000001.pt").unlink()
     status, _, err = alone("--resume", "--seed", 7)
     assert status == 2 and "best was saved with seed 1337, this run has 7" in err
 
@@ -215,14 +212,13 @@ def test_a_gpt2_of_transformers_is_started_from(tmp_path):
     save_file(found | masks, tmp_path / "model.safetensors", {"format": "pt"})
     V = theirs.config.vocab_size
     ids = torch.randint(0, V, (2, 65), generator=torch.Generator().manual_seed(1))
-    x, y = ids[:, :-1], ids[:, 1:]
+    x, y = ids[:, :-1], ids[:, 1:].contiguous()
     with torch.no_grad():
-        expected = theirs(x).logits
+        expected = theirs(x, labels=ids[:, 1:], shift_labels=y)
         logits, loss = model_of(tmp_path, V + 47)(x, y)
-    assert expected.mean() < -20
-    torch.testing.assert_close(logits[..., :V], expected, rtol=1e-4, atol=1e-3)
-    theirs_loss = torch.nn.functional.cross_entropy(expected.flatten(0, 1), y.flatten()).item()
-    assert -1e-5 < loss.item() - theirs_loss <= math.log(1 + 47 / V) + 1e-5
+    assert expected.logits.mean() < -20
+    torch.testing.assert_close(logits[..., :V], expected.logits, rtol=1e-4, atol=1e-3)
+    assert -1e-5 < loss.item() - expected.loss.item() <= math.log(1 + 47 / V) + 1e-5
 
 
 def test_a_run_starts_from_the_best_of_another(shard, trained, alone, tmp_path):

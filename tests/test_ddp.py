@@ -138,13 +138,13 @@ def weights(folder):
 def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     """Two ranks of two micro-steps, one of four, one of one at four times the batch."""
     assert alone("--batch-size", 8, "--ckpt-every", STEPS)[0] == 0
-    logs = [last_log(folder) for folder in (two, one, tmp_path)]
-    layouts = [("2", "2"), ("1", "2"), ("1", "8")]
-    assert [(log.run["ranks"], log.run["B"]) for log in logs] == layouts
-    for folder, log in zip((one, tmp_path), logs[1:], strict=True):
+    expected = last_log(two)
+    for folder, layout in ((one, ("1", "2")), (tmp_path, ("1", "8"))):
+        log = last_log(folder)
+        assert (log.run["ranks"], log.run["B"]) == layout
         assert losses(folder) == pytest.approx(losses(two), abs=5e-6)
-        assert log.vals[-1]["loss"] == pytest.approx(logs[0].vals[-1]["loss"], abs=5e-6)
-        norms = [[step["norm"] for step in found.steps] for found in (log, logs[0])]
+        assert log.vals[-1]["loss"] == pytest.approx(expected.vals[-1]["loss"], abs=5e-6)
+        norms = [[step["norm"] for step in found.steps] for found in (log, expected)]
         assert norms[0] == pytest.approx(norms[1], rel=1e-3)  # clipping would hide a wrong scale
         for name, w in weights(folder).items():
             reference = weights(two)[name]
@@ -153,9 +153,9 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
                 C = len(w) // 3
                 w[C : 2 * C] = reference[C : 2 * C] = 0
             assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
-    log = logs[0]
-    assert log.result["tok_per_s"] == pytest.approx(512e3 / log.result["median_ms"], rel=1e-3)
-    assert "a step is 512 tokens: 2 micro-steps x 2 ranks x B=2 x T=64" in log.notes
+    result = expected.result
+    assert result["tok_per_s"] == pytest.approx(512e3 / result["median_ms"], rel=1e-3)
+    assert "a step is 512 tokens: 2 micro-steps x 2 ranks x B=2 x T=64" in expected.notes
 
 
 def test_a_run_that_was_cut_goes_on_bit_for_bit(one, alone, tmp_path):
@@ -286,7 +286,6 @@ BAD = {
     "another size": (["--resume", "--model", "gpt2"], "with model tiny, this run has gpt2"),
     "no whole batch": (["--total-batch", 500], "the next one is 512"),
     "no folder": (["--ckpt-dir", __file__], "cannot write checkpoints into"),
-    "no text": (["--data", "/none"], "cannot read /none: No such file or directory"),
     "no model": (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
 }
 
