@@ -67,7 +67,7 @@ def test_a_peer_that_fails_leaves_no_ratio(tmp_path, monkeypatch, capsys):
     assert len(facts["failures"]) == 30
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last == "RATIO top/transformers unknown: it broke"
-    assert main(["climb", "--resume", str(tmp_path / "out")]) == 1
+    assert peers.run_and_report(tmp_path / "out") == 1  # as of a climb of which nothing ended well
 
 
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):

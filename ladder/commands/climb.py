@@ -191,14 +191,13 @@ def find_stopped(name: str) -> Path:
         found = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
         stopped = [p.parent for p in found if "after" not in read_facts(p.parent)["clocks"]]
         if not stopped:
-            why = "there is no climb under runs/ that was stopped"
-            raise BadInput(f"{why}: name a folder, or start one without --resume")
+            raise BadInput("there is no climb under runs/ that was stopped: name a folder")
         name = stopped[-1]
     if not (facts := read_facts(folder := Path(name))) or not (folder / "code").is_dir():
         raise BadInput(f"{folder} is no climb to go on with: it has no climb.json, or no code/")
     now = machine.device_name(cli.parse_args("", facts["flags"]).device), version("torch")
     if (then := (facts["device"], facts["versions"]["torch"])) != now:
-        began, here = (f"{device}, torch {torch}" for device, torch in (then, now))
+        began, here = map(", torch ".join, (then, now))
         raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
     return folder
 

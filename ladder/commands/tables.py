@@ -163,10 +163,8 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
             left = "left" if name == "rung" else "right"
             table.add_column(fill(heads[name], width), justify=left)
         for line in shown:  # as Text: a file name may hold [what] reads like markup
-            texts = (line[name] for name in names)
-            table.add_row(
-                *(Text(text.strip("*"), "bold" * text.startswith("**")) for text in texts)
-            )
+            of = [(line[name].strip("*"), line[name].startswith("**")) for name in names]
+            table.add_row(*(Text(text, "bold" * bold) for text, bold in of))
         return table
 
     return widest(console, draw, len(heads), 4)
@@ -175,10 +173,9 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table:
 def widest(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
     """draw(n), a table of n columns, with the largest n that fits the console, at least `least`."""
     options = console.options.update(width=10**4)
-    for n in range(most, least, -1):
-        if Measurement.get(console, options, table := draw(n)).maximum <= console.width:
-            return table
-    return draw(least)
+    while most > least and Measurement.get(console, options, draw(most)).maximum > console.width:
+        most -= 1
+    return draw(most)
 
 
 def wide_console() -> Console:
