@@ -141,11 +141,10 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
 
 
 @contextmanager
-def signals_to(handler: Callable = signal.default_int_handler):
+def signals_to(handler: Callable):
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
-    By default all of them raise KeyboardInterrupt. A signal that is ignored, as under nohup, stays
-    ignored.
+    A signal that is ignored, as under nohup, stays ignored.
     """
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     heard = {n: former for n in numbers if (former := signal.getsignal(n)) != signal.SIG_IGN}

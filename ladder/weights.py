@@ -1,8 +1,6 @@
 """Models on disk: folders with config.json and model.safetensors, as transformers loads them."""
 
 import json
-import math
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,20 +88,3 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]) -> None
         raise BadInput(f"the model to start from has {shape}, this run {here}: {flags}")
     rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
     model.load_state_dict({**weights, WTE: rows, "lm_head.weight": rows})
-
-
-@torch.no_grad()
-def sample(model, ids: list[int], count: int, seed: int = 0) -> Iterator[int]:
-    """Yield `count` token ids, each drawn from what the model predicts after `ids` and the others.
-
-    Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last
-    block_size tokens.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    device, ids = model.lm_head.weight.device, list(ids)
-    for _ in range(count):
-        seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
-        logits = model(seen)[0][0, -1].float().cpu()  # (vocab_size,)
-        logits[GPT2_VOCAB_SIZE:] = -math.inf
-        ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
-        yield ids[-1]

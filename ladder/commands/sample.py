@@ -11,7 +11,7 @@ import runpy
 
 from ladder.cli import add_flags, pick_device, positive, seed
 from ladder.commands.process import if_slow
-from ladder.corpus import END_OF_TEXT, gpt2_vocabulary
+from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
 from ladder.files import ROOT
 
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     weights.fill(model, shape, found)
     model.to(pick_device(args.device))
     ids, shown = vocabulary.encode_ordinary(args.prompt), ""
-    for token in weights.sample(model, [END_OF_TEXT, *ids], args.tokens, args.seed):
+    for token in drawn(model, ids, args.tokens, args.seed):
         ids.append(token)
         now = harmless(vocabulary.decode(ids))
         if not now.endswith("\ufffd"):  # else the bytes of a character are not complete
@@ -44,6 +44,24 @@ def run(args: argparse.Namespace) -> int:
             shown = now
     print(harmless(vocabulary.decode(ids))[len(shown) :])
     return 0
+
+
+def drawn(model, ids: list[int], count: int, seed: int):
+    """Yield `count` token ids, each drawn from what the model predicts after those before it.
+
+    Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last
+    block_size tokens.
+    """
+    import torch
+
+    generator, ids = torch.Generator().manual_seed(seed), [END_OF_TEXT, *ids]
+    device = model.lm_head.weight.device
+    for _ in range(count):
+        seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
+        with torch.no_grad():
+            logits = model(seen)[0][0, -1, :GPT2_VOCAB_SIZE].float().cpu()
+        ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
+        yield ids[-1]
 
 
 def harmless(text: str) -> str:
