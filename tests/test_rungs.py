@@ -4,17 +4,15 @@ import ast
 import ctypes
 import functools
 import math
-import platform
 import runpy
 import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from conftest import SCRIPTS, SMALL, TINY, load, run_script, rung, with_mistake
+from conftest import SCRIPTS, SMALL, TINY, load, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
@@ -166,11 +164,10 @@ def check_05(module, run_main, monkeypatch):
 
 
 def test_only_a_hit_is_warm(monkeypatch):
-    hit, miss, bypass = (f"fxgraph_cache_{word}" for word in ("hit", "miss", "bypass"))
-    for counted in ({hit: 2}, {hit: 1, miss: 1}, {hit: 1, bypass: 1}, {}):  # {}: it is off
-        counters = {"stats": {"unique_graphs": 1}, "inductor": Counter(counted)}
+    for hits, misses, said in ((2, 0, "warm"), (1, 1, "cold"), (0, 0, "cold")):  # the last: off
+        inductor = Counter(fxgraph_cache_hit=hits, fxgraph_cache_miss=misses)
+        counters = {"stats": {"unique_graphs": 1}, "inductor": inductor}
         monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
-        said = "warm" if counted == {hit: 2} else "cold"
         assert probe._compile_cache() == {"compile_cache": said}
 
 
@@ -237,18 +234,13 @@ def check_10(module, run_main, monkeypatch):
 
 
 def check_11(module, run_main, monkeypatch):
-    """It asks the C library to keep whatever fits; what that spares is counted below."""
-    asked, said, glibc = Counter(), [], ctypes.CDLL(None)
+    asked, glibc = Counter(), ctypes.CDLL(None)
     libc = SimpleNamespace(mallopt=lambda name, value: asked.update({name: value}) or True)
     libc.malloc, more = glibc.malloc, dict(cast=ctypes.cast, c_void_p=ctypes.c_void_p)
     monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=lambda _: libc, **more))
     spied_run(module, run_main, monkeypatch, 1)
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     assert asked[M_TRIM_THRESHOLD] > 2**29 and asked[M_MMAP_THRESHOLD] > 2**29
-    other = SimpleNamespace(malloc=glibc.calloc)  # stands for jemalloc's
-    module.ctypes.CDLL = lambda name: libc if name is None else other
-    module.keep_memory(said.append)
-    assert len(said) == 1 and said[0].startswith("note  this malloc cannot be told to keep memory")
 
 
 def check_12(module, run_main, monkeypatch):
@@ -276,46 +268,37 @@ BREAKS = [
     (1, "self.transformer.wte.weight  #", "nn.Parameter(self.transformer.wte.weight.clone())  #"),
     (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
     (3, "torch.autocast(device.type, dtype=dtype)", "torch.enable_grad()"),
-    (3, "torch.autocast(device.type,", "torch.autocast('cuda',"),
     (3, "torch.autocast(device.type,", "torch.autocast('cpu',"),
-    (3, "dtype=dtype)", "dtype=torch.float16)"),
     (3, "dtype=dtype)", "dtype=torch.bfloat16)"),
     (3, "enabled=dtype == torch.float16", "enabled=True"),
     (3, "enabled=dtype == torch.float16", "enabled=False"),
-    (3, "GradScaler(device.type", "GradScaler('cpu'"),
     (3, "scaler.scale(loss)", "loss"),
     (3, "scaler.step(optimizer)", "optimizer.step()"),
     (3, "scaler.update()", "pass"),
     (3, "scaler = run.scaler = ", "scaler = "),
     (4, '"c_proj.weight"', '"c_projection.weight"'),
-    (4, '"c_proj.weight"', '"attn.c_proj.weight"'),
     (4, "2 * config.n_layer", "config.n_layer"),
     (5, "model = torch.compile(model)", "pass"),
     (5, "model = torch.compile(model)", "torch.compile(model)"),
     (6, "is_causal=True", "is_causal=False"),
     (6, "k, v, is_causal=True", "v, k, is_causal=True"),
-    (7, "int = 50304", "int = 50257"),
     (7, "int = 50304", "int = 50340"),
     (8, "p.dim() < 2", "p.dim() < 1"),
     (8, "scaler.unscale_(optimizer)", "pass"),
     (8, '{"params": no_decay, "weight_decay": 0.0}', '{"params": no_decay}'),
-    (8, "(0.9, 0.95)", "(0.9, 0.99)"),
     (8, "clip_grad_norm_(model.parameters(), 1.0)", "get_total_norm([p.grad for p in decay])"),
     (8, "clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(decay, 1.0)"),
     (9, "(step + 1) / warmup", "step / warmup"),
     (9, "(step + 1 - warmup)", "(step - warmup)"),
-    (9, "steps // 5", "steps // 10"),
     (9, 'group["lr"] = lr', 'group["learning_rate"] = lr'),
     (9, "optimizer.param_groups:", "optimizer.param_groups[:1]:"),
     (10, ", fused=True", ""),
     (11, "keep_memory(run.say)", "pass"),
     (11, "(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)"),
-    (11, "(M_TRIM_THRESHOLD, 2**31 - 1)", "(M_TRIM_THRESHOLD, 2**17)"),
     (12, "triu(start + 1)", "triu(start)"),
     (12, "att / math.sqrt(hs)", "att / math.sqrt(T)"),
     (12, "@ v[:, :, :stop]", "@ v[:, :, -stop:]"),
     (12, 'x.device.type == "cpu"', 'x.device.type != "cpu"'),
-    (12, 'x.device.type == "cpu"', "True"),
 ]
 
 
@@ -330,39 +313,6 @@ def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_pat
     module = load(with_mistake(rung(number), right, wrong, tmp_path / "broken.py"))
     with pytest.raises((AssertionError, RuntimeError)):
         check(module, run_small, monkeypatch)
-
-
-COUNT_FAULTS = """
-import resource, sys, torch; from pathlib import Path; sys.path.append("tests")
-from conftest import load; from ladder.cli import MODELS; from ladder.run import Run
-MODELS["tiny"] = dict(n_layer=1, n_head=1, n_embd=16)  # the logits are what counts
-faults, log = [], Run.log
-def counting(self, *args, **kwargs):
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-    log(self, *args, **kwargs)
-Run.log, torch.compile = counting, lambda model: model
-load(Path(sys.argv[1])).main(sys.argv[2:])
-print("FAULTS", *(b - a for a, b in zip(faults[2:], faults[3:])))  # after the profiled step
-"""
-
-
-@pytest.mark.slow
-def test_kept_memory_spares_page_faults(shard, tmp_path):
-    """Thousands in a step before, next to none with it: what it is for."""
-    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if platform.libc_ver()[0] != "glibc" or (huge.exists() and "[always]" in huge.read_text()):
-        pytest.skip("not glibc, or huge pages for all: too few faults to count")
-    # Logits of 51 MB in bfloat16: those below 32 MB may find room in what glibc happened to keep.
-    flags = [*SMALL, "--batch-size", 1, "--seq-len", 512, "--steps", 14, "--data", shard]
-    found = []
-    for number in (10, 11):
-        done = run_script("-c", COUNT_FAULTS, rung(number), *flags, "--log-dir", tmp_path)
-        assert done.returncode == 0, done.stderr
-        found.append([*map(int, done.stdout.split("FAULTS")[1].split())])
-    if not any(found[0]):
-        pytest.skip("this system counts no page faults")
-    assert min(found[0]) > 12500  # the logits alone
-    assert np.median(found[1]) < 500  # a step now and then still makes the heap larger
 
 
 def check_numerics(number, log_before, log):
@@ -399,9 +349,6 @@ def test_effective_line_accumulates(number, log_of):
     log = log_of(number, number >= 5)
     found = dict(log.effective)
     assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
-    assert log.result["first_step_ms"] == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
-    if number >= 5:
-        assert log.result["median_ms"] < log.result["first_step_ms"]
     assert found.pop("matmul") in ("fp32", "tf32")[: 1 + (number >= 2)]  # few CPUs have TF32
     assert found == {
         "autocast": "bfloat16" if number >= 3 else "off",
@@ -419,9 +366,8 @@ def gradients(number, autocast: bool):
         if not autocast:  # the same model without its rounding
             patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
         elif not low_precision(rung(number)):
-            # As CUDA's autocast has it. A CPU's leaves LayerNorm in the type of its input, bfloat16
-            # from 14 on, and PyTorch's kernel there sums the gradients of its weights in that type:
-            # 9 % off.
+            # As CUDA's autocast has it. A CPU's computes LayerNorm in bfloat16 from 14 on, and sums
+            # the gradients of its weights in that type: 9 % off.
             in_fp32 = lambda x, *args, norm=F.layer_norm: norm(x.float(), *args)  # noqa: E731
             patch.setattr(F, "layer_norm", in_fp32)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -433,7 +379,6 @@ def gradients(number, autocast: bool):
 def gradient_errors(number, autocast: bool) -> dict[str, float]:
     """|gradient - the FP32 baseline's| / |the baseline's|, for every parameter."""
     found, exact = gradients(number, autocast), gradients(0, False)
-    assert found.keys() == exact.keys()
     return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in exact.items()}
 
 
