@@ -8,8 +8,6 @@ import html
 import json
 import os
 import shutil
-import subprocess
-import sys
 from functools import cache
 from html.parser import HTMLParser
 from importlib.util import find_spec
@@ -25,10 +23,7 @@ from ladder.log import mfu_facts, pairs_line, result, step_line
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
-CLIMB, ABLATION, NEGATIVE, EXAMPLES, PROFILE = (
-    LOGS / f"{HERE}-{name}"
-    for name in ("climb", "ablate", "beyond-negative", "examples", "profile")
-)
+CLIMB, ABLATION, PROFILE = (LOGS / f"{HERE}-{name}" for name in ("climb", "ablate", "profile"))
 XEON = LOGS / "2026-11-22-intel-xeon-2-threads-climb"
 STEPS = 6
 NAMES = {p.stem: p.relative_to(ROOT).as_posix() for p in [*chain(), *peer_scripts()]}
@@ -83,11 +78,6 @@ def make(tmp_path, monkeypatch, capsys):
     return run
 
 
-def fails(done, words):
-    """Whether `done`, what make() returned, is one line with these words, and no page."""
-    return done[:2] == (2, None) and done[2].count("\n") == 1 and words in done[2]
-
-
 def folders(done):
     return [climb["folder"] for climb in done[1]]
 
@@ -96,7 +86,6 @@ def test_own_climbs_come_first_then_the_published_then_those_without_a_gain(make
     known = folders(make())
     assert f"<!-- headline {known[0]} -->" in (ROOT / "README.md").read_text("utf-8")
     assert f"logs/{XEON.name}" in known  # its heading says (negative)
-    assert f"logs/{ABLATION.name}" not in known  # RUNLOG.md has a newer one
     assert (tmp_path / "page.html").stat().st_size < 4_000_000
     times = {"baseline": 20, "01_weight_tying": 18}
     for number, name in enumerate(("climb-3", "climb-2", "ablate-1"), 1):
@@ -132,16 +121,15 @@ def test_diffs_are_of_the_scripts_as_measured():
 
 
 def test_where_a_script_comes_from(tmp_path):
-    times = {"baseline": 20, "01_weight_tying": 19, "mine": 18, "lost": 17, "broken": None}
+    times = {"baseline": 20, "01_weight_tying": 19, "lost": 17, "broken": None}
     folder = climb_of(tmp_path / "own", times, commit="0123456789ab")
     (folder / "code" / "speedups").mkdir(parents=True)
     (folder / "code" / NAMES["01_weight_tying"]).write_text("a = 1\n")
-    (folder / "mine.py").write_text("a = 2\n")
+    (folder / "baseline.py").write_text("a = 2\n")
     (folder / "code" / "broken.py").write_text("a =")
-    baseline, tying, mine, lost, broken = gathered(folder)["rungs"]
-    assert baseline["source"].startswith("as it is in this checkout now: what ran, commit 01234567")
-    assert tying["source"] == mine["source"] == "kept with its logs"
-    assert mine["diff"][1:] == ["-a = 1", "+a = 2"]
+    baseline, tying, lost, broken = gathered(folder)["rungs"]
+    assert baseline["source"] == tying["source"] == "kept with its logs"
+    assert tying["diff"][1:] == ["-a = 2", "+a = 1"]
     assert lost["source"].startswith("the script is not here") and lost["diff"] is None
     assert "Python cannot read it" in broken["source"]
 
@@ -150,30 +138,22 @@ def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, t
     other = climb_of(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
     published, none = (climb["rungs"] for climb in make(CLIMB, other)[1])
     assert published[10]["profile"]["from"].startswith(f"logs/{PROFILE.name}")  # the newer of two
-    assert published[9]["profile"]["from"].startswith(f"logs/{EXAMPLES.name}")
     assert none[1]["profile"] is None
 
 
 def test_the_foot_says_how_to_measure_it_again(make, tmp_path):
     times, why = {"baseline": 20, "my_idea": None}, {"my_idea.r1": "no", "baseline.r4": "no <b>"}
     own = climb_of(tmp_path / "own", times, failures=why, data="my own")
-    peers = climb_of(tmp_path / "peers", {"baseline": 15, "02_tf32": 9}, kind="peers")
     waiting = candidate_scripts()[0].stem
-    new = climb_of(tmp_path / "new", {"baseline": 20, waiting: 15}, commit="0123456789ab-dirty")
-    _, climbs, _ = make(CLIMB, ABLATION, NEGATIVE, own, peers, new)
-    names = ("13_sigmoid_gelu", "14_linear_cross_entropy", "15_max_autotune")  # never in speedups/
-    tried = " ".join(f"logs/{NEGATIVE.name}/{name}.py" for name in names)
-    ten = "1 2 3 4 5 6 7 8 9 10"
+    new = climb_of(tmp_path / "new", {"baseline": 20, waiting: 15}, commit="0123456789ab")
+    _, climbs, _ = make(ABLATION, own, new)
+    without = " ".join(path.stem for path in chain()[1:11])
     assert [climb["again"] for climb in climbs] == [
-        f"git checkout d2d72edfc0b7 && ladder climb 0 {ten} --repeats 3 --steps=9",
-        f"git checkout 2e93aea66793 && ladder ablate {ten} --repeats 3 --steps=9",
-        f"git checkout 68d2a9a5f60e && ladder climb 12 {tried} --repeats 6 --steps=9",
-        "ladder climb 0 my_idea.py --repeats 3 --steps=6 --data 'my own'",
-        "ladder peers --repeats 3 --steps=6 --data topics",
-        f"git checkout 0123456789ab && ladder climb 0 {waiting} --candidates --repeats 3 --steps=6"
-        " --data topics  # with changes that were not committed",
+        f"at commit 2e93aea66793: ladder ablate {without} --repeats 3 --steps=9",
+        "at commit unknown: ladder climb baseline my_idea.py --repeats 3 --steps=6 --data 'my own'",
+        f"at commit 0123456789ab: ladder climb baseline {waiting} --candidates --repeats 3"
+        " --steps=6 --data topics",
     ]
-    assert not any(rung["base"] for rung in climbs[4]["rungs"])  # peers share no code
     text = (tmp_path / "page.html").read_text()
     assert "2 for warm-up, left out; 4 measured in each run" in text and "5 of 6 runs are" in text
     assert '<p class="soft">Round 4 of 00 baseline failed; its row and gains have the' in text
@@ -187,13 +167,11 @@ def test_the_headline_is_the_largest_significant_gain(make, tmp_path):
 
     times = {"baseline": 40, "01_weight_tying": 36, "02_tf32": 12, "03_bf16_autocast": 12}
     head, sure = said("a", times)
-    assert head == "3.3 times as fast as 00 baseline on Test GPU; most of it is 02 TF32"
+    assert head == "02 TF32 is 3.3 times as fast as 00 baseline on Test GPU"
     assert "3.3 to 3.3 times as many. Of 3 differences, significant gains: 2, losses: 0 (" in sure
     assert said("b", {"baseline": 9, "02_tf32": 18})[0] == "No significant gain on Test GPU"
     assert "a gain needs two rungs" in said("c", {"baseline": 40})[1]
     assert said("d", times, rounds=2)[1].endswith("Rounds: 2. From three on, gains have intervals.")
-    head, sure = said("e", times | {"baseline": None})
-    assert head == "On Test GPU" and sure.startswith("Of 2 differences, significant gains: 1,")
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
     head, _ = said("f", times, kind="ablate")
     assert head == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
@@ -223,6 +201,7 @@ def test_report_escapes_untrusted_text(make, tmp_path):
     times = {"baseline": 20, "01_weight_tying": None, "ev'il&<b>": 10}
     folder = climb_of(tmp_path / "x", times, failures=why, data=EVIL, device=f"GPU {EVIL}")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
+    (folder / "01_weight_tying.py").write_text("a = 1\n")
     (folder / "ev'il&<b>.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
     make(folder, climb_of(tmp_path / "y", {"baseline": 20, "01_weight_tying": 10}))
     text, tags = (tmp_path / "page.html").read_text(), []
@@ -235,12 +214,12 @@ def test_report_escapes_untrusted_text(make, tmp_path):
         assert words in html.unescape(text)
 
 
-def test_what_is_no_climb(make, tmp_path):
+@pytest.mark.parametrize("name", ["no_such", "bare", "failed"])
+def test_what_is_no_climb_is_told_in_one_line(make, tmp_path, name):
     (climb_of(tmp_path / "bare", {"baseline": 2}) / "climb.json").unlink()
-    (climb_of(tmp_path / "cut", {"baseline": 2}) / "baseline.r1.log").write_text("")
     climb_of(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    for folder in [EXAMPLES, *(tmp_path / name for name in ("no_such", "bare", "cut", "failed"))]:
-        assert fails(make(folder), folder.name), folder
+    status, _, said = make(tmp_path / name)
+    assert status == 2 and said.count("\n") == 1 and name in said
 
 
 def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypatch):
@@ -248,22 +227,20 @@ def test_only_a_page_of_its_own_is_replaced_and_opened(make, tmp_path, monkeypat
     monkeypatch.setattr(report.webbrowser, "open", opened.append)
     climb = climb_of(tmp_path / "climb", {"baseline": 20, "01_weight_tying": 10})
     out.write_text("<html>my holidays</html>")
-    for name in (out, "."):
-        assert fails(make(climb, "--open", out=name), "is not a page of ladder report: choose")
-    assert out.read_text() == "<html>my holidays</html>"
+    status, _, said = make(climb, "--open")
+    assert status == 2 and "is not a page of ladder report: choose another --out" in said
+    assert out.read_text() == "<html>my holidays</html>" and not opened
     out.write_text(f"{report.MARKER} old news")
-    assert make(climb)[0] == 0 and "old news" not in out.read_text() and not opened
-    make(climb, "--open")
+    assert make(climb, "--open")[0] == 0 and "old news" not in out.read_text()
     assert opened == [out.as_uri()]
 
 
-def test_the_page_is_installed_with_the_package_and_needs_no_torch():
+def test_the_page_is_installed_with_the_package():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(f'"report.{suffix}"' in text for suffix in ("html", "css", "js"))
-    code = "import sys, ladder.commands.report; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=300)
 
 
+@NEEDS_HISTORY
 def test_the_page_in_a_browser(tmp_path, make):
     """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen;
     no word in the console, and no request but for the file itself."""

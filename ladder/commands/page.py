@@ -79,14 +79,7 @@ def verdict(climb: dict) -> tuple[str, str]:
     if not gain or gain.ratio <= 1:
         return f"No significant gain on {device}" if found else f"On {device}", sure
     fast, slow = (first, best) if kind.gain_of_first else (best, first)
-    said = f"{times(gain.ratio)} times as fast as {slow['title']} on {device}"
-    if kind.against != "above":
-        said = f"{fast['title']} is {said}"
-    steps = [rung for rung in rungs[: rungs.index(best) + 1] if rung["state"] == "up"]
-    if kind.against == "above" and len(steps) > 1:
-        most = max(steps, key=lambda rung: rung["row"].gain.ratio)
-        share = math.log(most["row"].gain.ratio) / math.log(gain.ratio)
-        said += f"; {'most' if share > 0.5 else 'the largest part'} of it is {most['title']}"
+    said = f"{fast['title']} is {times(gain.ratio)} times as fast as {slow['title']} on {device}"
     rates = f"{fast['row'].tok_per_s:,.0f} tokens per second, not {slow['row'].tok_per_s:,.0f}"
     if gain.low:
         rates += f": {times(gain.low)} to {times(gain.high)} times as many"
@@ -100,15 +93,11 @@ def times(ratio: float) -> str:
 def ladder(climb: dict) -> dict:
     """The scales of the bars and of the gains, and for each gain its marks on them."""
     rows = [rung["row"] for rung in climb["rungs"] if rung["logs"]]
-    most, ceiling = max(row.tok_per_s for row in rows), climb["ceiling"]
+    most = max(row.tok_per_s for row in rows)
     rooflines = {r.stem: r.tok_per_s * r.ms / sum(r.roofline) for r in rows if r.roofline}
+    near = {stem: one for stem, one in rooflines.items() if one <= 2 * most}  # has room
     spreads = {r.stem: [min(r.tok_per_s * side, 2 * most) for side in r.spread] for r in rows}
-    # A ceiling or a roofline that is further off is told, not drawn.
-    near = (one for one in (*rooflines.values(), ceiling) if one <= 2 * most)
-    rate = Scale([0, most, *near, *(fast for _, fast in spreads.values())])
-    marks, at = rate.ticks(5), rate(ceiling)
-    if 0 < at <= 1:
-        marks = [*(mark for mark in marks if abs(mark[0] - at) > 0.25), (at, "ceiling")]
+    rate = Scale([0, most, *near.values(), *(fast for _, fast in spreads.values())])
     left_out = climb["ablation"]["rungs"] if climb.get("ablation") else []
     gains = [rung["row"].gain for rung in climb["rungs"] + left_out if rung["row"].gain]
     bounds = [one for gain in gains for one in (gain.low, gain.ratio, gain.high) if one]
@@ -126,9 +115,8 @@ def ladder(climb: dict) -> dict:
     return {
         "rate": rate,
         "spreads": {stem: [rate(side) for side in both] for stem, both in spreads.items()},
-        "rooflines": rooflines,
-        "most": most,
-        "marks": marks,
+        "rooflines": {stem: rate(one) for stem, one in near.items()},
+        "marks": rate.ticks(5),
         "x": x,
         "ratios": ratios,
         "alone": {rung["row"].stem.removeprefix("without_"): rung for rung in left_out[1:]},

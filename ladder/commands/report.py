@@ -50,27 +50,27 @@ def run(args) -> int:
 
 
 def gather_default() -> list[dict]:
-    """The newest climb under runs/ of each kind, machine, first rung and settings, then the
-    published ones of each; those with nothing to compare come last."""
+    """The newest climb under runs/ of each kind, machine, first rung and flags, then the published
+    ones; those with nothing to compare come last."""
+    pages = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "RUNLOG.md"))
+    named = (match["folders"].split() for match in BLOCK.finditer(pages))
+    known = [ROOT / folder for folders in named for folder in folders]
     published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
     own = [path for path in Path("runs").glob("*/climb.json") if path.read_bytes() not in published]
     own.sort(key=lambda path: -path.stat().st_mtime)
-    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "RUNLOG.md")]
-    named = (match["folders"].split() for match in BLOCK.finditer("\n".join(pages)))
-    known = [ROOT / folder for folders in named for folder in folders]
-    climbs, seen = [], set()
-    for folder in [path.parent for path in own if any(path.parent.glob("*.log"))] + known:
+    climbs = {}
+    for folder in [path.parent for path in own] + known:
+        facts = read_facts(folder)
+        if not facts:  # the first published logs have none
+            continue
+        flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
+        key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
         try:
-            if facts := read_facts(folder):  # the first published logs have none
-                flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
-                start = facts["scripts"][0] if facts["kind"] == "climb" else None
-                key = folder in known, facts["kind"], facts["device"], start, *flags
-                if key not in seen:
-                    climbs.append(gather(folder))
-                    seen.add(key)
+            climbs[key] = climbs.get(key) or gather(folder)
         except BadInput as error:
             print(printable(f"left out: {error}"))
-    return sorted(climbs, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
+    found = climbs.values()
+    return sorted(found, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
 
 
 def add_ablations(climbs: list[dict]) -> None:
