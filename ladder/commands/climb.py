@@ -213,7 +213,8 @@ def run_and_report(folder: Path) -> int:
 
     tables.titles()
     console = tables.wide_console()
-    with closing(lock(folder)), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+    room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
+    with closing(lock(folder)), room as scratch:
         try:
             facts = run_rounds(folder, Path(scratch), console)
             if "after" not in facts["clocks"]:  # else it had ended already
