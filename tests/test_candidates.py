@@ -8,13 +8,12 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands import main, scripts
+from ladder.commands import main
 from ladder.commands.scripts import (
     ROOT,
     all_scripts,
     by_number,
     candidate_scripts,
-    describe,
     low_precision,
     number_of,
     select,
@@ -116,19 +115,14 @@ def check_16(module, *_):
 
 def check_17(module, run_main, monkeypatch):
     asked = []
-    spy = lambda model, **how: asked.append(how) or model  # noqa: E731
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "compile", spy)
-        run_main(module, "--steps", 1)
+    monkeypatch.setattr(torch, "compile", lambda model, **how: asked.append(how) or model)
+    run_main(module, "--steps", 1)
     assert asked == [{"options": {"coordinate_descent_tuning": True}}]
-    assert "coordinate_descent_tuning" in torch._inductor.list_options()
 
 
 class FakeGraph(TorchDispatchMode):
-    """A CUDA graph as a CPU can have one: operators are recorded with the tensors they got.
-
-    What recording them wrote is put back. A replay runs each again on the same tensors, and copies
-    what it returns to where it was when it was recorded.
+    """A CUDA graph as a CPU can have one. Recording keeps each operator with its tensors, and puts
+    back what it wrote. A replay runs them again, and copies results to where the recorded ones are.
     """
 
     def __init__(self):
@@ -221,45 +215,32 @@ def check_19(module, run_main, monkeypatch):
             module.require_fp8(torch.device("cuda"))
         patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
         module.require_fp8(torch.device("cuda"))
-        module.require_fp8(torch.device("cpu"))
 
 
 BREAKS = [
     (13, "return None, F.cross", "return logits, F.cross"),
-    (13, "return logits, None", "return None, logits"),
     (14, "x = x.bfloat16()", "x.bfloat16()"),
     (14, "for block in self.transformer.h:", "for block in [lambda x: x]:"),
     (15, "- one_hot.float()", "+ one_hot.float()"),
-    (15, ") / len(x)", ") / weight.size(0)"),
     (15, "F.nll_loss(logp, targets)", "F.nll_loss(logp, targets, reduction='sum')"),
     (15, "grad * (grad_logits @ weight)", "grad_logits @ weight"),
-    (15, "grad * (grad_logits.t() @ x)", "grad_logits.t() @ x"),
-    (15, "logp.exp()", "logp"),
     (15, "x, weight, grad_logits.to(x.dtype)", "x, weight, grad_logits"),
     (16, "0.044715 *", "0.44715 *"),
-    (16, "sigmoid(2 * u)", "sigmoid(u)"),
-    (16, "math.sqrt(2 / math.pi)", "math.sqrt(2 * math.pi)"),
     (16, "self.c_fc(x).float()", "self.c_fc(x)"),
     (17, '{"coordinate_descent_tuning": True}', "{}"),
-    (17, '"coordinate_descent_tuning"', '"coordinate_descent"'),
     (18, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
     (18, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
     (18, "with graph if graph and step else", "with graph if graph else"),
-    (18, "if graph and step:\n", "if graph and step > 1:\n"),
     (18, "if not graph or step < 2:", "if not graph or step < 3:"),
     (18, "optimizer.zero_grad()", "pass"),
-    (18, "zip((x, y), next(batches)", "zip((y, x), next(batches)"),
     (18, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
     (18, "capturable=graph is not None", "capturable=False"),
     (19, "/ 448", "/ 240"),
-    (19, "(x.float() / scale)", "x.float()"),
     (19, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
-    (19, "grad.float() / (57344 * len(x))", "grad.float() / 57344"),
     (19, "(grad_logits * 57344)", "(grad_logits * 114688)"),
     (19, "torch.float8_e5m2", "torch.float8_e4m3fn"),
     (19, "w8.t().contiguous().t()", "w8"),
     (19, "x8, w8.t(), x_scale", "x8, w8.t().contiguous(), x_scale"),
-    (19, "(grad_logits / len(x)).to(x.dtype)", "grad_logits.to(x.dtype)"),
     (19, ">= (8, 9)", ">= (8, 0)"),
 ]
 
@@ -295,39 +276,15 @@ def test_the_last_candidate_compiles_and_trains(run_small):
     assert losses[1] == pytest.approx(losses[0], abs=0.05)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_the_page_has_each(number):
-    path, page = SCRIPTS[number], (ROOT / "docs" / "candidates.md").read_text(encoding="utf-8")
-    fields = describe(path)
-    link = f"| [{fields['Title']}](../{path.relative_to(ROOT).as_posix()}) |"
-    (row,) = [line for line in page.splitlines() if line.startswith(link)]
-    assert fields["Numerics"].startswith(row.rstrip(" |").rpartition("| ")[2])
-    exact, _, low = page.partition("## Low precision")
-    assert row in (low if low_precision(path) else exact)
-
-
 def test_numbers_name_candidates_only_where_asked(capsys):
-    top, (before, last) = all_scripts()[-1], NUMBERS[-2:]
-    assert select([f"{before}-{last}"], candidates=True) == candidate_scripts()[-2:]
-    assert select([]) == all_scripts()
+    top, last = all_scripts()[-1], NUMBERS[-1]
+    assert select([f"{last - 1}-{last}"], candidates=True) == candidate_scripts()[-2:]
     assert select([], candidates=True) == [top, *(SCRIPTS[n] for n in EXACT)]
     with pytest.raises(BadInput, match=rf"there is no rung {last}: .* are candidates"):
         select([f"{last}"])
-    assert main(["climb", f"{last}"]) == 2
     assert main(["diff", "13_loss_only"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("13 loss only") and f"--- speedups/{top.name}" in out
-
-
-def test_a_number_that_a_rung_has_too_is_the_rungs(tmp_path, monkeypatch):
-    names = "baseline speedups/01_x speedups/02_mine candidates/02_waits candidates/03_y"
-    paths = [tmp_path / f"{name}.py" for name in names.split()]
-    for path in paths:
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    monkeypatch.setattr(scripts, "ROOT", tmp_path)
-    assert [select([word], candidates=True) for word in ("2", "waits")] == [[p] for p in paths[2:4]]
-    assert select(["1-3"], candidates=True) == paths[1:]
 
 
 # ------------------------------------------------------- on the first day with a GPU
