@@ -1,25 +1,16 @@
 """`ladder profile`: stages, kernels, trace, and what it refuses."""
 
 import json
-import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import SMALL, SMALLER, rung
-from torch.autograd import DeviceType
 
 from ladder import probe
 from ladder.commands import main
 from ladder.commands.log import read_log
-from ladder.commands.profile import (
-    PROFILED_STEPS,
-    STAGES,
-    WARMUP_STEPS,
-    kernels,
-    short,
-    timed_stages,
-)
+from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, kernels
 
 STEPS = 3
 
@@ -94,42 +85,16 @@ def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
     assert any("cpp_fused" in name and "layer_norm" in name for name in new)
 
 
-def test_every_backward_of_a_step_is_timed_and_the_real_one_put_back():
-    original, loss = torch.Tensor.backward, torch.zeros((), requires_grad=True)
-    with timed_stages(torch.device("cpu")) as spent:
-        for _ in range(2):
-            time.sleep(0.05)
-            loss.backward()
-        time.sleep(0.2)
-    assert 100 <= spent["forward"] < 200 and 0 < spent["backward"] < 200
-    assert torch.Tensor.backward is original
+def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
+    def event(name, us=0, parent=None):
+        return SimpleNamespace(name=name, self_cpu_time_total=us, cpu_parent=parent)
 
-
-def event(name, kind=DeviceType.CPU, us=0, parent=None, note=False):
-    times = dict(self_cpu_time_total=us, self_device_time_total=us)
-    links = dict(device_type=kind, cpu_parent=parent, is_user_annotation=note)
-    return SimpleNamespace(name=name, **times, **links)
-
-
-def test_a_kernel_is_what_ran_on_the_gpu_or_an_operator_that_calls_no_other_one():
-    gpu = DeviceType.CUDA
-    events = [event("aten::mm", us=900), event("gemm", gpu, 600), event("gemm", gpu, 200)]
-    events += [event("Optimizer.step#AdamW.step", gpu, 5000, note=True)]
-    found = kernels([*events, event("Memcpy HtoD", gpu, 200)], torch.device("cuda"))
-    assert found["kernels_launched"] == 2 and found["self_ms"] == 1
-    assert found["kernels"][0] == {"name": "gemm", "calls": 2, "ms": 0.8, "share": 0.8}
     linear, region = event("aten::linear"), event("Torch-Compiled Region: 0/0")
     addmm = event("aten::addmm", us=5, parent=linear)
     inside = [event("aten::t", parent=linear), event("aten::as_strided", us=1, parent=addmm)]
     generated = event("graph_0_cpp_fused_add_1", us=4, parent=region)
     found = kernels([linear, addmm, *inside, region, generated], torch.device("cpu"))
-    assert found["kernels_launched"] == 2  # addmm and the generated one
-
-
-def test_a_short_name_keeps_the_end_that_tells_it_apart():
-    name = "graph_0_cpp_fused_add_native_layer_norm_native_layer_norm_backward_view_"
-    assert short(name + "7", 24) == "cpp_fused_add…ard_view_7"
-    assert short("void at::native::(anonymous namespace)::gelu<4>", 24) == "gelu<4>"
+    assert found["kernels_launched"] == 2 and found["self_ms"] == 0.01
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
