@@ -71,7 +71,8 @@ open(sys.argv[-1] + "/a.log", "w").write({LOG!r})
 def start(folder):
     """The command in a process of its own, while its second run is under way; that run's id."""
     words = [sys.executable, "-m", "ladder", "climb", "--resume", str(folder)]
-    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    env = {**os.environ, "TMPDIR": str(folder)}  # kill -9 leaves a folder there
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     running = subprocess.Popen(words, cwd=ROOT, preexec_fn=hear_ctrl_c, **streams)
     pid = folder / "code" / "b.pid"
     while not pid.exists() or not pid.read_text():
