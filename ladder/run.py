@@ -192,7 +192,11 @@ class Run:
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
         self._write(sys.stdout, line + self._time_left())
-        skipped = self._watch_scale(step)
+        before, self.scale = self.scale, self.scaler.get_scale()
+        if skipped := self.scale < before:
+            self.skipped += 1
+            scales = f"the loss scale goes from {before:g} to {self.scale:g}"
+            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
         self.peak_bytes = machine.peak_bytes(self.args.device)
         if (recording := self._stop_recording()) and not skipped:
             self.operators = probe.operators(recording)
@@ -208,15 +212,6 @@ class Run:
             raise KeyboardInterrupt
         if self._steps_left() and not (self.effective or self.rank):
             self.recording = probe.start()
-
-    def _watch_scale(self, step: int) -> bool:
-        """Whether the scaler skipped this step, which is said: it then made its scale smaller."""
-        before, self.scale = self.scale, self.scaler.get_scale()
-        if skipped := self.scale < before:
-            self.skipped += 1
-            scales = f"the loss scale goes from {before:g} to {self.scale:g}"
-            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
-        return skipped
 
     @contextmanager
     def between_steps(self):

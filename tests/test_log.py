@@ -143,13 +143,6 @@ def test_the_time_left_is_that_of_the_last_steps():
     assert run._time_left() == " | left 38 s"
 
 
-def test_a_compiled_model_says_that_it_will_take_long(run_small, monkeypatch):
-    mark = lambda model: setattr(model, "_orig_mod", None) or model  # noqa: E731
-    monkeypatch.setattr(torch, "compile", mark)
-    told = [run_small(load(rung(n)), "--steps", 1).notes for n in (4, 5)]
-    assert ["compiling: the first step takes" in " ".join(notes) for notes in told] == [False, True]
-
-
 def test_flops_per_token_of_the_124m_model():
     for number, vocabulary in ((0, 50257), (10, 50304)):
         module = load(rung(number))
