@@ -48,7 +48,7 @@ def edit(folder, old, new):
         path.write_text(path.read_text().replace(old, new))
 
 
-def as_gpu(folder):
+def gpu(folder):
     edit(folder, CPU, GPU)
     edit(folder, " B=4 T=256 ", " B=16 T=1024 ")
 
@@ -66,6 +66,7 @@ def results(copy):
 
 
 def test_publish_prepends_and_makes_readme_anew(project, capsys, monkeypatch):
+    """Once; the second climb of a day gets a number."""
     copy, folder = project
     monkeypatch.setattr(picture, "draw", DRAW)
     _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
@@ -81,19 +82,13 @@ def test_publish_prepends_and_makes_readme_anew(project, capsys, monkeypatch):
     assert named == [name] and f"([logs]({name}))" in readme
     logs = {path.name for path in folder.glob("*.log")}
     assert {path.name for path in (copy / name).iterdir()} == logs | {"climb.json", "climb.png"}
-    assert (copy / name / "climb.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_climb_is_published_once_and_the_second_of_a_day_gets_a_number(project):
-    copy, folder = project
-    publish.publish(folder, "All is well.")
     before = state(copy)
     with pytest.raises(BadInput, match="has this climb already"):
         publish.publish(folder, "Again.")
     assert state(copy) == before
     change(folder, started="2026-12-24 18:00")
     publish.publish(folder, "In the evening.")
-    assert results(copy)[1] == ["logs/2026-12-24-amd-epyc-2-threads-climb-2"]
+    assert results(copy)[1] == [f"{name}-2"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +98,6 @@ def test_a_climb_is_published_once_and_the_second_of_a_day_gets_a_number(project
         ('"cores"', '"quick": true, "cores"', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", r"only gpt2 \(124M\)"),
         ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
-        (" steps=7 ", " steps=2 ", "fewer than 3 steps are no measurement"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
         ('"speedups/12_causal_blocks', '"candidates/19_fp8_head', "19_fp8_head has low precision"),
@@ -153,17 +147,16 @@ def test_a_gpu_stands_above_a_cpu(project):
     copy, folder = project
     readme, before = results(copy)
     assert "No GPU has been measured here yet" in publish.render(readme)
-    as_gpu(folder)
+    gpu(folder)
     publish.publish(folder, "A GPU.")
-    gpu = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
+    name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
     readme, named = results(copy)
-    assert named == [gpu, *before] and readme.count("| [12 causal blocks]") == 1
+    assert named == [name, *before] and "No GPU has been measured here yet" not in readme
     _, on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[1:4]
     words = "B=4, T=256: 204 to 861 tokens per second. *Measured here*, 3 rounds of all scripts"
     assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, {words}")
-    assert on_gpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {GPU}, B=16, T=1024")
-    assert "No GPU has been measured here yet" not in readme
-    assert f"*measured*: [{GPU}]({gpu}), B=16, T=1024 | *measured*: [{CPU}]" in readme
+    assert f"on {GPU}, B=16, T=1024: 3,256 to" in on_gpu
+    assert f"*measured*: [{GPU}]({name}), B=16, T=1024 | *measured*: [{CPU}]" in readme
 
 
 def other_machine(folder):
@@ -176,7 +169,7 @@ def fewer_rounds(folder):
 
 
 def gpu_to_rung_9(folder):
-    as_gpu(folder)
+    gpu(folder)
     for path in folder.glob("1*"):
         path.unlink()
 

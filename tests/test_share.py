@@ -33,10 +33,6 @@ def climbed(tmp_path):
     return folder
 
 
-def unpacked(path) -> dict:
-    return json.loads(gzip.decompress(path.read_bytes()))
-
-
 def refused(words, capsys) -> str:
     """The one line that a command says when it refuses."""
     capsys.readouterr()
@@ -49,7 +45,7 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
     assert main(["share", str(climbed)]) == 0
     out = climbed.parent / "alice.json.gz"
     assert f"ladder publish {out}" in capsys.readouterr().out and out.stat().st_size < 20_000
-    found = unpacked(out)
+    found = json.loads(gzip.decompress(out.read_bytes()))
     assert not re.search("alice|/home|note|OSError", json.dumps(found))
     assert found["failures"] == {"02_tf32.r3": "it failed", "12_causal_blocks.r3": "out of memory"}
     assert "is there already: choose another --out" in refused(["share", climbed], capsys)
@@ -60,7 +56,6 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
     [
         ("Intel(R)", "Alice's", 'device cannot be "Alice'),
         ('"speedups/12_causal_blocks.py"', '"mine.py"', "scripts cannot be 'mine.py'"),
-        ('"kind": "climb"', '"kind": "peers"', "kind cannot be 'peers'"),
         ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
     ],
 )
@@ -103,11 +98,9 @@ def test_the_logs_of_a_shared_climb_are_made_by_us_and_say_the_same(project, cli
         (["host"], "alice", "host cannot be 'alice'"),
         (["device"], "<b>", "device cannot be '<b>'"),
         (["commit"], "0123456789ab", "no commit 0123456789ab: git fetch"),
-        (["commit"], "--help", "commit cannot be"),
         (["runs", "../x.r1"], {}, "../x.r1 cannot be"),
         (["runs", "baseline.r1", "dt"], [1.0], "or damaged"),
         (["runs", "baseline.r1", "dt"], [float("nan")] * 7, "dt cannot be nan"),
-        (["runs", "baseline.r1", "effective"], {"a": "b c"}, "a cannot be 'b c'"),
     ],
 )
 def test_a_shared_climb_of_another_form_is_refused(
@@ -115,7 +108,7 @@ def test_a_shared_climb_of_another_form_is_refused(
 ):
     out = tmp_path / "x.json.gz"
     assert main(["share", str(climbed), "--out", str(out)]) == 0
-    found, before = unpacked(out), state(project[0])
+    found, before = json.loads(gzip.decompress(out.read_bytes())), state(project[0])
     reduce(getitem, keys[:-1], found)[keys[-1]] = value
     out.write_bytes(gzip.compress(json.dumps(found).encode()))
     line = refused(["publish", out, "No."], capsys)
