@@ -66,11 +66,13 @@ class Run:
         if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
+            if self.args.device.index is not None:  # else GPU 0 is used too
+                torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
         except OSError as error:
             refuse(f"cannot write the log {error.filename}: {error.strerror}")
-        if self.args.device.index is not None:  # else GPU 0 is used too
-            torch.cuda.set_device(self.args.device)
+        except RuntimeError as error:  # of CUDA, which starts here
+            refuse(explain(error) or error)
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
         return self

@@ -18,9 +18,10 @@ from ladder.cli import parse_args
 from ladder.commands.profile import kernels
 from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import explain
+from ladder.run import Run
 
 FOLDER = Path(__file__).parent / "recordings"
-CUDA = torch.device("cuda")
+CUDA = torch.device("cuda", 0)
 
 
 def expected(number: int) -> dict[str, str]:
@@ -99,7 +100,11 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
         raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+    for name in ("get_device_properties", "set_device"):
+        monkeypatch.setattr(torch.cuda, name, fail)
     with pytest.raises(SystemExit, match="2"):
         parse_args("doc", ["--device", "cuda"])
-    assert capsys.readouterr().err.startswith("error another process has the GPU for itself: ")
+    with pytest.raises(SystemExit, match="2"), Run("a.py", SimpleNamespace(device=CUDA, steps=1)):
+        pass
+    said = capsys.readouterr().err.splitlines()
+    assert [line[:30] for line in said] == ["error another process has the GPU for itself"[:30]] * 2
