@@ -107,4 +107,4 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"), Run("a.py", SimpleNamespace(device=CUDA, steps=1)):
         pass
     said = capsys.readouterr().err.splitlines()
-    assert [line[:30] for line in said] == ["error another process has the GPU for itself"[:30]] * 2
+    assert len(said) == 2 and all("error another process has the GPU" in line for line in said)
