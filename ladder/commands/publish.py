@@ -14,14 +14,13 @@ import json
 import re
 import shutil
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 from ladder.commands import diff
 from ladder.commands.kinds import KINDS
 from ladder.commands.publishable import kept, read_publishable
 from ladder.commands.results import Row, first_log, gain, read_climb, read_facts
-from ladder.commands.scripts import ROOT, all_scripts, cpu_only, describe
+from ladder.commands.scripts import ROOT, all_scripts, cpu_only, describe, title
 from ladder.commands.share import unpack
 from ladder.commands.tables import caption, factor, markdown, percent, pipes
 from ladder.errors import BadInput
@@ -68,9 +67,9 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     readme, runlog = ((ROOT / page).read_text("utf-8") for page in ("README.md", "RUNLOG.md"))
     readme = with_results(readme, shown, facts, rows, force)
     target.mkdir(parents=True)
-    own = [name for name in facts["scripts"] if "/" not in name and name not in SCRIPTS]
-    paths = [kept(folder, name) for name in own]
-    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *paths):
+    own = {name for name in facts["scripts"] if "/" not in name}.difference(SCRIPTS)
+    scripts = (kept(folder, name) for name in own)
+    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *scripts):
         shutil.copy(path, target)
     draw(facts, rows, target / "climb.png")
     above, first, entries = runlog.partition("\n## 2")  # the newest entry, by its date
@@ -100,19 +99,21 @@ def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: b
     if facts["kind"] != "climb" or 0 not in rungs:
         return readme
     marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
-    named = {on_cpu(old): (folder, old) for folder, _, old in climbs_of(marker)}
-    old = named[cpu][1] if cpu in named else []
-    needed = {n: len(row.logs) for n, row in rungs_of(old).items()} or dict.fromkeys(range(11), 1)
-    worse = any(n not in rungs or len(rungs[n].logs) < rounds for n, rounds in needed.items())
-    worse |= bool(old) and first_log(old).run["device"] != run["device"]
+    named, needed = {}, dict.fromkeys(range(11), 1)  # rounds of each rung
     B, T = int(run["B"]), int(run["T"])
-    worse |= (B, T) != (4, 256) if cpu else T != 1024 or B > 16  # a device's own
+    worse = (B, T) != (4, 256) if cpu else T != 1024 or B > 16  # not a device's own
+    for folder, _, old in climbs_of(marker):
+        named[on_cpu(old)] = folder
+        if on_cpu(old) == cpu:
+            needed = {number: len(row.logs) for number, row in rungs_of(old).items()}
+            worse |= first_log(old).run["device"] != run["device"]
+    worse |= any(n not in rungs or len(rungs[n].logs) < rounds for n, rounds in needed.items())
     if worse and not force:
         why = "this climb is of another machine, fewer rungs or rounds, or another B or T"
         print(f"README.md keeps its table, for {why}: --force replaces it")
         return readme
-    named[cpu] = shown, rows
-    folders = " ".join(folder for _, (folder, _) in sorted(named.items()))  # a GPU's first
+    named[cpu] = shown
+    folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 
 
@@ -181,10 +182,9 @@ def headline(climbs: list) -> str:
         rungs, run = rungs_of(rows), first_log(rows).run
         base, top = rungs[0], rungs[max(rungs)]
         low, high = top.total.low, top.total.high
+        between = f" ({low:.1f} to {high:.1f}, 95 % interval)" if low else ""
         lines.append(
-            f"- **{top.total.ratio:.1f} times**"
-            + (f" ({low:.1f} to {high:.1f}, 95 % interval)" if low else "")
-            + f" on {run['device']}, B={run['B']}, "
+            f"- **{top.total.ratio:.1f} times**{between} on {run['device']}, B={run['B']}, "
             f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second. "
             f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
         )
@@ -201,25 +201,27 @@ def rungs_table(climbs: list) -> str:
     for folder, _, rows in climbs:
         run = first_log(rows).run
         head.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
+    scripts, measured = all_scripts(), [rungs_of(rows) for _, _, rows in climbs]
     lines, before = [], None
-    for above, path in pairwise([None, *all_scripts()]):
-        fields, size, gained = describe(path), "", ""
-        if above:
-            signs = [line[0] for line in diff.changed_lines(*map(diff.code_lines, (above, path)))]
+    for number, path in enumerate(scripts):
+        size, more = "", ""
+        if number:
+            codes = map(diff.code_lines, scripts[number - 1 : number + 1])
+            signs = [line[0] for line in diff.changed_lines(*codes)]
             size = f"+{signs.count('+')} −{signs.count('-')}"
-        if ms := other["ms"].get(path.stem[:2] if above else "00"):
-            gained = f", {(before / ms - 1) * 100:+.0f} %" if before else ""
+        if ms := other["ms"].get(f"{number:02}"):
+            more = f", {(before / ms - 1) * 100:+.0f} %" if before else ""
             before = ms
-        line = [f"[{fields['Title'].partition(':')[0]}]({diff.shown(path)})"]
-        line += [re.split(r"\.(?: |$)", fields["Change"])[0], size]
-        line.append(f"{ms} ms{gained}" if ms else "CPU only" if cpu_only(path) else "")
-        for _, _, rows in climbs:
-            found = {row.stem: row for row in rows if row.logs}
-            row, over = found.get(path.stem), found.get(above.stem if above else "")
-            measured = gain(over, row) if row and over else None
-            mark = "**" if measured and measured.significant else ""
-            rate = f"{row.tok_per_s:.0f} tok/s" if row and not above else ""
-            line.append(rate or f"{mark}{percent(measured)}{mark}")
+        change = re.split(r"\.(?: |$)", describe(path)["Change"])[0]
+        line = [f"[{title(path)}]({diff.shown(path)})", change, size]
+        line.append(f"{ms} ms{more}" if ms else "CPU only" if cpu_only(path) else "")
+        for rungs in measured:
+            cell = f"{rungs[0].tok_per_s:.0f} tok/s"
+            if number:
+                both = {number, number - 1} <= rungs.keys()
+                found = gain(rungs[number - 1], rungs[number]) if both else None
+                cell = f"**{percent(found)}**" if found and found.significant else percent(found)
+            line.append(cell)
         lines.append(line)
     return f"{pipes(head, lines, left=2)}\n*Reported*: {other['note']}\n"
 
@@ -235,13 +237,13 @@ def machines_table(_) -> str:
             if {0, 10} <= (rungs := rungs_of(rows)).keys():
                 newest[facts["device"]] = facts, folder, rungs
     for facts, folder, rungs in newest.values():
-        run, top = rungs[0].log.run, max(rungs)
-        rates = [f"{rungs[n].tok_per_s:.0f}" for n in (0, 10, top)]
+        run, number = rungs[0].log.run, max(rungs)
+        base, ten, top = (rungs[n].tok_per_s for n in (0, 10, number))
         cells = ["{device}, B={B}, T={T}".format(**run), run["torch"]]
-        cells += [f"{facts['peak_flops'] / 1e12:.3g}", str(facts["repeats"]), *rates[:2]]
-        cells += [f"{rates[2]} ({top})", factor(rungs[top].total)]
+        cells += [f"{facts['peak_flops'] / 1e12:.3g}", f"{facts['repeats']}", f"{base:.0f}"]
+        cells += [f"{ten:.0f}", f"{top:.0f} ({number})", factor(rungs[number].total)]
         cells.append(f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})")
-        lines.append((rungs[top].tok_per_s, cells))
+        lines.append((top, cells))
     head = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
     head += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
     return pipes(head, [cells for _, cells in sorted(lines, reverse=True)], left=2)

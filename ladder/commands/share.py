@@ -26,7 +26,7 @@ LARGEST = 10_000_000  # bytes of JSON
 RATES = ("flops_per_token", "peak_flops")  # in a log's mfu line
 RATE = (1e6, 1e18)  # FLOP/s, or bytes per second
 RUN_NAME, WORD, NAME = r"\w{1,60}\.r\d{1,4}", r"[\w.:+-]{1,40}", r"[\w .,()@/+-]{1,80}"
-WHY_FAILED = "out of memory|killed by SIG[A-Z]{1,8}|it failed"
+WHY = "out of memory|killed by SIG[A-Z]{1,8}|it failed"
 # What a shared climb holds. A str is a regular expression for the whole of a text, a pair the
 # bounds of a number (of two int: an integer), float any float, a list has what its one element
 # says. The keys of a dict match too; one that is a plain word must be there.
@@ -56,7 +56,7 @@ SCHEMA = {
     "peak_flops": RATE,
     "(peak_dtype)": "bfloat16|float16|float32",
     "(fp32_flops|copy_bytes_per_s)": RATE,
-    "failures": {RUN_NAME: WHY_FAILED},
+    "failures": {RUN_NAME: WHY},
     **SIZES,
     "runs": {RUN_NAME: RUN},
 }
@@ -89,10 +89,10 @@ def pack(folder: Path) -> bytes:
     header, failures = first_log(rows).run, facts["failures"].items()
     shared = {key: facts[key] for key in facts if form_of(key, SCHEMA) and facts[key] is not None}
     shared |= {key: int(header[key]) for key in SIZES}
-    shared |= {
-        "failures": {k: (re.match(WHY_FAILED, why) or ["it failed"])[0] for k, why in failures},
-        "runs": {f"{row.stem}.r{k}": numbers(log) for row in rows for k, log in row.logs.items()},
-    }
+    # Why a run failed may name paths.
+    shared["failures"] = {k: (re.match(WHY, why) or ["it failed"])[0] for k, why in failures}
+    runs = {f"{row.stem}.r{k}": log for row in rows for k, log in row.logs.items()}
+    shared["runs"] = {name: numbers(log) for name, log in runs.items()}
     try:
         check(shared, SCHEMA)
     except ValueError as error:
