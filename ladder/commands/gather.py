@@ -1,7 +1,6 @@
 """What `ladder report` shows of one climb: its rows, and the scripts, profiles and logs of each."""
 
 import json
-import shlex
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from ladder.commands.diff import diff_lines
 from ladder.commands.kinds import kind_of
 from ladder.commands.publishable import kept
 from ladder.commands.results import COMPARABLE, Row, read_climb
-from ladder.commands.scripts import chain, docstring
+from ladder.commands.scripts import docstring
 from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot
 from ladder.commands.work import LABELS
 from ladder.errors import BadInput
@@ -45,7 +44,6 @@ def gather(folder: Path) -> dict:
         "rungs": rungs,
         "beyond": first_beyond(facts, rows),
         "notes": foot(facts, rows) + doubts(facts),
-        "again": again(folder, facts, run),
     }
 
 
@@ -120,15 +118,3 @@ def short_name(path: Path) -> str:
     """From the top of the project where it is inside, else its name alone: no one's home."""
     path = path.resolve()
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-
-
-def again(folder: Path, facts: dict, run: dict) -> str:
-    """The commit and the command line that measure it again, in POSIX shell."""
-    words, first, known = [facts["kind"]], kind_of(facts).named_from, {p.stem for p in chain()}
-    for name in [] if first is None else facts["scripts"][first:]:
-        stem = Path(name).stem.removeprefix("without_")
-        words.append(stem if stem in known else short_name(kept(folder, name) or Path(name)))
-    words += ["--candidates"] if any("candidates/" in name for name in facts["scripts"]) else []
-    words += ["--repeats", str(facts["repeats"]), *facts["flags"]]
-    words += ["--data", run["data"]] if facts.get("data") else []
-    return f"at commit {facts['commit']}: ladder {shlex.join(words)}"
