@@ -23,7 +23,6 @@ from ladder.shards import read_shard
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
-LARGE_TEXT_MB = 50  # some seven seconds to tokenize
 SILENCE_S = 3  # between two lines while a text is tokenized or its vocabulary is fetched
 SURPRISES = {  # what may be in a text without its owner's knowledge, and what becomes of it
     b"\r\n": "CRLF line ends, which are tokens of their own (dos2unix removes them)",
@@ -133,8 +132,6 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     for mark, what in SURPRISES.items():
         if count := sum(mark in document for document in documents):
             say(f"note  in {count} of {len(documents)} texts of {name}: {what}")
-    if size > LARGE_TEXT_MB:
-        say(f"note  {name} has {size:.0f} MB: scripts start at once on shards (data/prepare.py)")
     encode = gpt2_vocabulary().encode_ordinary
     for file, document in zip(files, documents, strict=True):
         try:
@@ -145,7 +142,8 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
             tokens.append(np.array(encode(piece), dtype=np.uint16))
             done += len(piece.encode()) / 1e6
             if time.monotonic() - last > SILENCE_S:
-                say(f"note  tokenizing {name}: {done:.0f} of {size:.0f} MB")
+                what = f"{done:.0f} of {size:.0f} MB (data/prepare.py does it once)"
+                say(f"note  tokenizing {name}: {what}")
                 last = time.monotonic()
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
     # Several texts: the hash of their hashes, because joined they could equal another text.
