@@ -33,8 +33,7 @@ class Scale:
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
         """Some `about` round values: where they stand, and as text."""
-        rough = (self.high - self.low) / about
-        rough = rough if rough > 1e-9 else 1  # all the same: logs have six digits
+        rough = max((self.high - self.low) / about, 1e-6)  # logs have six digits
         power = 10 ** math.floor(math.log10(rough))
         step = next(k * power for k in (1, 2, 5, 10) if k * power >= rough)
         values = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
@@ -98,7 +97,7 @@ def ladder(climb: dict) -> dict:
     near = {stem: one for stem, one in rooflines.items() if one <= 2 * most}  # has room
     spreads = {r.stem: [min(r.tok_per_s * side, 2 * most) for side in r.spread] for r in rows}
     rate = Scale([0, most, *near.values(), *(fast for _, fast in spreads.values())])
-    left_out = climb["ablation"]["rungs"] if climb.get("ablation") else []
+    left_out = climb["ablation"]["rungs"] if climb["ablation"] else []
     gains = [rung["row"].gain for rung in climb["rungs"] + left_out if rung["row"].gain]
     bounds = [one for gain in gains for one in (gain.low, gain.ratio, gain.high) if one]
     low = max(0.25, min([0.9, *bounds])) * 0.97

@@ -36,7 +36,10 @@ def run(args) -> int:
     climbs = [gather(folder) for folder in args.folders] or gather_default()
     if not climbs:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
-    add_ablations(climbs)
+    ablations = [climb for climb in climbs if climb["kind"].against == "first"]
+    for climb in climbs:  # beside it stands the first one of its machine, model, B, T and text
+        same = (one for one in ablations if one["settings"] == climb["settings"])
+        climb["ablation"] = next(same, None) if climb["kind"].against == "above" else None
     old = args.out.read_text("utf-8", "replace")[:1000] if args.out.is_file() else ""
     if args.out.exists() and MARKER not in old:
         raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
@@ -60,22 +63,12 @@ def gather_default() -> list[dict]:
     own.sort(key=lambda path: -path.stat().st_mtime)
     climbs = {}
     for folder in [path.parent for path in own] + known:
-        facts = read_facts(folder)
-        if not facts:  # the first published logs have none
-            continue
-        flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
-        key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
         try:
-            climbs[key] = climbs.get(key) or gather(folder)
+            if facts := read_facts(folder):  # the first published logs have none
+                flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
+                key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
+                climbs[key] = climbs.get(key) or gather(folder)
         except BadInput as error:
             print(printable(f"left out: {error}"))
     found = climbs.values()
     return sorted(found, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
-
-
-def add_ablations(climbs: list[dict]) -> None:
-    """Give each climb the first ablation of its machine, model, B, T and text, or None."""
-    ablations = [climb for climb in climbs if climb["kind"].against == "first"]
-    for climb in climbs:
-        same = (one for one in ablations if one["settings"] == climb["settings"])
-        climb["ablation"] = next(same, None) if climb["kind"].against == "above" else None
