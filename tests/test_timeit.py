@@ -38,13 +38,13 @@ def test_timeit_goes_on_after_a_cell_that_failed(tmp_path, monkeypatch, capsys):
         return Finished("onednn_verbose,v1,info\n[10, 14]\n", "", 0, None)
 
     monkeypatch.setattr(timeit, "run_python", run_cell)
-    words = "timeit --models tiny --passes backward forward --device cpu --out"
+    words = "timeit --models tiny --passes forward backward --device cpu --out"
     assert main([*words.split(), str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     shown = [re.split(" *│ *", line)[1:5] for line in said.splitlines() if "│" in line]
     order = [["backward", "failed"]] * 4 + [["forward", "12.00"]] * 4  # as the columns say
     assert [[row[0], row[3]] for row in shown] == order
-    assert "cell 2 of 8: tiny backward fp32 1 out of memory: [tiny], about " in said
+    assert "cell 6 of 8: tiny backward fp32 1 out of memory: [tiny], about " in said
 
 
 def test_timeit_measures_the_pass_it_names(monkeypatch):

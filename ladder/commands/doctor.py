@@ -78,25 +78,23 @@ def facts() -> Iterator[tuple[str, str]]:
     if torch.backends.mps.is_available():
         yield "GPU", f"Apple, {torch.mps.recommended_max_memory() / 1e9:.1f} GB usable"
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    unseen = ", but this torch sees no GPU" if driver and not torch.cuda.is_available() else ""
-    yield "NVIDIA driver", f"{driver or 'none: nvidia-smi does not answer'}{unseen}"
+    unseen = "" if torch.cuda.is_available() else ", but this torch sees no GPU"
+    yield "NVIDIA driver", driver + unseen if driver else "none: nvidia-smi does not answer"
     yield "Python, torch", f"{platform.python_version()}, {torch.__version__}"
-    compiler = {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")  # as torch has it
-    compiler = os.environ.get("CXX", compiler)
+    compilers = {"darwin": "clang++", "win32": "cl"}  # as torch has it
+    compiler = os.environ.get("CXX", compilers.get(sys.platform, "g++"))
     version = shutil.which(compiler) and (first_line(compiler, "--version") or compiler)
     yield "C++ compiler", version or f"missing: no {compiler}"
 
 
 def cpu_bf16() -> str:
     """Which units of this CPU multiply bfloat16, as torch finds them."""
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        # Not oneDNN's own answer: it counts emulation with AVX-512.
-        units = {"AMX": torch.cpu._is_amx_tile_supported()}
-        units["AVX512_BF16"] = torch.cpu._is_avx512_bf16_supported()
-    elif torch.backends.mkldnn.is_available():
-        units = {"BF16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
-    else:
+    if sys.platform == "darwin":
         return "unknown"
+    units = {"AMX": torch.cpu._is_amx_tile_supported()}
+    units["AVX512_BF16"] = torch.cpu._is_avx512_bf16_supported()
+    if platform.machine() == "aarch64":  # elsewhere oneDNN counts emulation
+        units = {"BF16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
     emulated = "no units, so it is emulated: here expect rungs from 03 on to be slower than 02"
     return ", ".join(name for name, found in units.items() if found) or emulated
 
@@ -104,11 +102,9 @@ def cpu_bf16() -> str:
 def about(device: torch.device) -> str:
     """A GPU's name, memory, architecture and half precision."""
     gpu = torch.cuda.get_device_properties(device)
-    name = f"sm_{gpu.major}{gpu.minor}"
-    if torch.version.hip:
-        name = gpu.gcnArchName.partition(":")[0]  # such as gfx942
+    chip = gpu.gcnArchName.partition(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
     half = str(half_precision(device)).removeprefix("torch.")
-    return f"{gpu.name}, {gpu.total_memory / 1e9:.1f} GB, {name}, {half}"
+    return f"{gpu.name}, {gpu.total_memory / 1e9:.1f} GB, {chip}, {half}"
 
 
 def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
@@ -144,17 +140,15 @@ def tf32(device: torch.device) -> tuple[str, str]:
 
 def bf16(device: torch.device) -> tuple[str, str]:
     """Whether half precision has a faster matmul than FP32, rung 02's setting on."""
-    dtype = half_precision(device)
-    name, note = "bf16", ""
+    dtype, n = half_precision(device), 768 if device.type == "cpu" else 4096
+    name = "a bf16"
     if dtype == torch.float16:
-        name, note = "float16", "no bfloat16 units, so float16 with a scaler: "
+        name = "no bfloat16 units, so float16 with a scaler: a float16"
     torch.set_float32_matmul_precision("high")
-    n = 768 if device.type == "cpu" else 4096
     single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, dtype))
     how = "faster" if half > 1.1 * single else "slower" if half < 0.9 * single else "no faster"
     # No figure: a CPU's rates vary with what else runs on it.
-    why = f"{note}a {name} matmul is {how} than one in FP32 (timed)"
-    return "yes" if how == "faster" else "no", why
+    return "yes" if how == "faster" else "no", f"{name} matmul is {how} than one in FP32 (timed)"
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
