@@ -8,28 +8,12 @@ import nbformat
 import pytest
 from conftest import ROOT, SMALL
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 
 from ladder.commands.report import MARKER
 
 
 def source():
     return nbformat.read(ROOT / "notebooks" / "ladder.ipynb", as_version=4)
-
-
-def execute(folder, *, last=None, **parameters):
-    """Run the cells in `folder`, up to `last`, with these parameters. Returns them by id.
-
-    Not `install`, which would install what it finds there over what is installed here.
-    """
-    cells = {cell.id: cell for cell in source().cells if cell.id != "install"}
-    chosen = [*cells][: [*cells].index(last) + 1] if last else cells
-    given = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    cells["parameters"].source += f"\n{given}"
-    notebook = nbformat.v4.new_notebook(cells=[cells[name] for name in chosen])
-    where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, kernel_name="python3", timeout=900, resources=where).execute()
-    return {cell.id: cell for cell in notebook.cells}
 
 
 def test_git_has_a_valid_notebook_without_outputs():
@@ -40,21 +24,21 @@ def test_git_has_a_valid_notebook_without_outputs():
             assert cell.outputs == [] and cell.execution_count is None, cell.id
 
 
-def test_without_an_address_it_says_what_to_do(tmp_path):
-    with pytest.raises(CellExecutionError, match="Write the address of the repository"):
-        execute(tmp_path, last="clone")
-
-
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
-    """In a clone of what git has here."""
+    """In a clone of what git has here; but for `install`, which would change what is installed."""
     drive, checkout = tmp_path / "drive", tmp_path / "gpt2-speedup-ladder"
     drive.mkdir()
     (drive / "kept.log").touch()
     monkeypatch.setenv("PYTHONPATH", str(checkout))  # `ladder` comes from the clone
-    given = dict(REPOSITORY=ROOT.as_uri(), RUNGS="0 1 3", KEEP=str(drive))
     flags = " ".join([*SMALL, "--steps", "4", "--data", str(shard)])
-    cells = execute(tmp_path, FLAGS=flags, **given)
+    given = dict(REPOSITORY=ROOT.as_uri(), FLAGS=flags, RUNGS="0 1 3", KEEP=str(drive))
+    notebook = source()
+    notebook.cells = [cell for cell in notebook.cells if cell.id != "install"]
+    notebook.cells[0].source = "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, kernel_name="python3", timeout=900, resources=where).execute()
+    cells = {cell.id: cell for cell in notebook.cells}
     printed = {name: "".join(out.get("text", "") for out in cell.get("outputs", []))
                for name, cell in cells.items()}  # fmt: skip
     for cell, change in (
