@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import statistics
 
 import pytest
 from conftest import ROOT
@@ -65,15 +64,6 @@ def test_the_examples_in_readme_are_what_is_printed(capsys):
     for line in log.splitlines():
         pattern = ".*".join(map(re.escape, line.split("…")))
         assert any(re.fullmatch(pattern, found) for found in lines), line
-
-
-def test_the_ratio_of_two_processes_in_readme_is_that_of_the_logs():
-    rates = [
-        [read_log(path).result["tok_per_s"] for path in sorted(logs("ddp").glob(f"ranks_{n}.r*"))]
-        for n in (1, 2)
-    ]
-    ratio = statistics.geometric_mean(two / one for one, two in zip(*rates, strict=True))
-    assert f"train {ratio:.2f} times the tokens of one" in words(page("README.md"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

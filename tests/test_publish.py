@@ -152,7 +152,7 @@ def test_a_gpu_stands_above_a_cpu(project):
     name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
     readme, named = results(copy)
     assert named == [name, *before] and "No GPU has been measured here yet" not in readme
-    _, on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[1:4]
+    on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[1:3]
     words = "B=4, T=256: 204 to 861 tokens per second. *Measured here*, 3 rounds of all scripts"
     assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, {words}")
     assert f"on {GPU}, B=16, T=1024: 3,256 to" in on_gpu

@@ -170,14 +170,9 @@ def reported() -> dict:
 
 
 def headline(climbs: list) -> str:
-    """What the ladder gains: as reported for a GPU, and in each of these climbs."""
-    other = reported()
+    """What the ladder gains: in each of these climbs, and as reported for a GPU."""
+    lines, other = [], reported()
     first, last = other["ms"]["00"], other["ms"]["10"]
-    lines = [
-        f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
-        f"*Reported elsewhere*: [{other['what']}]({other['url']}) by {other['who']}, whose order "
-        "the rungs follow."
-    ]
     for folder, facts, rows in climbs:
         rungs, run = rungs_of(rows), first_log(rows).run
         base, top = rungs[0], rungs[max(rungs)]
@@ -188,8 +183,12 @@ def headline(climbs: list) -> str:
             f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second. "
             f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
         )
-    if all(on_cpu(rows) for _, _, rows in climbs):
-        lines.append("- No GPU has been measured here yet: `ladder climb`, then `ladder share`.")
+    none = "No GPU has been measured here yet." * all(on_cpu(rows) for _, _, rows in climbs)
+    lines.append(
+        f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
+        f"*Reported elsewhere*, for the same steps: [{other['what']}]({other['url']}) by "
+        f"{other['who']}. {none}".rstrip()
+    )
     return "\n".join(lines) + "\n"
 
 
