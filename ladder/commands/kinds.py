@@ -10,10 +10,10 @@ class Kind:
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
     total: str  # ... and of the one beside it
-    against: str | None = None  # which row a script's diff is against: "above", "first" or none
-    gain_of_first: bool = False  # the gain is that of the first row over each other one
+    # Which row a script's diff is against: "above", "first" (and then the gain is that of the first
+    # row over each other one) or none.
+    against: str | None = None
     compared: str = ""  # heading where several climbs of this kind are compared; empty: never
-    named_from: int | None = 0  # the command line names the scripts from here on; None: none
     varied: str = ""  # what may differ between rows
 
 
@@ -30,9 +30,7 @@ KINDS = {
         gain="the top rung is faster than without it by",
         total="beside the top",
         against="first",
-        gain_of_first=True,
         compared="Left out of the top rung",
-        named_from=1,
     ),
     "batch": Kind(
         what="batch sizes",
@@ -44,7 +42,6 @@ KINDS = {
         what="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
-        named_from=None,
     ),
 }
 

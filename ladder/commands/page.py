@@ -71,13 +71,13 @@ def verdict(climb: dict) -> tuple[str, str]:
     )
     if no_intervals:
         sure = f"Rounds: {rounds}. From three on, gains have intervals."
-    of = "gain" if kind.gain_of_first else "total"
+    of = "gain" if kind.against == "first" else "total"
     found = [(gain, rung) for rung in rungs if (gain := getattr(rung["row"], of))]
     clear = [one for one in found if one[0].significant or no_intervals]
     gain, best = max(clear, key=lambda one: one[0].ratio, default=(None, None))
     if not gain or gain.ratio <= 1:
         return f"No significant gain on {device}" if found else f"On {device}", sure
-    fast, slow = (first, best) if kind.gain_of_first else (best, first)
+    fast, slow = (first, best) if kind.against == "first" else (best, first)
     said = f"{fast['title']} is {times(gain.ratio)} times as fast as {slow['title']} on {device}"
     rates = f"{fast['row'].tok_per_s:,.0f} tokens per second, not {slow['row'].tok_per_s:,.0f}"
     if gain.low:

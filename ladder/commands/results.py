@@ -111,7 +111,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     kind = kind_of(facts)
     for above, row in pairwise(rows):
         row.total = row.gain = gain(rows[0], row)
-        if kind.gain_of_first:
+        if kind.against == "first":
             row.gain = gain(row, rows[0])
         elif kind.against == "above":
             row.gain = gain(above, row)
