@@ -91,6 +91,7 @@ def run(args) -> int:
         if args.quick:
             args.steps = args.steps or (12 if device.type == "cuda" else 4)
             args.at_most = args.at_most or 5  # minutes
+            args.repeats = args.repeats or (3 if device.type == "cuda" else 1)
         if args.publish is not None and not COMMITTED.fullmatch(now := commit()):
             raise BadInput(f"only committed code is published, not {now}: or leave out --publish")
         folder = new_folder(args, "climb", chosen)
