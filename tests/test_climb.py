@@ -142,7 +142,8 @@ def test_what_is_climbed_without_numbers(device, tmp_path, monkeypatch, capsys):
     assert (note in capsys.readouterr().out) == (device == "cuda")
     assert main(["climb", "--quick"]) == 0
     assert {*map(scripts.number_of, given["all"])} == {*range(6), 10, 12 if device == "cpu" else 10}
-    assert (given["args"].steps, given["args"].at_most) == (4 if device == "cpu" else 12, 5)
+    asked = given["args"].steps, given["args"].repeats, given["args"].at_most
+    assert asked == ((4, 1, 5) if device == "cpu" else (12, 3, 5))
 
 
 def test_the_command_alone_lists_its_commands_and_names_its_version(capsys):
