@@ -30,7 +30,9 @@ TINY = dict(MODELS["tiny"])
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
 SCRIPTS = by_number(chain())
 
-if hasattr(signal, "SIGHUP"):  # ignored under nohup: the tests' signals would do nothing
+# Ignored under nohup, or behind `&` in a script: the tests' signals would do nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
