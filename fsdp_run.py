@@ -1,0 +1,289 @@
+"""FSDP
+
+Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
+Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments): 24.9 GB for
+  the 1.56B of gpt2-xl, before the first activation. fully_shard leaves each of n ranks 16 / n: 6.2
+  GB on four. A block's weights are gathered before its forward and its backward pass, 4 bytes a
+  parameter each, and its gradients reduced and scattered, 4 more: 3/2 of what DDP's all-reduce
+  sends, and in each micro-step, where DDP sends in the last alone. So it pays where DDP does not
+  fit, or only with a small B; else ddp_run.py is faster. Two things stay whole on each rank: the
+  token embedding with its gradient, and autocast's copies of the weights in half precision, 2
+  bytes a parameter from forward to backward. MixedPrecisionPolicy would shard those, but rounds
+  LayerNorm's weights and the residual stream too: not the training of ddp_run.py.
+Numerics: rounding, beside ddp_run.py and between any two numbers of ranks.
+Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
+"""
+
+import math
+import signal
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.nn as nn
+from torch.distributed import ReduceOp
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
+
+from ladder import checkpoint, ranks, weights
+from ladder.batches import Batches
+from ladder.cli import BLOCK_SIZE, MODELS
+from ladder.ranks import RANK, WORLD, reduced
+from ladder.run import Run
+
+# ------------------------------------------------------------------------------ model
+
+
+@dataclass
+class GPTConfig:
+    block_size: int = 1024  # longest sequence
+    vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
+    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_head: int = 12
+    n_embd: int = 768
+
+
+class CausalSelfAttention(nn.Module):
+    """Each position looks at itself and those before it: (B, T, C) -> (B, T, C)."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.n_head = config.n_head
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.c_attn(x).split(C, dim=2)  # each (B, T, C)
+        q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
+        k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+        v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
+        y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
+        return self.c_proj(y)
+
+
+class MLP(nn.Module):
+    """Four times wider, GELU, and back: (B, T, C) -> (B, T, C)."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    """Attention and MLP, each on a normalised copy and added to the residual stream."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.n_embd)
+        self.attn = CausalSelfAttention(config)
+        self.ln_2 = nn.LayerNorm(config.n_embd)
+        self.mlp = MLP(config)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT(nn.Module):
+    """GPT-2 with the parameter names of transformers' GPT2LMHeadModel, in nn.Linear's layout."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = config
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(config.vocab_size, config.n_embd),
+                "wpe": nn.Embedding(config.block_size, config.n_embd),
+                "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
+                "ln_f": nn.LayerNorm(config.n_embd),
+            }
+        )
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head.weight = self.transformer.wte.weight  # speedup 01: one matrix, two uses
+        self.apply(self._init_weights)
+        for name, p in self.named_parameters():
+            if name.endswith("c_proj.weight"):  # speedup 04: what is added 2 * n_layer times
+                nn.init.normal_(p, mean=0.0, std=0.02 / math.sqrt(2 * config.n_layer))
+
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, mean=0.0, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def forward(self, idx, targets=None):
+        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        positions = torch.arange(idx.size(1), device=idx.device)
+        x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
+        for block in self.transformer.h:
+            x = block(x)
+        logits = self.lm_head(self.transformer.ln_f(x))
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+# ----------------------------------------------------------------------- held-out text
+
+
+def autocast(args):
+    """ddp: the type is a flag here, float32 too; for that PyTorch would warn on some devices."""
+    if args.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(args.device.type, getattr(torch, args.dtype))
+
+
+@torch.no_grad()
+@torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
+def evaluate(model, held_out, rows, args):
+    """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share.
+
+    Not compiled, so that on CUDA the loss of bfloat16 logits is computed in bfloat16 too: autocast
+    has FP32 for it on CPUs alone, and a compiled kernel computes in FP32.
+    """
+    B, device, loss_sum = args.batch_size, args.device, 0.0
+    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    # fsdp: all ranks gather weights in each batch, so a rank without rows reads one, uncounted
+    for first in range(RANK * B, rows + RANK * B, WORLD * B):
+        own = range(rows)[first : first + B]
+        x, y = batches.rows(own or range(1))
+        with autocast(args):
+            _, loss = model(x.to(device), y.to(device))
+        loss_sum += loss.item() * len(own)
+    return reduced(loss_sum, op=ReduceOp.SUM) / rows
+
+
+# --------------------------------------------------------------------------- training
+
+
+def get_lr(step, steps, max_lr, warmup):  # ddp: the highest rate and the warm-up are flags
+    """Learning rate of `step` (from 0) in a run of `steps`."""
+    min_lr = max_lr / 10  # at the last step
+    if step < warmup:
+        return max_lr * (step + 1) / warmup
+    progress = (step + 1 - warmup) / (steps - warmup)  # 1 at the last step
+    return min_lr + (max_lr - min_lr) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def due(every, done, steps):
+    """ddp: whether what happens `every` so many steps, and after the last, is due; 0 is never."""
+    return every > 0 and (done % every == 0 or done == steps)
+
+
+def synchronize(device):
+    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def main(argv=None):
+    """Train until step --steps, on all ranks, and return the RESULT as a dict."""
+    # ddp: each rank that torchrun started calls train(args)
+    return ranks.launch(train, __doc__, argv)
+
+
+def train(args):
+    """What rung 10 does in main(), on this rank."""
+    B, T, device = args.batch_size, args.seq_len, args.device
+    with Run(__file__, args, RANK, WORLD) as run:
+        torch.manual_seed(args.seed)
+        torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
+        job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
+        # ddp: positions for a longer --seq-len. fsdp: raw_model is model, which is sharded in place
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
+        with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
+            raw_model = model = GPT(config)
+        if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
+            ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
+        initial = model.state_dict()
+        mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
+        for part in (*model.transformer.h, model):  # fsdp: then the rest: wte, wpe, ln_f
+            fully_shard(part, mesh=mesh)  # fsdp: gathered for its forward and backward pass
+        model.to_empty(device=device)
+        checkpoint.hand_out(initial, model)  # fsdp: a tensor at a time, to each rank its shard
+        del initial
+        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        decay = [p for p in model.parameters() if p.dim() >= 2]
+        no_decay = [p for p in model.parameters() if p.dim() < 2]
+        groups = [
+            {"params": decay, "weight_decay": 0.1},
+            {"params": no_decay, "weight_decay": 0.0},
+        ]
+        # speedup 10: fused, one pass over weights, gradients and moments
+        optimizer = torch.optim.AdamW(
+            groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
+        )
+        # speedup 03: lifts gradients into float16's range; switched off for other types
+        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
+        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
+        first_step = 0
+        if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
+            first_step, batches.position = checkpoint.restore(
+                job.checkpoint, raw_model, optimizer, scaler
+            )
+        if not args.no_compile:  # ddp: a flag here
+            for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
+                block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
+        # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
+        sizes = {"total_batch": args.total_batch, "ranks": WORLD}
+        run.header(raw_model, batches, args.total_batch, first_step, **sizes)
+        run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
+
+        for step in range(first_step, args.steps):
+            synchronize(device)
+            start = time.perf_counter()
+            optimizer.zero_grad()
+            loss_sum = 0.0
+            for _ in range(job.micro_steps):  # ddp: as many batches as make --total-batch
+                x, y = next(batches)  # (B, T) token ids each, on the CPU
+                x, y = x.to(device), y.to(device)
+                with autocast(args):  # speedup 03: half precision
+                    _, loss = model(x, y)
+                # fsdp: each backward averages over the ranks: gradients that wait would be whole
+                scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
+                loss_sum += loss.detach()
+            scaler.unscale_(optimizer)  # ddp: what overflowed on one rank is inf on all: all skip
+            norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
+            norm = norm.full_tensor()  # fsdp: of all shards
+            # speedup 09: warm-up, then cosine
+            lr = get_lr(step, args.steps, args.max_lr, args.warmup)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            scaler.step(optimizer)
+            scaler.update()
+            synchronize(device)
+            dt = time.perf_counter() - start  # seconds
+            # ddp: the mean over the whole batch, and the slowest rank's time
+            loss = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
+            dt = reduced(dt, op=ReduceOp.MAX)
+            tok_per_s = args.total_batch / dt
+            run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
+            # ddp: a signal to any rank stops all. They wait here for rank 0, which writes the log,
+            # and below for its checkpoint: else their next step would take as long as that.
+            stopping = reduced(run.stop, op=ReduceOp.MAX)
+            done = step + 1
+            with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
+                if due(args.eval_every, done, args.steps):
+                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
+                    run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
+                    job.save_best(run, done, raw_model, val_loss)
+                if stopping or due(args.ckpt_every, done, args.steps):
+                    state = dict(position=batches.position, optimizer=optimizer, scaler=scaler)
+                    job.save(run, done, raw_model, **state)
+            if stopping:
+                name = signal.Signals(int(stopping)).name
+                run.say(f"note  {name}: stopped after step {done}; {job.kept}")
+                break
+    return run.result
+
+
+if __name__ == "__main__":
+    main()
