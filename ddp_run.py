@@ -195,6 +195,8 @@ def train(args):
         # checkpoints, and for held-out rows, of which ranks may have different numbers.
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
         raw_model = model = GPT(config).to(device)
+        if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
+            ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
@@ -214,8 +216,6 @@ def train(args):
             first_step, batches.position = checkpoint.restore(
                 job.checkpoint, raw_model, optimizer, scaler
             )
-        elif args.init:  # ddp: weights of a best model, or of a GPT-2 from transformers
-            ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here

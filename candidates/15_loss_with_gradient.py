@@ -49,6 +49,7 @@ class GPTConfig:
 def causal_blocks(q, k, v):
     """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
     T, hs = q.shape[2:]
+    k = k.contiguous()  # one copy for all blocks: bmm reads it transposed
     blocks = []
     for start in range(0, T, QUERIES):
         stop = min(start + QUERIES, T)

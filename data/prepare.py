@@ -8,41 +8,48 @@ Scripts tokenize a text at each start, 7 MB a second. Shards are for corpora of 
 50 MB, for a fixed held-out split, and for other programs.
 """
 
-import argparse
 from pathlib import Path
 
-from ladder.cli import path
+import numpy as np
+
+from ladder.cli import Parser, path
 from ladder.commands import program
-from ladder.corpus import load_corpus
+from ladder.corpus import MAGIC, VERSION, load_corpus
 from ladder.errors import BadInput
-from ladder.files import DATA_DIR, lock
+from ladder.files import ROOT, lock
 from ladder.log import show
-from ladder.shards import MOST_TOKENS, write_shard
+
+MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
+
+
+def write_shard(path: Path, tokens: np.ndarray) -> None:
+    """Write `tokens` (uint16, 1-D, at most MOST_TOKENS) as one shard."""
+    header = np.zeros(256, dtype="<i4")
+    header[:3] = MAGIC, VERSION, len(tokens)
+    path.write_bytes(header.tobytes() + tokens.astype("<u2", copy=False).tobytes())
 
 
 def main(argv=None):
-    """Write NAME_train_000000.bin, … and, with --val-fraction, NAME_val_000000.bin, …"""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "text", nargs="?", type=path, help="text file or folder (default: tinyshakespeare)"
-    )
-    parser.add_argument("--out", type=path, help="new folder for the shards (default: data/NAME)")
-    parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
-    parser.add_argument(
-        "--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)"
-    )
+    """The exit status of prepare()."""
+    return program(prepare, argv)
+
+
+def prepare(argv):
+    """Tokenize a text and write its shards, NAME_train_000000.bin, … and, with --val-fraction,
+    NAME_val_000000.bin, …, into a new folder. Raises BadInput.
+    """
+    parser = Parser(__doc__)
+    add, what = parser.add_argument, "text file or folder (default: tinyshakespeare)"
+    add("text", nargs="?", type=path, help=what)
+    add("--out", type=path, help="new folder for the shards (default: data/NAME)")
+    add("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
+    add("--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)")
     args = parser.parse_args(argv)
-    if not 1 <= args.shard_tokens <= MOST_TOKENS or not 0 <= args.val_fraction < 1:
+    text, out, shard_tokens, val_fraction = vars(args).values()
+    if not 1 <= shard_tokens <= MOST_TOKENS or not 0 <= val_fraction < 1:
         parser.error(f"--shard-tokens must be in [1, {MOST_TOKENS}], --val-fraction in [0, 1)")
-    return program(prepare, args.text, args.out, args.shard_tokens, args.val_fraction)
-
-
-def prepare(text, out, shard_tokens, val_fraction):
-    """Tokenize `text` and write its shards into the new folder `out`. Raises BadInput."""
     source = Path(text or "tinyshakespeare")
-    out = Path(out or DATA_DIR / (source.resolve().name if source.is_dir() else source.stem))
+    out = Path(out or ROOT / "data" / (source.resolve().name if source.is_dir() else source.stem))
     if out.exists() and (out.is_file() or any(out.iterdir())):
         raise BadInput(f"{out} exists already: delete it, or choose another --out")
     corpus = load_corpus(text, say=show)

@@ -2,6 +2,7 @@
 
 Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. On a GPU
   without bfloat16 units (T4, V100, RTX 20) it is float16, and a gradient scaler.
+  On a CPU without AVX-512 autocast stays off: bfloat16 would be many times slower than FP32.
 Why: half the bytes an element, and tensor cores multiply bfloat16 at twice their TF32 rate (989
   instead of 495 TFLOP/s on an H100). Weights, gradients and AdamW's moments stay FP32; backward
   runs in the types that forward recorded, so `loss.backward()` needs no autocast. No FP32 matmul

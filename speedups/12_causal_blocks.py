@@ -1,7 +1,7 @@
 """12 causal blocks
 
-Change: on a CPU, attention multiplies blocks of 128 queries only with the keys up to them. The
-  matmuls are batched over all heads, in bfloat16.
+Change: on a CPU, attention takes 128 queries at a time and skips the keys after them. The matmuls
+  are batched over all heads, in bfloat16.
 Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CPU's caches hold the
   scores of a few heads anyway. PyTorch's fused kernel for CPUs multiplies 64 queries of one head
   (256 from T=768 on) at a time with up to 512 keys and masks afterwards: at T=256 it leaves no key
@@ -49,6 +49,7 @@ class GPTConfig:
 def causal_blocks(q, k, v):
     """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
     T, hs = q.shape[2:]
+    k = k.contiguous()  # one copy for all blocks: bmm reads it transposed
     blocks = []
     for start in range(0, T, QUERIES):
         stop = min(start + QUERIES, T)
