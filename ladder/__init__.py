@@ -1,5 +1,5 @@
 """The code that no rung changes.
 
-Every run uses cli, corpus (shards), batches and run (log, probe, machine, errors, files). Only
-ddp_run.py uses ranks, checkpoint and weights. No run uses commands/, which is the `ladder` command.
+Every run uses cli, corpus, batches and run (log, probe, machine, errors, files). Only ddp_run.py
+and fsdp_run.py use ranks, checkpoint and weights. No run uses commands/, the `ladder` command.
 """

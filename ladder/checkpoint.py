@@ -1,10 +1,13 @@
-"""Checkpoints of ddp_run.py: each is one file, written atomically, and the last two are kept."""
+"""Checkpoints of training on ranks: each is one file, written atomically, the last two are kept."""
 
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils._pytree import tree_map
 
 from ladder.errors import BadInput
 from ladder.files import lock, write_atomic
@@ -19,16 +22,14 @@ def checkpoints(folder: str) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
-def save(folder: str, step: int, model, optimizer, scaler, **state) -> Path:
-    """Write step_NNNNNN.pt with `state` and the states of the three. Returns its path.
+def save(folder: str, step: int, **state) -> Path:
+    """Write step_NNNNNN.pt with `state`. Returns its path.
 
     The one before it is kept, older ones are deleted. Raises OSError.
     """
-    parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
-    state |= {"step": step} | {name: part.state_dict() for name, part in parts.items()}
     path = Path(folder) / f"step_{step:06d}.pt"
     try:
-        write_atomic(path, lambda file: torch.save(state, file))
+        write_atomic(path, lambda file: torch.save({"step": step, **state}, file))
     except RuntimeError as error:  # as torch closes the file; it hides a full disk, or Ctrl-C
         raise error.__context__ or error from None
     for old in checkpoints(folder)[:-2]:
@@ -56,19 +57,56 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     Into tensors of their own: fused kernels do not check the layout that they were compiled for,
     and would write past the end of a smaller tensor of a file's.
     """
-    saved = read(path)
-    model.load_state_dict(saved["model"])
+    sharded = isinstance(next(model.parameters()), DTensor)
+    saved = _read_on_rank_0(path) if sharded else read(path)
+    hand_out(saved["model"], model)
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for index, moments in saved["optimizer"]["state"].items():
         p = params[index]
         own = {"step": torch.zeros((), device=p.device)}
         own |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
         for name, tensor in own.items():
-            tensor.copy_(moments[name])
+            copy(moments[name], tensor)
         optimizer.state[p] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
     return saved["step"], saved["position"]
+
+
+def _read_on_rank_0(path: Path) -> dict:
+    """What `read` returns; on other ranks its tensors have shapes and no memory."""
+    saved, told = None, [None]
+    if dist.get_rank() == 0:
+        saved = read(path)
+        told = [tree_map(lambda x: x.to("meta") if getattr(x, "ndim", 0) else x, saved)]
+    dist.broadcast_object_list(told)
+    return saved or told[0]
+
+
+def hand_out(state: dict, model) -> None:
+    """Copy the weights in `state`, of a sharded model rank 0's, into `model`, one at a time."""
+    for name, w in model.state_dict().items():
+        copy(state[name], w)
+
+
+def copy(whole: torch.Tensor, own: torch.Tensor) -> None:
+    """Copy `whole` into `own`; of one that is sharded, rank 0's into the shards of all ranks."""
+    if isinstance(own, DTensor):
+        if dist.get_rank():  # receives its shard
+            whole = torch.empty(own.shape, device=own.device)
+        whole = whole.to(own.device, own.dtype)
+        whole = distribute_tensor(whole, own.device_mesh, own.placements)
+    own.detach().copy_(whole)
+
+
+def gather(state):
+    """`state` with its sharded tensors whole, on the CPU of rank 0, one at a time."""
+    if isinstance(state, dict):
+        return {key: gather(part) for key, part in state.items()}
+    if isinstance(state, DTensor):
+        whole = state.full_tensor()
+        return None if dist.get_rank() else whole.cpu()
+    return state
 
 
 def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
@@ -96,17 +134,16 @@ def choose(folder: str, resume: bool, identity: dict, steps: int, say: Callable)
         raise BadInput(f"{found[-1] if found else best} is of an earlier run: {do}")
     for unfinished in Path(folder).glob("step_*.pt.tmp"):  # of a run that was killed
         unfinished.unlink()
-    for number, path in reversed([*enumerate(found)]):
+    for path in reversed(found):
         try:
             saved = read(path)
         except BadInput as error:
-            if not number:
+            if path == found[0]:
                 raise BadInput(f"{error}: delete it to start from the beginning") from None
             say(f"note  {error}: the one before it is used")
+            path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
-        for damaged in found[number + 1 :]:  # they must not count as one of two to keep
-            damaged.rename(f"{damaged}.damaged")
         say(f"note  going on after step {saved['step']} of {steps}, from {path}")
         return path
     return None

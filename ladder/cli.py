@@ -60,12 +60,6 @@ def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", **FLAGS[name])
 
 
-def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
-    """The given ones of these flags, as words for a script's command line."""
-    values = [(name, getattr(args, name)) for name in names]
-    return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
-
-
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with a flag in one line, without all flags: `error` raises BadInput."""
 

@@ -1,6 +1,8 @@
 """Corpora: a text, a folder of texts or token shards as one stream of token ids.
 
 The default corpus, tinyshakespeare, ships as a shard. A text is tokenized in memory at each start.
+A shard has the `.bin` layout of llm.c and modded-nanogpt: a header of 256 little-endian int32
+(magic 20240520, version 1, token count, zeros), then the tokens as uint16.
 """
 
 import hashlib
@@ -16,13 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from ladder.errors import BadInput
-from ladder.files import DATA_DIR
-from ladder.shards import read_shard
+from ladder.files import ROOT
 
 # Of the text that data/tinyshakespeare.bin has the tokens of.
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
+MAGIC, VERSION = 20240520, 1
+HEADER_BYTES = 256 * 4
 SILENCE_S = 3  # between two lines while a text is tokenized or its vocabulary is fetched
 SURPRISES = {  # what may be in a text without its owner's knowledge, and what becomes of it
     b"\r\n": "CRLF line ends, which are tokens of their own (dos2unix removes them)",
@@ -61,6 +64,23 @@ class Corpus:
         return replace(self, shards=cut)
 
 
+def read_shard(path: Path) -> np.ndarray:
+    """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
+    header = np.fromfile(path, dtype="<i4", count=256)
+    size = path.stat().st_size - HEADER_BYTES
+    if len(header) < 256:
+        raise BadInput(f"{path} is not a shard: it is shorter than a header of 1024 bytes")
+    magic, version, count = map(int, header[:3])
+    if (magic, version) != (MAGIC, VERSION):
+        found = f"is not a shard: expected {MAGIC}, version {VERSION}, found {magic}, {version}"
+        if header.view("<u2").max() <= 50256:
+            found = "has no header: bare tokens, as nanoGPT's train.bin"
+        raise BadInput(f"{path} {found}; make shards of its text with data/prepare.py")
+    if size != 2 * count or not count:
+        raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
+    return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
+
+
 def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
     """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
 
@@ -68,7 +88,7 @@ def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
     """
     try:
         if path is None:
-            shard = read_shard(DATA_DIR / "tinyshakespeare.bin")
+            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard])
         if not (where := Path(path)).is_dir():
             make = _shard_corpus if where.suffix == ".bin" else _text_corpus

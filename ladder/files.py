@@ -14,9 +14,8 @@ from ladder.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
-DATA_DIR = ROOT / "data"
 # The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
-SCRIPTS = ("baseline.py", "ddp_run.py")  # outside the folders
+SCRIPTS = ("baseline.py", "ddp_run.py", "fsdp_run.py")  # outside the folders
 _FOLDERS = (f":(glob){name}/*.py" for name in ("candidates", "ladder", "peers", "speedups"))
 RUNNING_CODE = (*SCRIPTS, "ladder/gpus.csv", "data/tinyshakespeare.bin", *_FOLDERS)
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
@@ -33,7 +32,6 @@ def lock(folder: Path) -> IO:
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
         raise BadInput(f"another run is at work in {folder}: wait, or choose another") from None
     except (ImportError, OSError):
         pass  # Windows, and file systems without locks
@@ -45,18 +43,17 @@ def drop(stream: IO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_atomic(path: Path, *parts: bytes | Callable[[BinaryIO], None]) -> None:
-    """Write `parts` to `path` atomically: to PATH.tmp, which is flushed to disk, then renamed.
+def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+    """Write `content` to `path` atomically: to PATH.tmp, which is flushed to disk, then renamed.
 
-    A part is bytes, or a function that takes the open file and writes to it. After kill -9 PATH.tmp
-    is left: the next write to `path` replaces it. Raises OSError, or what such a function raises.
+    `content` may be a function that writes to the open file. After kill -9 PATH.tmp is left: the
+    next write to `path` replaces it. Raises OSError, or what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with temporary.open("w+b") as file:
-            for part in parts:
-                part(file) if callable(part) else file.write(part)
+            content(file) if callable(content) else file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

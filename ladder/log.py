@@ -15,12 +15,7 @@ def pairs_line(kind: str, pairs: dict) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""`text` with newlines, bytes that are not UTF-8 and the like escaped, as \n and \udcff.
-
-    Characters of `keep` stay as they are.
-    """
-    if text.isprintable():
-        return text
+    r"""`text` with all but `keep` escaped that is not printable: a newline as \n, \udcff."""
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
     )
@@ -44,42 +39,22 @@ def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float
     return line + "".join(f" | {key} {value:.4e}" for key, value in more.items())
 
 
-def warmup_steps(steps: int) -> int:
-    """How many of a run's steps RESULT leaves out: a third, at least 2 and at most 10.
-
-    The second step is profiled. With one or two steps the last one counts, and a note says that
-    this is not a measurement.
-    """
-    return min(10, max(2, steps // 3), max(steps - 1, 0))
-
-
 def result(
-    script: str,
-    status: str,
-    times: list[float],
-    losses: list[float],
-    *,
-    planned: int,
-    tokens_per_step: int,
-    flops_per_token: float,
-    peak_flops: float | None,
-    ranks: int = 1,
-    peak_bytes: int | None = None,
+    times, losses, *, steps, tokens_per_step, flops_per_token, peak_flops, ranks=1, peak_bytes=None
 ) -> dict:
-    """RESULT's fields, from the seconds and losses of the steps done.
+    """RESULT's numbers, from the seconds and losses of the steps done, of a run of `steps`.
 
-    Of a run of `planned` steps the first are warm-up. `tokens_per_step` are those of all ranks,
-    `peak_flops` is one device's, in FLOP/s. What is not known is None.
+    A third of these, at least 2 and at most 10, is warm-up (the second step is profiled); of one
+    or two steps the last counts. `tokens_per_step` are those of all ranks, `peak_flops` is one
+    device's, in FLOP/s. What is not known is None.
     """
     import numpy as np  # not above: commands that only write lines start at once
 
     ms = [seconds * 1e3 for seconds in times]
-    measured = ms[warmup_steps(planned) :]
+    measured = ms[min(10, max(2, steps // 3), max(steps - 1, 0)) :]
     p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
     tok_per_s = tokens_per_step * 1e3 / median
     found = {
-        "script": script,
-        "status": status,
         "median_ms": round(median, 3),
         "p10_ms": round(p10, 3),
         "p90_ms": round(p90, 3),
@@ -96,11 +71,8 @@ def result(
     return found | dict.fromkeys(unknown)
 
 
-def mfu_facts(flops_per_token: float, peak_flops: float | None, mfu: float | None) -> dict:
-    """The mfu line's fields: the formula and the peak behind RESULT's `mfu`."""
-    return {
-        "mfu": "unknown" if mfu is None else f"{mfu:.4f}",
-        "formula": "6N+12LCT",
-        "flops_per_token": flops_per_token,
-        "peak_flops": f"{peak_flops:.4g}" if peak_flops else "unknown",
-    }
+def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) -> str:
+    """The formula and the peak behind RESULT's `mfu`."""
+    mfu = "unknown" if mfu is None else f"{mfu:.4f}"
+    peak = f"{peak_flops:.4g}" if peak_flops else "unknown"
+    return f"mfu   mfu={mfu} formula=6N+12LCT flops_per_token={flops_per_token} peak_flops={peak}"

@@ -5,9 +5,9 @@ torch.device.
 """
 
 import csv
-import os
 import platform
 import re
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,19 +68,6 @@ def device_name(device) -> str:
     return f"{name} ({threads} thread{'s' * (threads > 1)})"
 
 
-def load() -> float:
-    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-
-
-def busy(load: float, share: float) -> str | None:
-    """A line if `load` is more than `share` of the cores."""
-    cores = os.cpu_count() or 1
-    if load <= share * cores:
-        return None
-    return f"load {load:.1f} on {cores} core{'s' * (cores > 1)}: these times will mean little"
-
-
 def peak_flops(device) -> float | None:
     """Dense BF16 peak of the device in FLOP/s, or None if it has none or is not in the table."""
     gpu = find_gpu(device_name(device))
@@ -117,15 +104,32 @@ def has_bf16(device) -> bool:
     return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
 
 
-def half_precision(device):
-    """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it."""
+def onednn_has_bf16() -> bool:
+    """Whether oneDNN multiplies bfloat16 on this CPU, itself or emulated: with AVX-512 it does."""
     import torch
 
-    return torch.bfloat16 if has_bf16(device) else torch.float16
+    missing = not torch.backends.mkldnn.is_available()
+    return missing or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def half_precision(device):
+    """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it.
+
+    torch.float32, with which autocast stays off, on a CPU for which oneDNN has no bfloat16 matmul:
+    PyTorch's own is many times slower than FP32 there (a step of `tiny`: 15 s, 1.5 s in FP32).
+    """
+    import torch
+
+    if not has_bf16(device):
+        return torch.float16
+    if device.type == "cpu" and not onednn_has_bf16():
+        warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
+        return torch.float32
+    return torch.bfloat16
 
 
 def require_bf16(device) -> None:
-    """Raise BadInput on a GPU without bfloat16 units."""
-    if not has_bf16(device):
-        why = "no bfloat16 units, and candidates 14 and above are not written for float16"
+    """Raise BadInput if autocast does not multiply bfloat16 here."""
+    if half_precision(device).itemsize > 2 or not has_bf16(device):
+        why = "no bfloat16 units, which candidates 14 and above need"
         raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")

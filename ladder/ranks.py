@@ -1,4 +1,4 @@
-"""The processes of ddp_run.py: its flags, how its ranks connect, and what rank 0 does for all."""
+"""The ranks of ddp_run.py and fsdp_run.py: flags, how they connect, what rank 0 does for all."""
 
 import math
 import os
@@ -42,14 +42,17 @@ class Job:
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
 
-    def save(self, run, step: int, model, **state) -> None:
+    def save(self, run, step: int, model, optimizer, scaler, **state) -> None:
         """Rank 0 saves a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
         if bad := [name for name, w in model.state_dict().items() if not w.isfinite().all()]:
             raise NotFinite(f"{bad[0]} is not finite after step {step}: it is not saved")
+        parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
+        state |= {name: checkpoint.gather(part.state_dict()) for name, part in parts.items()}
+        state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
         state["identity"] = self.identity
-        if path := self._on_disk(run, checkpoint.save, self.folder, step, model, **state):
+        if path := self._on_disk(run, checkpoint.save, self.folder, step, **state):
             self.checkpoint = path
             run.say(f"note  saved {path}")
         if step == self.steps and math.isfinite(self.best):
@@ -59,7 +62,8 @@ class Job:
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
         if self.folder and val_loss < self.best:
             facts = self.identity | {"step": str(step), "val_loss": str(val_loss)}
-            if path := self._on_disk(run, weights.save, self.folder / weights.BEST, model, facts):
+            own = model.config, checkpoint.gather(model.state_dict()), facts
+            if path := self._on_disk(run, weights.save, self.folder / weights.BEST, *own):
                 self.best = val_loss
                 run.say(f"note  the lowest loss so far: saved {path}")
 
@@ -117,6 +121,13 @@ def connect() -> None:
     nccl = torch.cuda.is_available() and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+
+
+def mesh(device: torch.device):
+    """All ranks, for fully_shard; without torchrun this process alone."""
+    if not dist.is_initialized():
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    return dist.init_device_mesh(device.type, (WORLD,))
 
 
 def on_rank_0(function: Callable, *args, **more):

@@ -19,7 +19,9 @@ from ladder import machine, probe
 from ladder.cli import signals_to
 from ladder.errors import explain, refuse
 from ladder.files import ROOT, commit, drop
-from ladder.log import mfu_facts, pairs_line, printable, result, step_line
+from ladder.log import mfu_line, pairs_line, printable, result, step_line
+
+NO_SCALER = torch.amp.GradScaler(enabled=False)
 
 
 class NotFinite(Exception):
@@ -50,7 +52,7 @@ class Run:
         self.waits_for_step, self.stop = False, 0
         self.lost = False  # whether lines could not be written
         self.model, self.first_step = None, 0
-        self.scaler = torch.amp.GradScaler(enabled=False)  # of a script with autocast, its own
+        self.scaler = NO_SCALER  # a script with autocast has its own
         self.skipped = 0  # steps whose gradient overflowed float16
         self.recording = None  # the profile of the second step, while that runs
         self.operators = self.effective = self.peak_bytes = None
@@ -177,6 +179,9 @@ class Run:
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.facts))
+        if self.scaler is not NO_SCALER and machine.half_precision(self.args.device).itemsize > 2:
+            why = "without AVX-512, bfloat16 matmuls are many times slower than FP32's"
+            self.say(f"note  autocast stays off on this CPU: {why}")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             first = "the first step takes one to three minutes, seconds with a warm cache"
@@ -250,9 +255,10 @@ class Run:
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
         facts = dict(flops_per_token=flops, peak_flops=peak, peak_bytes=self.peak_bytes)
-        facts |= dict(planned=planned, tokens_per_step=self.tokens_per_step, ranks=self.ranks)
-        self.result = result(self.script, status, self.step_times, self.losses, **facts)
-        self.say(pairs_line("mfu", mfu_facts(flops, peak, self.result["mfu"])))
+        facts |= dict(steps=planned, tokens_per_step=self.tokens_per_step, ranks=self.ranks)
+        self.result = {"script": self.script, "status": status}
+        self.result |= result(self.step_times, self.losses, **facts)
+        self.say(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))

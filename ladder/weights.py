@@ -22,15 +22,15 @@ FIXED |= dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
 FIXED |= dict(n_inner=None, tie_word_embeddings=True)
 
 
-def save(folder: Path, model, facts: dict[str, str]) -> Path:
-    """Write `model`, a GPT, without the rows that pad its vocabulary. Returns the folder.
+def save(folder: Path, config, state: dict, facts: dict[str, str]) -> Path:
+    """Write the `state` of a GPT without the rows that pad its vocabulary. Returns the folder.
 
     `facts` go into the file of the weights, so that both are replaced at once. Raises OSError.
     """
-    weights = {name: _transposed(name, w) for name, w in model.state_dict().items()}
+    weights = {name: _transposed(name, w) for name, w in state.items()}
     del weights["lm_head.weight"]  # tied
     weights[WTE] = weights[WTE][:GPT2_VOCAB_SIZE]
-    config = FIXED | asdict(model.config) | {"architectures": ["GPT2LMHeadModel"]}
+    config = FIXED | asdict(config) | {"architectures": ["GPT2LMHeadModel"]}
     config |= {"n_positions": config.pop("block_size"), "vocab_size": len(weights[WTE])}
     config |= dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop"), 0.0)
     write_atomic(folder / "config.json", json.dumps(config, indent=1).encode())
