@@ -19,6 +19,7 @@ COMMANDS = {
     "climb": "run rungs interleaved, several times, and say what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
     "ablate": "take single optimisations back from the top rung and measure what that costs",
+    "batch": "what a larger batch buys: tokens per second and memory by B",
     "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "timeit": "timing matrix: model sizes x passes x warm-up x precision",

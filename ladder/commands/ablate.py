@@ -15,9 +15,8 @@ import tempfile
 from pathlib import Path
 
 from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
-from ladder.commands.diff import parts_of
 from ladder.commands.propagate import merge
-from ladder.commands.scripts import RUNGS, all_scripts, select
+from ladder.commands.scripts import RUNGS, all_scripts, parts_of, select
 from ladder.errors import BadInput
 
 

@@ -16,6 +16,7 @@ climb's folder: edit, or switch branches, meanwhile. Nothing that git tracks is 
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import sys
@@ -33,9 +34,10 @@ from rich.console import Console
 
 from ladder import cli, machine
 from ladder.commands import process, results, scripts, tables
+from ladder.commands.kinds import kind_of
 from ladder.commands.log import read_log
 from ladder.commands.publish import check_finding, publish
-from ladder.commands.results import LEAST_ROUNDS, read_climb, read_facts, runs_of
+from ladder.commands.results import LEAST_ROUNDS, OUT_OF_MEMORY, read_climb, read_facts, runs_of
 from ladder.commands.share import pack
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -111,11 +113,10 @@ def rungs_for(device, quick: bool | None) -> list[Path]:
     return [*rungs[:6], rungs[10], rungs[-1]] if quick else rungs
 
 
-def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) -> Path:
+def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
     """Make the folder of a climb, climb.json and a copy of the code, after timing a large matmul.
 
-    `runs` says what is run in a round, where that is not each script once: lists of a name, a
-    script as in climb.json and flags of its own. Raises BadInput and leaves no folder where
+    With `sizes` each script runs at each of these B. Raises BadInput and leaves no folder where
     something is wrong with what was asked for.
     """
     chosen = [*dict.fromkeys(chosen)]  # one named twice counts once
@@ -129,13 +130,16 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
     from ladder.batches import Batches  # it imports torch, which --help need not
 
     # A wrong device, T or corpus is told once and now: every run would fail for it.
-    asked = cli.parse_args(__doc__, cli.given_flags(args, *PASSED_ON))
+    largest = [f"--batch-size={max(sizes)}"] if sizes else []
+    asked = cli.parse_args(__doc__, process.given_flags(args, *PASSED_ON) + largest)
     Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
-    load = round(machine.load(), 1)
+    load = round(process.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
-    found = large_matmul(cli.given_flags(args, "device"))
+    found = large_matmul(process.given_flags(args, "device"))
     folder = process.new_folder(args.out, kind)
     names = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
+    ran = [path.name if path in own else path.relative_to(ROOT).as_posix() for path in chosen]
+    runs = [[f"{Path(name).stem}_B{B}", name, f"--batch-size={B}"] for B in sizes for name in ran]
     facts = {
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -145,7 +149,7 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
         "at_most": args.at_most,
         "minutes": 0,
         "quick": bool(getattr(args, "quick", False)),
-        "flags": cli.given_flags(args, *(name for name in PASSED_ON if name != "data")),
+        "flags": process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
         "data": args.data and str(Path(args.data).resolve()),
         "versions": {"python": platform.python_version()} | {n: version(n) for n in names},
         "system": f"{platform.system()} {platform.machine()}",
@@ -154,7 +158,7 @@ def new_folder(args, kind: str, chosen: list[Path], runs: list | None = None) ->
         "clocks": {"before": found.pop("clocks")},
         "peaks": [found["peak_flops"]],  # of the rounds; peak_flops is their median
         "failures": {},
-        "scripts": [p.name if p in own else p.relative_to(ROOT).as_posix() for p in chosen],
+        "scripts": ran,
         **({"runs": runs} if runs else {}),
         **found,
     }
@@ -194,8 +198,9 @@ def find_stopped(name: str) -> Path:
         if not stopped:
             raise BadInput("there is no climb under runs/ that was stopped: name a folder")
         name = stopped[-1]
-    if not (facts := read_facts(folder := Path(name))) or not (folder / "code").is_dir():
-        raise BadInput(f"{folder} is no climb to go on with: it has no climb.json, or no code/")
+    facts = read_facts(folder := Path(name))
+    if not (folder / "code").is_dir():  # a published one
+        raise BadInput(f"{folder} is no climb to go on with: it has no code/")
     now = machine.device_name(cli.parse_args("", facts["flags"]).device), version("torch")
     if (then := (facts["device"], facts["versions"]["torch"])) != now:
         began, here = map(", torch ".join, (then, now))
@@ -237,13 +242,14 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
     kept in `scratch` for the next rounds.
     """
     facts, started = read_facts(folder), time.monotonic()
-    facts["failures"], earlier, k = {}, facts["minutes"], 0  # what failed is due again
-    runs = runs_of(facts)
-    ended = {path.stem for path in folder.glob("*.r*.log")}
+    failures = facts["failures"].items()  # what failed is due again, but where that is a result
+    facts["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
+    earlier, k, ended = facts["minutes"], 0, {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
     while k < begun or another_round(folder, facts, k):
         k += 1
         facts["repeats"] = max(facts["repeats"], k)
+        runs = [run for run in runs_of(facts) if fits(facts, run)]
         due = [run for run in runs if f"{run[0]}.r{k}" not in ended]
         if due and len(facts["peaks"]) < k:
             console.print(f"round {k}: timing a large matmul")
@@ -252,20 +258,33 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
         if len(due) == len(runs) and k > 1:  # not as a stopped round goes on
             console.print(tables.screen(facts, read_climb(folder)[1], console))
         for run in due if k % 2 else due[::-1]:  # what a run leaves to the next cancels
+            if not fits(facts, run):
+                continue
             now = f"{run[0]}, round {k} of {facts['repeats']}"
             console.print(f"{now}, running since {datetime.now():%H:%M}", soft_wrap=True)
             try:
                 news = f"{run_once(folder, facts, run, k, scratch):.0f} tok/s"
             except BadInput as error:
-                news = f"failed: {error}"
-                facts["failures"][f"{run[0]}.r{k}"] = str(error)
+                news, why = f"failed: {error}", str(error)
+                if kind_of(facts).varied and re.search("^out of memory|memory is full$", why):
+                    news, why = why.partition(":")[0], OUT_OF_MEMORY
+                facts["failures"][f"{run[0]}.r{k}"] = why
             ended.add(f"{run[0]}.r{k}")
             facts["minutes"] = earlier + (time.monotonic() - started) / 60
             save(folder, facts)
-            total = facts["repeats"] * len(runs)
+            rounds, runs = range(1, facts["repeats"] + 1), [r for r in runs if fits(facts, r)]
+            total = len(ended.union(f"{name}.r{n}" for n in rounds for name, *_ in runs))
             left = f"about {facts['minutes'] / len(ended) * (total - len(ended)):.0f} min left"
             console.print(f"{now}: {news} ({len(ended)} of {total} runs, {left})", soft_wrap=True)
     return facts | {"repeats": k}
+
+
+def fits(facts: dict, run: list[str]) -> bool:
+    """Whether memory may hold a run: it held all that were tried of its script at B up to this."""
+    up_to = [name for name, script, *_ in runs_of(facts) if script == run[1]]
+    del up_to[up_to.index(run[0]) + 1 :]
+    full = (name for name, why in facts["failures"].items() if why == OUT_OF_MEMORY)
+    return not any(name.rpartition(".")[0] in up_to for name in full)
 
 
 def add_peak(facts: dict, k: int) -> None:
@@ -328,7 +347,7 @@ def report(folder: Path, console: Console, draw) -> int:
     """Print the table of a climb and draw its picture; 1 if not one run came to its end."""
     facts, rows = read_climb(folder)
     console.print(tables.screen(facts, rows, console))
-    for row in (row for row in rows if row.failure):
+    for row in (row for row in rows if row.failure not in (None, OUT_OF_MEMORY)):
         console.print(f"{row.stem} failed: {row.failure}", soft_wrap=True)
     good = [row for row in rows if not row.failure]
     if good:

@@ -1,7 +1,8 @@
 """Show what one rung changes, line by line.
 
 With one rung it prints the rung's docstring and its diff against the rung before it (ddp_run.py
-against rung 10). With two it compares those two scripts. The diff itself leaves out docstrings.
+against rung 10, fsdp_run.py against ddp_run.py). With two it compares those two scripts. The diff
+itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together
@@ -14,10 +15,11 @@ from pathlib import Path
 from rich.text import Text
 
 from ladder.commands.process import Screen
-from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, select, split_source
+from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, docstring, parts_of, select, shown
 from ladder.errors import BadInput
 from ladder.log import printable
 
+DDP, FSDP = ROOT / "ddp_run.py", ROOT / "fsdp_run.py"
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
@@ -34,13 +36,13 @@ def run(args) -> int:
         before, after = map(one_script, args.rungs)
     else:
         after = one_script(args.rungs[0])
-        number = 11 if after == ROOT / "ddp_run.py" else rung_number(args.rungs[0])
-        if number == 0:
+        before = {DDP: chain()[10], FSDP: DDP}.get(after)
+        if before is None and (number := rung_number(args.rungs[0])) == 0:
             raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        before = chain()[number - 1]
-        docstring = Text(printable(parts_of(after)[0].strip().strip('"'), keep="\n\t"))
-        docstring.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
-        console.print(docstring, soft_wrap=True)
+        before = before or chain()[number - 1]
+        text = Text(printable(docstring(after), keep="\n\t"))
+        text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
+        console.print(text, "\n", sep="", soft_wrap=True)
     for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
@@ -61,21 +63,6 @@ def rung_number(word: str) -> int:
     if path not in known:
         raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return known.index(path)
-
-
-def shown(path: Path) -> str:
-    """A script's path as printed: relative to the project if it is inside it."""
-    path = path.resolve()
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
-
-
-def parts_of(path: Path) -> tuple[str, str]:
-    """The docstring and the code of a script. Raises BadInput if Python cannot parse it."""
-    try:
-        return split_source(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:

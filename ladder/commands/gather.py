@@ -10,7 +10,7 @@ from ladder.commands.kinds import kind_of
 from ladder.commands.publishable import kept
 from ladder.commands.results import COMPARABLE, Row, read_climb
 from ladder.commands.scripts import docstring
-from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot
+from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot, sizes
 from ladder.commands.work import LABELS
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
@@ -23,12 +23,12 @@ def gather(folder: Path) -> dict:
     """All that the page shows of one climb. Raises BadInput if it is none."""
     facts, rows = read_climb(folder)
     good = [row for row in rows if not row.failure]
-    if not facts or not good:
-        why = "none of its runs has ended well yet" if facts else "it has no climb.json"
-        raise BadInput(f"{folder} cannot be shown: {why}")
+    if not good:
+        raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
     run, kind = good[0].log.run, kind_of(facts)
     rungs = find_rungs(folder, facts, rows, run)
-    label = "{device}, {started}, {model}, B={B}, T={T}: ".format(**run, started=facts["started"])
+    label = "{device}, {started}, {model}, B={B}, T={T}: "
+    label = label.format(**run | {"B": sizes(good), "started": facts["started"]})
     between = f"{rungs[0]['title']} to {rungs[-1]['title']}"
     return {
         "id": folder.resolve().name,
@@ -53,7 +53,7 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[di
     profiles, rungs = find_profiles(run), []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
-            path, source = as_measured(folder, facts, row.stem, Path(scratch))
+            path, source = as_measured(folder, facts, row.script, Path(scratch))
             base = rungs[-1 if against == "above" else 0] if rungs and against else None
             both = base and base["path"] and path
             line, parts, state = cells(row), row.roofline or (), ""

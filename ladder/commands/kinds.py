@@ -20,10 +20,10 @@ class Kind:
 KINDS = {
     "climb": Kind(
         what="the climb",
-        gain="tok/s over the row above",
-        total="over the first",
+        gain="tok/s vs. previous",
+        total="vs. first",
         against="above",
-        compared="Gain over the row above",
+        compared="Gain vs. previous",
     ),
     "ablate": Kind(
         what="one optimisation left out",
@@ -34,9 +34,9 @@ KINDS = {
     ),
     "batch": Kind(
         what="batch sizes",
-        gain="tok/s over the first",
-        total="times its tok/s",
-        varied="B",
+        gain="tok/s over the rung above",
+        total="over the first",
+        varied="B",  # the rows are the rungs at the smallest B, then at the next one, and so on
     ),
     "peers": Kind(
         what="beside transformers",

@@ -25,10 +25,7 @@ class Log:
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
     log, not_ours = Log(), f"{path} is not a log of this ladder"
-    try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
     for number, line in enumerate(lines, 1):
         try:
             _read_line(log, line)

@@ -1,5 +1,6 @@
 """Python started in a process of its own, why it failed, and where results go."""
 
+import argparse
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from subprocess import DEVNULL
 
 from rich.console import Console
 
@@ -48,12 +49,7 @@ def run_python(*words, package: Path = ROOT, folder: str | None = None, **env: s
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     command, env = [sys.executable, *map(str, words)], {**os.environ, "PYTHONPATH": path, **env}
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-        child = Popen(command, env=env, stdin=DEVNULL, stdout=out, stderr=err)
-        try:
-            status = child.wait()
-        finally:
-            child.kill()  # after Ctrl-C; else it has ended
-            child.wait()
+        status = subprocess.call(command, env=env, stdin=DEVNULL, stdout=out, stderr=err)
         texts = [file.seek(0) or file.read().decode(errors="replace") for file in (out, err)]
     if status and folder:
         write_atomic(Path(folder, "room"), bytes(2**16))
@@ -89,6 +85,24 @@ def if_slow(after: float = 2):
         yield
     finally:
         timer.cancel()
+
+
+def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
+    """The given ones of these flags, as words for a script's command line."""
+    values = [(name, getattr(args, name)) for name in names]
+    return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
+
+
+def load() -> float:
+    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def busy(load: float) -> str | None:
+    """A line if `load` is more than three quarters of the cores."""
+    cores = os.cpu_count() or 1
+    if load > 0.75 * cores:
+        return f"load {load:.1f} on {cores} core{'s' * (cores > 1)}: these times will mean little"
 
 
 def first_line(*command: str) -> str:

@@ -6,12 +6,11 @@
 The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
 the first) it alternates an untouched step and a step timed in stages, which waits for the device
 after each stage. Three more run under PyTorch's profiler. The middle one, by the time of its
-kernels, is shown, and saved as a trace, for https://ui.perfetto.dev, and as STEM.recording.json,
-which can become a test in tests/recordings/.
+kernels, is shown, and saved as a trace for https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
-own library) and what torch.compile generated, each without the operators that it calls in turn.
+own library) and what torch.compile generated, each without the time of those that it calls.
 """
 
 import json
@@ -32,9 +31,8 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 import ladder.run
-from ladder import machine
-from ladder.cli import add_flags, given_flags, integer
-from ladder.commands.process import Screen, new_folder, run_python
+from ladder.cli import add_flags, integer
+from ladder.commands.process import Screen, busy, given_flags, load, new_folder, run_python
 from ladder.commands.scripts import A_RUNG, select
 from ladder.errors import BadInput
 from ladder.files import write_atomic
@@ -43,14 +41,6 @@ WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
 TOP = 10
 PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
-# CPU events that compute: operators and generated kernels, not what autograd and torch.compile
-# put around them, and not operators that only describe or allocate memory or read one number.
-_COMPUTES = re.compile(
-    r"(?!aten::(empty|new_empty|as_strided|\w*view|\w*reshape|t|transpose|permute|expand|select"
-    r"|slice|narrow|split|chunk|unbind|squeeze|unsqueeze|detach|alias|lift_fresh|resolve|item"
-    r"|is_nonzero|_local_scalar_dense|result_type|resize)(_\w*)?$)"
-    r"(\w+::\w+|(graph_\d+_)?cpp_\w+)$"
-)
 
 
 class ProfiledRun(ladder.run.Run):
@@ -70,8 +60,6 @@ class ProfiledRun(ladder.run.Run):
         self.watch.close()
         super().log(step, loss, dt, tok_per_s, **more)
         if self.spent is not None:
-            if "backward" not in self.spent:
-                raise BadInput(f"{self.script} has no loss.backward() that could be timed")
             self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
             for stage in STAGES:
                 self.times[stage].append(self.spent[stage])
@@ -90,7 +78,7 @@ class ProfiledRun(ladder.run.Run):
             self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
     def _save(self) -> None:
-        """Write STEM.json, STEM.recording.json and STEM.trace.json beside the log."""
+        """Write STEM.json and STEM.trace.json beside the log."""
         self.profiles.sort(key=lambda pair: pair[0]["self_ms"])
         found, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
@@ -98,13 +86,6 @@ class ProfiledRun(ladder.run.Run):
         medians = {name: statistics.median(values) for name, values in self.times.items()}
         facts = {"run": self.facts, "median_ms": medians, "times_ms": self.times, **found}
         write_atomic(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
-        events = [
-            [e.key, e.device_type.name, e.is_user_annotation, e.count, e.self_device_time_total]
-            for e in profiler.key_averages()
-        ]
-        recording = {"run": self.facts, "operators": self.operators, "events": events}
-        text = json.dumps(recording).replace("], [", "],\n[")  # a line each
-        write_atomic(Path(f"{name}.recording.json"), f"{text}\n".encode())
 
 
 @contextmanager
@@ -138,23 +119,19 @@ def timed_stages(device: torch.device):
 
 
 def kernels(events, device: torch.device) -> dict:
-    """From one profiled step: kernels launched, the self time of all events, and each by name,
-    longest first. Times in milliseconds, of the GPU on CUDA and of the CPU elsewhere."""
+    """From one profiled step: the self time of all events, and each by name, longest first; on CUDA
+    how many kernels were launched. Times in milliseconds, of the GPU on CUDA, elsewhere the CPU."""
+    self_time, launched = "self_cpu_time_total", None
     if device.type == "cuda":
         self_time = "self_device_time_total"
         on_gpu = (e for e in events if e.device_type == DeviceType.CUDA)
         events = [e for e in on_gpu if not e.is_user_annotation]
-        launched = [e for e in events if not e.name.startswith(("Memcpy", "Memset"))]
+        launched = sum(not e.name.startswith(("Memcpy", "Memset")) for e in events)
         if not launched:
             raise BadInput(
                 "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, "
                 "or only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
             )
-    else:
-        self_time = "self_cpu_time_total"
-        working = [e for e in events if _COMPUTES.match(e.name)]
-        callers = {id(e.cpu_parent) for e in working}
-        launched = [e for e in working if id(e) not in callers]
     calls, ms = defaultdict(int), defaultdict(float)
     for event in events:
         calls[event.name] += 1
@@ -162,7 +139,7 @@ def kernels(events, device: torch.device) -> dict:
     total = sum(ms.values())
     found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in ms]
     found.sort(key=lambda kernel: -kernel["ms"])
-    return {"kernels_launched": len(launched), "self_ms": total, "kernels": found}
+    return {"kernels_launched": launched, "self_ms": total, "kernels": found}
 
 
 def add_arguments(parser) -> None:
@@ -174,15 +151,12 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
-    """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0.
-
-    Raises BadInput with the script's own words, or the last line of its traceback, if it fails.
-    """
+    """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
     scripts = select(args.rungs, candidates=True)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     folder = new_folder(args.out, "profile")
-    if line := machine.busy(machine.load(), 0.75):
+    if line := busy(load()):
         print(f"note  {line}")
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
@@ -197,9 +171,7 @@ def run(args) -> int:
                 raise BadInput(f"{path.name} failed: {done.failure}")
     found = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
     report(found, Screen(highlight=False, markup=False))
-    for path in scripts:
-        print(f"trace: {folder / path.stem}.trace.json")
-    print(f"numbers and logs: {folder}")
+    print(f"traces, numbers and logs: {folder}")
     return 0
 
 
@@ -224,7 +196,8 @@ def stage_table(profiles: list[dict]) -> Table:
     rows["sum"] = [sum(values) for values in zip(*rows.values(), strict=True)]
     rows["step left alone"] = [p["median_ms"]["step"] for p in profiles]
     rows["self time"] = [p["self_ms"] for p in profiles]
-    rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
+    if profiles[0]["kernels_launched"]:
+        rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
     names = [*map(name_of, profiles), "difference"][: 2 * len(profiles) - 1]
     table = Table("", *(Column(name, justify="right") for name in names))
     for name, values in rows.items():
@@ -248,7 +221,7 @@ def kernel_table(profiles: list[dict], width: int) -> Table:
 
 
 def name_of(profile: dict) -> str:
-    """The name of a script in words, at which a narrow column can wrap it."""
+    """A script's name in words: a narrow column can wrap it."""
     return Path(profile["run"]["script"]).stem.replace("_", " ")
 
 

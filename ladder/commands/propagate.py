@@ -12,23 +12,14 @@ on from that script: ladder propagate 9. Commit before you edit the same lines a
 """
 
 import re
-import tempfile
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ladder.commands.diff import parts_of, rung_number, shown
-from ladder.commands.scripts import A_RUNG, chain, split_source
+from ladder.commands.diff import rung_number
+from ladder.commands.scripts import A_RUNG, chain, parts_of, shown, split_source
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
-
-# No script contains these: the first begins a line that is only there while git merges, the second
-# stands for a newline while words are merged line by line.
-MARK, NEWLINE = "\x1f", "\x1e"
-CONFLICT = re.compile(
-    r"(<<<<<<< this script\n(?P<ours>.*?))\|{7} base\n(?P<base>.*?)"
-    r"(=======\n(?P<theirs>.*?)>>>>>>> the edit\n)",
-    flags=re.DOTALL,
-)
 
 
 def add_arguments(parser) -> None:
@@ -82,52 +73,52 @@ def merge(base: str, ours: str, theirs: str, all_words: bool = False) -> str:
     """Apply the change from `base` to `theirs` to `ours`; conflicts stand between markers.
 
     If both sides changed the same lines and one side kept their number (or `all_words`), the words
-    in them are merged. Raises BadInput if git is missing.
+    in them are merged.
     """
+    merged = []
+    for sides in aligned(*(side.splitlines(keepends=True) for side in (base, ours, theirs))):
+        old, mine, other = sides
+        part = changed(*sides)
+        if part is None and (all_words or len(old) in (len(mine), len(other))):
+            words = (re.findall(r"\w+|\W", "".join(side)) for side in sides)
+            parts = [changed(*word) for word in aligned(*words)]
+            part = None if None in parts else [word for some in parts for word in some]
+        if part is None:
+            part = ["<<<<<<< this script\n", *mine, "=======\n", *other, ">>>>>>> the edit\n"]
+        merged += part
+    return "".join(merged)
 
-    def merge_words(conflict: re.Match) -> str:
-        sides = [conflict[side] for side in ("base", "ours", "theirs")]
-        base, *others = (side.count("\n") for side in sides)
-        if all_words or base in others:
-            words = (re.findall(r"\w+|\W", side.replace("\n", NEWLINE)) for side in sides)
-            merged = merge_lines(*("\n".join(side) for side in words))
-            if not CONFLICT.search(merged + "\n"):
-                return merged.replace("\n", "").replace(NEWLINE, "\n")
-        return conflict[1] + conflict[4]  # without the base
 
-    return CONFLICT.sub(merge_words, merge_lines(base, ours, theirs))
+def changed(old: list, mine: list, other: list) -> list | None:
+    """The one that differs from `old`; None if both do, and from each other."""
+    return other if mine in (old, other) else mine if other == old else None
 
 
-def merge_lines(base: str, ours: str, theirs: str) -> str:
-    """git merge-file, but changes in neighbouring lines are no conflict. Conflicts show the base.
+def aligned(base: list, ours: list, theirs: list) -> Iterator[tuple[list, list, list]]:
+    """Yields the parts of the three, lines or words, that stand for each other.
 
-    Raises BadInput if git is missing.
+    Edits that overlap share a part, and so do insertions at one place. Changes of neighbours do
+    not: git would call them a conflict.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("this script", "base", "the edit")]
-        for file, side in zip(files, (ours, base, theirs), strict=True):
-            file.write_text(marked(base.split("\n"), side.split("\n")), encoding="utf-8")
-        labels = [word for file in files for word in ("-L", file.name)]
-        done = git("merge-file", "-p", "--diff3", *labels, *map(str, files))
-    if done.returncode > 127:  # up to there it is the number of conflicts
-        raise BadInput(f"git merge-file failed: {done.stderr}")
-    return "\n".join(x for x in done.stdout.split("\n")[:-1] if not x.startswith(MARK))
+    found = [(*edit, n) for n, side in enumerate((ours, theirs)) for edit in edits(base, side)]
+    end, left = 0, sorted(found)
+    while left:
+        yield (base[end : left[0][0]],) * 3
+        (start, end, *_), group = left[0], []
+        while left and (left[0][0] < end or left[0][:2] == (start, end)):
+            group.append(left.pop(0))
+            end = max(end, group[-1][1])
+        old, *new = (base[start:end] for _ in range(3))
+        for i, j, lines, n in reversed(group):
+            new[n][i - start : j - start] = lines
+        yield old, *new
+    yield (base[end:],) * 3
 
 
-def marked(base: list[str], side: list[str]) -> str:
-    """`side` with a mark before and after each line that it kept from `base` or replaced.
-
-    For git, two changes conflict if no unchanged line lies between them. The marks are such lines:
-    one side may change or delete a line next to one that the other side changed or added. A
-    rewritten block loses its inner marks, so a line that the other side added there conflicts.
-    """
-    lines = []
-    for _, i1, i2, j1, j2 in SequenceMatcher(None, base, side, autojunk=False).get_opcodes():
-        if i2 - i1 == j2 - j1:  # the same lines, or others one for one
-            for i, line in zip(range(i1, i2), side[j1:j2], strict=True):
-                lines += [f"{MARK}before {i}", line, f"{MARK}after {i}"]
-        elif i1 == i2:
-            lines += side[j1:j2]
-        else:
-            lines += [f"{MARK}before {i1}", *side[j1:j2], f"{MARK}after {i2 - 1}"]
-    return "\n".join(lines) + "\n"
+def edits(base: list, side: list) -> Iterator[tuple[int, int, list]]:
+    """Yields (start, end, lines): `side` has `lines` where `base` has base[start:end]."""
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, base, side, autojunk=False).get_opcodes():
+        if tag == "replace" and i2 - i1 == j2 - j1:  # one for one
+            yield from ((i, i + 1, [side[j1 + i - i1]]) for i in range(i1, i2))
+        elif tag != "equal":
+            yield i1, i2, side[j1:j2]

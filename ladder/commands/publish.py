@@ -4,9 +4,9 @@
     ladder publish climb-20261121-101500.json.gz "…"     what `ladder share` packed elsewhere
 
 The raw logs are copied to logs/, an entry with the sentence is put on top of RUNLOG.md, where the
-machine gets its row, and README.md's headline and gains are made anew, unless those for this kind
-of device are of another machine. The climb has to come from a committed state, so that its logs
-name what was measured. To undo it, use git.
+machine gets its row. With --readme README.md's headline and gains are those of this climb, for its
+kind of device. The climb has to come from a committed state, so that its logs name what was
+measured. To undo it, use git.
 """
 
 import itertools
@@ -37,7 +37,8 @@ BLOCK = re.compile(
 def add_arguments(parser):
     parser.add_argument("climb", type=Path, help="its folder, or a file that ladder share wrote")
     parser.add_argument("finding", help="what it shows, in one sentence")
-    parser.add_argument("--force", action="store_true", help="replace a better table (default: no)")
+    shown = "show it in README.md, for its kind of device (default: in RUNLOG.md alone)"
+    parser.add_argument("--readme", action="store_true", help=shown)
 
 
 def run(args) -> int:
@@ -45,7 +46,7 @@ def run(args) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         shared = args.climb.is_file()
         folder = unpack(args.climb, Path(scratch)) if shared else args.climb
-        publish(folder, args.finding, args.force)
+        publish(folder, args.finding, args.readme)
     return 0
 
 
@@ -55,8 +56,8 @@ def check_finding(finding: str) -> None:
         raise BadInput("the finding is empty: say in one sentence what the climb shows")
 
 
-def publish(folder: Path, finding: str, force: bool = False) -> None:
-    """Copy the logs, add the entry, make README.md anew. Raises BadInput, and changes nothing, if
+def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
+    """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
     the climb may not be published."""
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
@@ -65,7 +66,8 @@ def publish(folder: Path, finding: str, force: bool = False) -> None:
     target = new_target(facts)
     shown = target.relative_to(ROOT).as_posix()
     readme, runlog = ((ROOT / page).read_text("utf-8") for page in ("README.md", "RUNLOG.md"))
-    readme = with_results(readme, shown, facts, rows, force)
+    if in_readme:
+        readme = with_climb(readme, shown, rows)
     target.mkdir(parents=True)
     own = {name for name in facts["scripts"] if "/" not in name}.difference(SCRIPTS)
     scripts = (kept(folder, name) for name in own)
@@ -92,27 +94,12 @@ def new_target(facts: dict) -> Path:
             raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
 
 
-def with_results(readme: str, shown: str, facts: dict, rows: list[Row], force: bool) -> str:
-    """README.md's text with this climb as that of its kind of device, if it begins with the
-    baseline; as it was, which is said, if it would lose by that and there is no `force`."""
-    rungs, run, cpu = rungs_of(rows), first_log(rows).run, on_cpu(rows)
-    if facts["kind"] != "climb" or 0 not in rungs:
-        return readme
+def with_climb(readme: str, shown: str, rows: list[Row]) -> str:
+    """README.md's text with this climb as that of its kind of device."""
+    if not rungs_of(rows).keys() >= {*range(11)}:
+        raise BadInput("README.md shows only climbs in which rungs 0 to 10 came to their end")
     marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
-    named, needed = {}, dict.fromkeys(range(11), 1)  # rounds of each rung
-    B, T = int(run["B"]), int(run["T"])
-    worse = (B, T) != (4, 256) if cpu else T != 1024 or B > 16  # not a device's own
-    for folder, _, old in climbs_of(marker):
-        named[on_cpu(old)] = folder
-        if on_cpu(old) == cpu:
-            needed = {number: len(row.logs) for number, row in rungs_of(old).items()}
-            worse |= first_log(old).run["device"] != run["device"]
-    worse |= any(n not in rungs or len(rungs[n].logs) < rounds for n, rounds in needed.items())
-    if worse and not force:
-        why = "this climb is of another machine, fewer rungs or rounds, or another B or T"
-        print(f"README.md keeps its table, for {why}: --force replaces it")
-        return readme
-    named[cpu] = shown
+    named = {on_cpu(old): folder for folder, _, old in climbs_of(marker)} | {on_cpu(rows): shown}
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 
@@ -178,15 +165,18 @@ def headline(climbs: list) -> str:
         base, top = rungs[0], rungs[max(rungs)]
         low, high = top.total.low, top.total.high
         between = f" ({low:.1f} to {high:.1f}, 95 % interval)" if low else ""
+        ten = f" (rung 10: {rungs[10].total.ratio:.1f} times)" if max(rungs) > 10 else ""
         lines.append(
             f"- **{top.total.ratio:.1f} times**{between} on {run['device']}, B={run['B']}, "
-            f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second. "
+            f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second{ten}. "
             f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
         )
-    none = "No GPU has been measured here yet." * all(on_cpu(rows) for _, _, rows in climbs)
+    none = "No GPU has been measured here yet: [send yours](docs/commands.md#share)." * all(
+        on_cpu(rows) for _, _, rows in climbs
+    )
     lines.append(
         f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
-        f"*Reported elsewhere*, for the same steps: [{other['what']}]({other['url']}) by "
+        f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
         f"{other['who']}. {none}".rstrip()
     )
     return "\n".join(lines) + "\n"
@@ -213,7 +203,8 @@ def rungs_table(climbs: list) -> str:
             before = ms
         change = re.split(r"\.(?: |$)", describe(path)["Change"])[0]
         line = [f"[{title(path)}]({diff.shown(path)})", change, size]
-        line.append(f"{ms} ms{more}" if ms else "CPU only" if cpu_only(path) else "")
+        without = other["within"].get(f"{number:02}", "CPU only" * cpu_only(path))
+        line.append(f"{ms} ms{more}" if ms else without)
         for rungs in measured:
             cell = f"{rungs[0].tok_per_s:.0f} tok/s"
             if number:

@@ -15,9 +15,8 @@ SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 def read_publishable(folder: Path) -> tuple[dict, list[Row]]:
     """climb.json and the rows of a climb. Raises BadInput if it may not be published."""
     facts, rows = read_climb(folder)
-    if not facts or not any(row.logs for row in rows):
-        why = "all its runs failed" if facts else "it has no climb.json"
-        raise BadInput(f"{folder} is no climb to publish: {why}")
+    if not any(row.logs for row in rows):
+        raise BadInput(f"{folder} is no climb to publish: all its runs failed")
     run, commit = first_log(rows).run, facts["commit"]
     data = f"{run['data']} ({run.get('data_sha256')})"
     paths = [kept(folder, name) or ROOT / name for name in facts["scripts"]]

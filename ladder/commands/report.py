@@ -64,10 +64,10 @@ def gather_default() -> list[dict]:
     climbs = {}
     for folder in [path.parent for path in own] + known:
         try:
-            if facts := read_facts(folder):  # the first published logs have none
-                flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
-                key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
-                climbs[key] = climbs.get(key) or gather(folder)
+            facts = read_facts(folder)
+            flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
+            key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
+            climbs[key] = climbs.get(key) or gather(folder)
         except BadInput as error:
             print(printable(f"left out: {error}"))
     found = climbs.values()

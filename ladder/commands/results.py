@@ -18,6 +18,7 @@ from ladder.errors import BadInput
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 NOT_YET = "not run yet"  # where another row has why it failed
+OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
 LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
@@ -46,20 +47,26 @@ class Gain:
 
 @dataclass
 class Row:
-    """One script of a climb over all its rounds. Times in milliseconds; None is not known."""
+    """One script of a climb over all its rounds, or of a batch at one B. Times in milliseconds;
+    None is not known."""
 
-    stem: str
+    stem: str  # of the script, and of a batch its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failure: str | None = None
+    script: str = ""  # its stem
+    B: int | None = None  # of a batch
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
-    gain: Gain | None = None  # over the row above, or as its kind of climb has it
-    total: Gain | None = None  # over the first row
+    gain: Gain | None = None  # vs. the row before, or as its kind of climb has it
+    total: Gain | None = None  # vs. the first row
     mfu: float | None = None
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
+
+    def __post_init__(self):
+        self.script = self.script or self.stem
 
     @property
     def log(self) -> Log:
@@ -79,21 +86,22 @@ class Row:
 
 
 def read_facts(folder: Path) -> dict:
-    """climb.json, empty if there is none. Raises BadInput if it is of no kind that is known."""
-    path = folder / "climb.json"
-    facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if facts and (kind := facts.get("kind")) not in KINDS:
+    """climb.json. Raises BadInput if there is none, or it is of no kind that is known."""
+    if not (path := folder / "climb.json").is_file():
+        raise BadInput(f"{folder} is not a climb's: it has no climb.json")
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    if (kind := facts.get("kind")) not in KINDS:
         raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {kind}")
     return facts
 
 
 def runs_of(facts: dict) -> list[list[str]]:
     """What is run in a round, in order: a name, the script and flags of its own."""
-    return facts.get("runs") or [[Path(name).stem, name] for name in facts.get("scripts", [])]
+    return facts.get("runs") or [[Path(name).stem, name] for name in facts["scripts"]]
 
 
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json (empty if there is none) and a Row for each of runs_of, in that order.
+    """climb.json and a Row for each of runs_of, in that order.
 
     Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
     """
@@ -105,16 +113,21 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
     check_comparable(folder, [log for rounds in logs.values() for log in rounds.values()], facts)
-    order = [name for name, *_ in runs_of(facts)]
-    order += sorted(logs.keys() - set(order), key=lambda stem: (stem != "baseline", stem))
-    rows = [make_row(stem, logs.get(stem, {}), failures.get(stem), facts) for stem in order]
+    rows, full = [], set()
+    for stem, script, *flags in runs_of(facts):
+        row = Row(stem, logs.get(stem, {}), failures.get(stem), Path(script).stem)
+        row.B = int(flags[0].partition("=")[2]) if flags else None
+        if row.logs or row.script not in full:  # else a smaller B was more than memory holds
+            rows.append(measure(row, facts))
+        if row.failure == OUT_OF_MEMORY:
+            full.add(row.script)
     kind = kind_of(facts)
     for above, row in pairwise(rows):
         row.total = row.gain = gain(rows[0], row)
         if kind.against == "first":
             row.gain = gain(row, rows[0])
-        elif kind.against == "above":
-            row.gain = gain(above, row)
+        elif kind.against == "above" or kind.varied:
+            row.gain = gain(above, row) if above.B == row.B else None
     return facts, rows
 
 
@@ -127,21 +140,20 @@ def check_comparable(folder: Path | str, logs: list[Log], facts: dict) -> None:
             raise BadInput(f"{folder}: its logs differ in {found}: they cannot stand in one table")
 
 
-def make_row(stem: str, logs: dict[int, Log], failure: str | None, facts: dict) -> Row:
-    """The numbers of one script that need no other. A failure counts where no run ended well."""
-    row = Row(stem, logs)
-    if not logs:
-        row.failure = failure or NOT_YET
+def measure(row: Row, facts: dict) -> Row:
+    """`row` with the numbers that need no other. A failure counts where no run ended well."""
+    row.failure = None if row.logs else row.failure or NOT_YET
+    if row.failure:
         return row
-    times = [step_times(log) for log in logs.values()]
+    times = [step_times(log) for log in row.logs.values()]
     row.ms = float(np.exp(np.mean([np.log(np.median(run)) for run in times])))
     row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
     row.tok_per_s = step_tokens(row.log) / row.ms * 1e3
     limit = limit_tok_per_s(facts, [row])
     row.mfu = row.tok_per_s / limit if limit else None
-    row.roofline = roofline_of(stem, row.log.run, facts)
+    row.roofline = roofline_of(row.script, row.log.run, facts)
     # Not the most of them: in the first round the compiler needs more than training does.
-    peaks = [log.result["peak_bytes"] or 0 for log in logs.values()]
+    peaks = [log.result["peak_bytes"] or 0 for log in row.logs.values()]
     row.peak_bytes = int(np.median(peaks)) or None
     return row
 

@@ -3,7 +3,6 @@
   ladder roofline                            FLOPs, bytes and kernels of a step at B=16, T=1024
   ladder roofline --gpu "A100 SXM"           and its milliseconds at the rates of the data sheet
   ladder roofline --gpu "H100 SXM" --batch-size 64
-  ladder roofline --fp32 19.5 --tf32 156 --bf16 312 --bandwidth 2039   of another GPU: TFLOP/s, GB/s
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
 124M at T=1024. Matmuls and attention take as long as their rate or the bandwidth makes them, the
@@ -16,7 +15,7 @@ from statistics import quantiles
 from rich import box
 from rich.table import Column, Table
 
-from ladder.cli import above_zero, positive
+from ladder.cli import positive
 from ladder.commands.process import Screen, first_line
 from ladder.commands.scripts import all_scripts, title
 from ladder.commands.work import PARTS, reported, roofline_ms, share, work
@@ -24,50 +23,37 @@ from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
 
 NAMES = {path.stem: title(path) for path in all_scripts()}
-UNITS = ("fp32", "tf32", "bf16")
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
 def add_arguments(parser):
-    names = ", ".join(LISTED)
-    parser.add_argument("--gpu", metavar="NAME", help=f"default: this machine's; one of: {names}")
+    names = f"default: this machine's; one of: {', '.join(LISTED)}"
+    parser.add_argument("--gpu", metavar="NAME", type=find, help=names)
     parser.add_argument("--batch-size", type=positive, default=16, metavar="B", help="default: 16")
-    for rate, unit in {**dict.fromkeys(UNITS, "TFLOP/s"), "bandwidth": "GB/s"}.items():
-        parser.add_argument(f"--{rate}", metavar=unit, type=above_zero, help="default: the GPU's")
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    own = {unit: getattr(args, unit) for unit in (*UNITS, "bandwidth")}
-    name = here() if args.gpu is None else find(args.gpu)
-    rates = {key: getattr(LISTED[name], key) for key in own} if name else {}
-    rates |= {unit: rate for unit, rate in own.items() if rate is not None}
-    if rates and len(rates) < len(own):
-        missing = ", ".join(f"--{unit}" for unit in own if unit not in rates)
-        raise BadInput(f"these rates are missing: {missing} (or name a --gpu)")
-    steps, console = work(args.batch_size), Screen(highlight=False)
+    name, steps, console = args.gpu or here(), work(args.batch_size), Screen(highlight=False)
     print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
     console.print(work_table(steps))
-    if rates:
-        words = ", ".join(f"{unit} {rates[unit]:g}" for unit in UNITS) + " TFLOP/s"
-        print(f"The roofline of {name or 'such a GPU'}: calculated, not measured")
-        print(f"({words}, {rates['bandwidth']:g} GB/s)")
-        end, shares = calibrated(name, args.batch_size, rates)
+    if name:
+        rates = LISTED[name]._asdict()
+        words = "(fp32 {fp32:g}, tf32 {tf32:g}, bf16 {bf16:g} TFLOP/s, {bandwidth:g} GB/s)"
+        print(f"The roofline of {name}: calculated, not measured")
+        print(words.format(**rates))
+        end, shares = calibrated(name, args.batch_size)
         console.print(time_table(steps, rates, shares))
         print(f"{end}: {' to '.join(f'{one:.0%}' for one in shares)}".replace("%", " %"))
     return 0
 
 
 def find(text: str) -> str:
-    """The GPU of the table with all these words in its name, or its driver's. Raises BadInput."""
-    if (gpu := find_gpu(text)) and gpu.bandwidth:
-        return gpu.name
-    words = text.lower().replace("nvidia", "").split()
+    """The one GPU of the table with all these words in its name. Raises BadInput."""
+    words = text.lower().split()
     found = [name for name in LISTED if all(word in name.lower().split() for word in words)]
-    if not found:
-        raise BadInput(f"--gpu {text} is not in the table: give its rates, or {', '.join(LISTED)}")
-    if len(found) > 1:
-        raise BadInput(f"--gpu {text} fits {', '.join(found)}: name one of them")
+    if len(found) != 1:
+        raise BadInput(f"--gpu {text} is not one of {', '.join(found or LISTED)}")
     return found[0]
 
 
@@ -77,13 +63,13 @@ def here() -> str | None:
     return gpu.name if gpu and gpu.bandwidth else None
 
 
-def calibrated(name: str | None, B: int, rates: dict) -> tuple[str, list[float]]:
+def calibrated(name: str, B: int) -> tuple[str, list[float]]:
     """What is reported of this GPU, and the share of the roofline that it reached; else of all."""
     rows = sorted(reported(), key=lambda row: row["tok_per_s"])
     if own := [row for row in rows if row["gpu"] == name]:
         row = min(own, key=lambda row: abs(row["B"] - B))
         end = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        return f"Reported elsewhere: {end} (docs/reported.md)", [share(row, rates)]
+        return f"Reported elsewhere: {end} (docs/reported.md)", [share(row, LISTED[name]._asdict())]
     best = {row["gpu"]: share(row, LISTED[row["gpu"]]._asdict()) for row in rows}  # the fastest B
     low, _, high = quantiles(best.values())
     return f"No report of this GPU: the middle half of {len(best)} others", [high, low]
@@ -111,7 +97,8 @@ def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[flo
         elif parts := roofline_ms(step, rates):
             total = sum(parts)
             cells = [f"{value:.1f}" for value in (total, *parts)]
-            cells.append(" – ".join(f"{total / one:.0f}" for one in shares))
+            # A guess: two digits of it are more than is known.
+            cells.append(" – ".join(f"~{float(f'{total / one:.2g}'):.0f}" for one in shares))
         else:
             cells = ["–", *[""] * 4, f"no {step['unit']} units"]
         found.add_row(NAMES[stem], *cells)

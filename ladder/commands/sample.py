@@ -13,6 +13,7 @@ from ladder.cli import add_flags, pick_device, positive, seed
 from ladder.commands.process import if_slow
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
 from ladder.files import ROOT
+from ladder.log import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
     ids, shown = vocabulary.encode_ordinary(args.prompt), ""
     for token in drawn(model, ids, args.tokens, args.seed):
         ids.append(token)
-        now = harmless(vocabulary.decode(ids))
+        now = printable(vocabulary.decode(ids), keep="\n\t")
         if not now.endswith("\ufffd"):  # else the bytes of a character are not complete
             print(now[len(shown) :], end="", flush=True)
             shown = now
-    print(harmless(vocabulary.decode(ids))[len(shown) :])
+    print(printable(vocabulary.decode(ids), keep="\n\t")[len(shown) :])
     return 0
 
 
@@ -62,8 +63,3 @@ def drawn(model, ids: list[int], count: int, seed: int):
             logits = model(seen)[0][0, -1, :GPT2_VOCAB_SIZE].float().cpu()
         ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
         yield ids[-1]
-
-
-def harmless(text: str) -> str:
-    """`text` without control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

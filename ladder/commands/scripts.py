@@ -32,11 +32,6 @@ def number_of(path: Path) -> int:
     return int(path.stem[:2]) if path.stem[:2].isdecimal() else 0
 
 
-def by_number(paths: list[Path]) -> dict[int, Path]:
-    """Scripts by number; of a rung and a candidate with the same one, the rung."""
-    return {number_of(path): path for path in reversed(paths)}
-
-
 def peer_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
@@ -50,21 +45,19 @@ def select(words: list[str], candidates: bool | None = False) -> list[Path]:
     but those of low precision. Raises BadInput for a word that no script has, or several.
     """
     rungs, waiting = all_scripts(), candidate_scripts()
-    paths = chain() if candidates else rungs
-    known = by_number(paths)
-    found = []
+    paths, found = chain() if candidates else rungs, []
     for word in words:
-        if match := re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word):
+        if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
             first, last = int(match[1]), int(match[2] or match[1])
-            if first > last or not {first, last} <= known.keys():
+            some = [path for path in paths if first <= number_of(path) <= last]
+            if not some:
                 more = f" ({waiting[0].stem} and up are candidates)" if waiting else ""
-                raise BadInput(f"there is no rung {word}: they go from 0 to {max(known)}{more}")
-            among = paths if first < last else [known[first]]
-            found += [path for path in among if first <= number_of(path) <= last]
+                raise BadInput(f"there is no rung {word}: they end with {paths[-1].stem}{more}")
+            found += some if match[2] else some[:1]
         elif Path(word).is_file():
             found.append(Path(word).resolve())
         else:
-            found.append(named(word, [*paths, ROOT / "ddp_run.py"]))
+            found.append(named(word, [*paths, ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
     if candidates:
         rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
     return found or rungs
@@ -81,12 +74,31 @@ def named(word: str, paths: list[Path]) -> Path:
     raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
+def shown(path: Path) -> str:
+    """A script's path as printed: relative to the project if it is inside it."""
+    path = path.resolve()
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """The docstring of a source text (quotes included; empty if none) and the code after it."""
+    module, lines = ast.parse(source), source.splitlines(keepends=True)
+    end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
+    return "".join(lines[:end]), "".join(lines[end:])
+
+
+def parts_of(path: Path) -> tuple[str, str]:
+    """split_source of a script. Raises BadInput if Python cannot parse it."""
+    try:
+        return split_source(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
+
+
 def docstring(path: Path) -> str:
     """A script's docstring, empty if it has none. Raises BadInput if Python cannot parse it."""
-    try:
-        return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    except (SyntaxError, ValueError) as error:
-        raise BadInput(f"{path} is not valid Python: {error}: fix that first") from None
+    return ast.get_docstring(ast.parse(parts_of(path)[0])) or ""
 
 
 def low_precision(path: Path) -> bool:
@@ -116,10 +128,3 @@ def describe(path: Path) -> dict[str, str]:
     if tuple(found) != FIELDS or not all(found.values()):
         raise BadInput(f"{path}: its docstring has {list(found)}, expected {list(FIELDS)}")
     return {"Title": title, **found}
-
-
-def split_source(source: str) -> tuple[str, str]:
-    """The docstring of a source text (quotes included; empty if none) and the code after it."""
-    module, lines = ast.parse(source), source.splitlines(keepends=True)
-    end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
-    return "".join(lines[:end]), "".join(lines[end:])

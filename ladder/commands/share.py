@@ -20,7 +20,7 @@ from ladder.commands.results import first_log
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
-from ladder.log import mfu_facts, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, step_line
 
 LARGEST = 10_000_000  # bytes of JSON
 RATES = ("flops_per_token", "peak_flops")  # in a log's mfu line
@@ -120,18 +120,17 @@ def form_of(key: str, forms: dict):
 def check(value, form, where: str = "it") -> None:
     """Raise ValueError, saying where, unless `value` has this form."""
     good = form is float and type(value) is float
-    if isinstance(form, dict) and isinstance(value, dict):
-        good = value.keys() >= {key for key in form if key.isidentifier()}
-        for key in value:
-            check(value[key], form_of(key, form), key)
-    elif isinstance(form, list) and isinstance(value, list):
-        good = True
-        for one in value:
-            check(one, form[0], where)
-    elif isinstance(form, str):
-        good = isinstance(value, str) and re.fullmatch(form, value, flags=re.ASCII)
-    elif isinstance(form, tuple):
-        good = type(value) in (int, type(form[0])) and form[0] <= value <= form[1]
+    match form, value:
+        case dict(), dict():
+            good = value.keys() >= {key for key in form if key.isidentifier()}
+            for key in value:
+                check(value[key], form_of(key, form), key)
+        case [one], list():
+            good = [check(part, one, where) for part in value]
+        case str(), str():
+            good = re.fullmatch(form, value, flags=re.ASCII)
+        case (low, high), int() | float():
+            good = type(value) in (int, type(low)) and low <= value <= high
     if not good:
         raise ValueError(f"{where} cannot be {value!r:.80}")
 
@@ -172,9 +171,8 @@ def log_text(script: str, facts: dict, sizes: dict, run: dict) -> str:
         lines.append(step_line(step, sizes["steps"], **more, dt=dt, tok_per_s=tokens / dt))
     lines.insert(3, pairs_line("effective", run["effective"]))  # of the second step
     rates = {key: run.get(key) for key in RATES}
-    end = result(
-        script, "ok", times, run["loss"], planned=sizes["steps"], tokens_per_step=tokens,
-        peak_bytes=run.get("peak_bytes"), **rates,
-    )  # fmt: skip
-    mfu = pairs_line("mfu", mfu_facts(**rates, mfu=end["mfu"]))
+    rest = dict(tokens_per_step=tokens, peak_bytes=run.get("peak_bytes"), **rates)
+    end = {"script": script, "status": "ok"}
+    end |= result(times, run["loss"], steps=sizes["steps"], **rest)
+    mfu = mfu_line(**rates, mfu=end["mfu"])
     return "\n".join([*lines, mfu, "RESULT " + json.dumps(end)]) + "\n"

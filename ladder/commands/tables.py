@@ -7,17 +7,16 @@ from functools import cache
 from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from ladder.commands.kinds import kind_of
-from ladder.commands.process import Screen
-from ladder.commands.results import Gain, Row, first_log
+from ladder.commands.process import Screen, busy
+from ladder.commands.results import OUT_OF_MEMORY, Gain, Row, first_log
 from ladder.commands.scripts import all_scripts, chain, number_of, peer_scripts, title
 from ladder.log import printable
-from ladder.machine import busy
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of roofline", "memory",
@@ -25,8 +24,10 @@ COLUMNS = (
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 EXTRA = "extra, CPU only"
-# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h. A power limit is normal.
+# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h. A power limit is normal at
+# full load: it is named only where another reading found a higher clock.
 SLOWED_BY = {0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat", 0x80: "a power brake"}
+POWER_LIMIT = {0x04: "its power limit"}
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
@@ -47,11 +48,17 @@ def columns(facts: dict, rows: list[Row]) -> dict[str, str]:
     return found
 
 
+def name_of(row: Row) -> str:
+    """The title of its script, and of a batch its B."""
+    return titles().get(row.script, row.script) + (f", B={row.B}" if row.B else "")
+
+
 def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS; of a row that failed only why."""
-    name = titles().get(row.stem, row.stem)
+    name = name_of(row)
     if row.failure:
-        return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": f"failed: {row.failure}"}
+        why = row.failure if row.failure == OUT_OF_MEMORY else f"failed: {row.failure}"
+        return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": why}
     first = row.log.result
     # It found all its graphs in the compile cache: no time to compile.
     warm = " warm" if row.log.effective.get("compile_cache") == "warm" else ""
@@ -74,6 +81,11 @@ def cells(row: Row) -> dict[str, str]:
 def percent(gain: Gain | None) -> str:
     """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
     return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+
+
+def bold(text: str, gain: Gain | None) -> str:
+    """`text` with ** around it if the interval of this gain excludes no difference."""
+    return f"**{text}**" if gain and gain.significant else text
 
 
 def factor(gain: Gain | None) -> str:
@@ -103,8 +115,7 @@ def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
     found = [cells(row) for row in rows]
     for row, line in zip(rows, found, strict=True):
         for name, gain in (("gain", row.gain), ("total", row.total)):
-            if gain and gain.significant:
-                line[name] = f"**{line[name]}**"
+            line[name] = bold(line[name], gain)
     if (line := first_beyond(facts, rows)) is not None:
         found.insert(line, dict.fromkeys(COLUMNS, "") | {"rung": f"*{EXTRA}*"})
     return found
@@ -112,10 +123,11 @@ def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
 
 def markdown(facts: dict, rows: list[Row]) -> str:
     """The table in Markdown, numbers to the right."""
-    shown = columns(facts, rows)
-    texts = [[line[name] for name in shown] for line in lines(facts, rows)]
+    heads = columns(facts, rows)
+    found = [[[*heads.values()], *([x[name] for name in heads] for x in lines(facts, rows))]]
+    found = by_batch(facts, rows) if kind_of(facts).varied else found
     below = "".join(f"\n{line}\n" for line in foot(facts, rows))
-    return pipes([*shown.values()], texts) + below.replace("<", "&lt;")
+    return "\n".join(pipes(head, texts) for head, *texts in found) + below.replace("<", "&lt;")
 
 
 def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
@@ -128,7 +140,7 @@ def pipes(head: list[str], lines: list[list[str]], left: int = 1) -> str:
 def foot(facts: dict, rows: list[Row]) -> list[str]:
     """What has to be said of a table: rounds that failed, rungs that were not compiled but should
     have been, and slow rounds, which count as all others do."""
-    called, found = {row.stem: titles().get(row.stem, row.stem) for row in rows if row.logs}, []
+    called, found = {row.stem: name_of(row) for row in rows if row.logs}, []
     for name, why in facts.get("failures", {}).items():
         stem, _, k = name.rpartition(".r")
         if stem in called:
@@ -146,28 +158,54 @@ def foot(facts: dict, rows: list[Row]) -> list[str]:
 def not_compiled(row: Row) -> bool:
     """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
     eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
-    return eager and row.stem in [path.stem for path in chain() if number_of(path) >= 5]
+    return eager and row.script in [path.stem for path in chain() if number_of(path) >= 5]
 
 
-def screen(facts: dict, rows: list[Row], console: Console) -> Table:
-    """The table for a terminal, with as many columns as fit its width."""
+def by_batch(facts: dict, rows: list[Row]) -> list[list[list[str]]]:
+    """The two tables of a batch, heads first: tok/s and memory of each rung by B, and its gain at
+    the smallest B, at the default one and at the largest that all rungs ran at."""
+    rungs, sizes = {}, sorted({row.B for row in rows})
+    for row in rows:
+        rungs.setdefault(titles().get(row.script, row.script), {})[row.B] = row
+    rates = [["", *(f"B={B}" for B in sizes), "largest B"]]
+    for name, of in rungs.items():
+        texts = [cells(of[B]) if B in of else {"tok/s": "–", "memory": ""} for B in sizes]
+        found = [text["tok/s"] or text["ms / step"].partition(":")[0] for text in texts]
+        most = max((B for B in of if of[B].logs), default=0)
+        end = f"{most}" if of[max(of)].failure == OUT_OF_MEMORY else f"≥ {most}"
+        rates.append([f"{name}, tok/s", *found, end])
+        rates.append(["memory, GB", *(text["memory"].removesuffix(" GB") for text in texts), ""])
+    common = [B for B in sizes if all(B in of and of[B].logs for of in rungs.values())]
+    default = {int(flag[13:]) for flag in facts["flags"] if flag.startswith("--batch-size=")}
+    shown = [B for B in sizes if B in {*sizes[:1], *default, *common[-1:]}]
+    gains = [["gain over the rung above", *(f"B={B}" for B in shown)]]
+    for name, of in [*rungs.items()][1:]:
+        found = [of[B].gain if B in of else None for B in shown]
+        gains.append([name, *(bold(percent(gain), gain).replace(" (", "\n(") for gain in found)])
+    return [rates, gains][: len(rungs)]
+
+
+def screen(facts: dict, rows: list[Row], console: Console) -> Table | Group:
+    """The table for a terminal, with as many columns as fit its width; of a batch the two."""
+    if kind_of(facts).varied:
+        return Group(*(drawn(*table) for table in by_batch(facts, rows)))
     heads = {k: head for k, head in columns(facts, rows).items() if k not in NOT_ON_SCREEN}
     shown = lines(facts, rows)
     for line in shown:  # why a row failed is told below the table
         line["ms / step"] = line["ms / step"].partition(":")[0]
+    table = [[*heads.values()], *([line[name] for name in heads] for line in shown)]
+    return widest(console, lambda n: drawn(*(line[:n] for line in table)), len(heads), 4)
 
-    def draw(n: int) -> Table:
-        table, names = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)), list(heads)[:n]
-        for name in names:
-            width = max(18, *(len(line[name].strip("*")) for line in shown))
-            left = "left" if name == "rung" else "right"
-            table.add_column(fill(heads[name], width), justify=left)
-        for line in shown:  # as Text: a file name may hold [what] reads like markup
-            of = [(line[name].strip("*"), line[name].startswith("**")) for name in names]
-            table.add_row(*(Text(text, "bold" * bold) for text, bold in of))
-        return table
 
-    return widest(console, draw, len(heads), 4)
+def drawn(heads: list[str], *lines: list[str]) -> Table:
+    """A table for a terminal, all but its first column to the right, ** around what is bold."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for head, *column in zip(heads, *lines, strict=True):
+        width = max(18, *(len(text.strip("*")) for text in column))
+        table.add_column(fill(head, width), justify="right" if table.columns else "left")
+    for line in lines:  # as Text: a file name may hold [what] reads like markup
+        table.add_row(*(Text(text.strip("*"), "bold" * text.startswith("**")) for text in line))
+    return table
 
 
 def widest(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
@@ -189,24 +227,34 @@ def wide_console() -> Console:
 
 def doubts(facts: dict) -> list[str]:
     """What may have falsified the times: other programs, a peak that moved, throttling."""
-    found = [busy(facts.get("load", 0), 0.75)]
+    found = [busy(facts.get("load", 0))]
     peaks = [peak / 1e12 for peak in facts.get("peaks") or []]
     if peaks and max(peaks) > 1.1 * min(peaks):
         found.append(
             f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
             "another: the machine was busy or hot, and gains less than that mean little"
         )
-    for when, text in facts["clocks"].items():
-        bits = re.search(r"reasons\.active (0x[\da-fA-F]+)", text)
-        why = {name for bit, name in SLOWED_BY.items() if bits and int(bits[1], 16) & bit}
+    pattern = r"clocks\.sm (\d+) MHz.*reasons\.active (0x[\da-fA-F]+)"
+    read = {when: re.search(pattern, text) for when, text in facts["clocks"].items()}
+    read = {when: (int(found[1]), int(found[2], 16)) for when, found in read.items() if found}
+    for when, (clock, bits) in read.items():
+        slower = clock < 0.95 * max(clock for clock, _ in read.values())  # MHz
+        reasons = SLOWED_BY | POWER_LIMIT if slower else SLOWED_BY
+        why = {name for bit, name in reasons.items() if bits & bit}
         found.append(f"the GPU was slowed by {' and '.join(sorted(why))} ({when})" if why else None)
     return [line for line in found if line]
+
+
+def sizes(rows: list[Row]) -> str:
+    """The B of these rows: `4`, of a batch `1 to 16`."""
+    found = sorted({int(log.run["B"]) for row in rows for log in row.logs.values()})
+    return f"{found[0]} to {found[-1]}" if found[1:] else f"{found[0]}"
 
 
 def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**(run := first_log(rows).run))
+    text = text.format(**(run := first_log(rows).run) | {"B": sizes(rows)})
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.3g} TFLOP/s"

@@ -18,72 +18,67 @@ import runpy
 import sys
 import time
 from itertools import product
-from operator import itemgetter
 from statistics import mean, median, stdev
 
 import torch
-from rich.console import Console
-from rich.table import Column, Table
 
-from ladder import machine
 from ladder.cli import MODELS, add_flags, integer, pick_device, positive
-from ladder.commands.process import new_folder, run_python
-from ladder.commands.tables import wide_console, widest
-from ladder.errors import BadInput, explain
-from ladder.files import ROOT, commit, write_atomic
+from ladder.commands import program
+from ladder.commands.process import busy, load, run_python
+from ladder.errors import BadInput
+from ladder.files import ROOT
+from ladder.machine import device_name, half_precision
 
 CELL = ("model", "pass", "precision", "warmup")
+LABEL = "{:12}{:17}{:10}{:6}"
 PASSES = ("forward", "backward", "forward+backward")
 PRECISIONS = ("fp32", "autocast")
-# A narrow terminal shows the first ones.
-STATISTICS = {"mean": mean, "std": stdev, "median": median, "total": sum, "min": min, "max": max}
+STATISTICS = {"mean": mean, "std": stdev, "median": median, "min": min, "max": max}
+HEAD = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms\n"
+HEAD += " ".join([LABEL.format(*CELL), *(f"{name:>6}" for name in STATISTICS)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     sizes = dict(nargs="+", choices=MODELS, metavar="MODEL", default=["gpt2", "gpt2-medium"])
     add("--models", **sizes, help=f"some of {', '.join(MODELS)} (default: gpt2 gpt2-medium)")
-    add("--passes", nargs="+", choices=PASSES, default=PASSES, help="default: all three")
     add("--steps", type=integer(2), default=5, help="timed steps of each cell (default: 5)")
     add("--batch-size", type=positive, help="sequences, B (default: CUDA 16, else 2)")
     add("--seq-len", type=positive, help="tokens a sequence, T (default: CUDA 128, else 64)")
-    add("--vocab-size", type=positive, default=10_000, help="tokens known (default: 10000)")
     add_flags(parser, "device")
-    add("--out", help="folder for timeit.json (default: runs/timeit-…)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Time all cells, print and write the table. What stops it keeps the cells that are done."""
+    """Time all cells and print a line for each. Returns 1 if all failed."""
     device = pick_device(args.device)
     B, T = (16, 128) if device.type == "cuda" else (2, 64)
-    spec = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": args.vocab_size}
+    spec = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": 10_000}
     spec |= {"steps": args.steps, "device": str(device)}
-    facts = {**spec, "torch": torch.__version__, "commit": commit()}
-    facts |= {"device": machine.device_name(device), "cells": (cells := [])}
-    folder = new_folder(args.out, "timeit")
-    if line := machine.busy(machine.load(), 0.75):
-        print(f"note  {line}")
-    asked = [*product(args.models, args.passes, PRECISIONS, (0, 1))]
-    started = time.monotonic()
-    try:
-        for number, values in enumerate(asked, 1):
-            print(f"cell {number} of {len(asked)}:", *values, end=" ", flush=True)
-            cell = dict(zip(CELL, values, strict=True))
-            done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **spec}))
-            try:
-                cell["times_ms"] = done.answer()
-                outcome = f"{mean(cell['times_ms']):.2f} ms"
-            except BadInput as error:
-                outcome = cell["error"] = str(error)
-            left = (time.monotonic() - started) / number * (len(asked) - number) / 60
-            print(f"{outcome}, about {left:.0f} min left")
-            cells.append(cell)
-            write_atomic(folder / "timeit.json", json.dumps(facts, indent=1).encode() + b"\n")
-    except KeyboardInterrupt:
-        print(f"stopped after {len(cells)} of {len(asked)} cells")
-    report(facts, wide_console())
-    print(f"Raw times: {folder / 'timeit.json'}")
-    return 130 if len(cells) < len(asked) else int(not any("times_ms" in cell for cell in cells))
+    if note := busy(load()):
+        print(f"note  {note}")
+    precisions = PRECISIONS
+    if half_precision(device) == torch.float32:
+        print("note  autocast stays off on this CPU: FP32 alone is timed")
+        precisions = ("fp32",)
+    print(HEAD.format(**{**spec, "torch": torch.__version__, "device": device_name(device)}))
+    failed = []
+    for values in product(args.models, PASSES, precisions, (0, 1)):
+        cell = dict(zip(CELL, values, strict=True))
+        done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **spec}))
+        try:
+            cell["times_ms"] = done.answer()
+        except BadInput as error:
+            cell["error"] = str(error)
+        print(line(cell), flush=True)
+        failed.append("error" in cell)
+    return int(all(failed))
+
+
+def line(cell: dict) -> str:
+    """One line of the table."""
+    times = cell.get("times_ms")
+    numbers = "".join(f" {find(times):6.1f}" for find in STATISTICS.values()) if times else ""
+    return LABEL.format(*(str(cell[key]) for key in CELL)) + (numbers or f" {cell['error']}")
 
 
 def measure(spec: dict) -> list[float]:
@@ -94,7 +89,7 @@ def measure(spec: dict) -> list[float]:
     baseline = runpy.run_path(str(ROOT / "baseline.py"))
     device, passes = torch.device(spec["device"]), spec["pass"]
     # No scaler: what float16 gradients lose changes no time.
-    dtype = machine.half_precision(device) if spec["precision"] == "autocast" else None
+    dtype = half_precision(device) if spec["precision"] == "autocast" else None
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
     model = baseline["GPT"](baseline["GPTConfig"](**sizes)).to(device)
@@ -121,28 +116,5 @@ def measure(spec: dict) -> list[float]:
     return [step() for _ in range(spec["warmup"] + spec["steps"])][spec["warmup"] :]
 
 
-def report(facts: dict, console: Console) -> None:
-    """Print the table, with the columns that the console does not wrap."""
-    line = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms"
-    console.print(line.format(**facts))
-
-    cells = sorted(facts["cells"], key=itemgetter(*CELL))
-
-    def draw(shown: int) -> Table:
-        names = [*STATISTICS][:shown]
-        table = Table(*CELL, *(Column(name, justify="right") for name in names))
-        table.padding, table.show_edge = 0, False
-        for cell in cells:
-            times = cell.get("times_ms")
-            numbers = [f"{STATISTICS[name](times):.2f}" if times else "failed" for name in names]
-            table.add_row(*(str(cell[name]) for name in CELL), *numbers)
-        return table
-
-    console.print(widest(console, draw, len(STATISTICS), 1))
-
-
 if __name__ == "__main__":  # one cell, started by run()
-    try:
-        print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))
-    except Exception as error:  # the table shows it, whatever it is
-        raise SystemExit(f"error {explain(error) or repr(error)}") from None
+    raise SystemExit(program(lambda: print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))))

@@ -1,0 +1,36 @@
+"""What does a batch buy? Tokens per second and memory by batch size, for some rungs.
+
+    ladder batch                       rungs 0, 3, 10 and the top
+    ladder batch 5 10 --max-batch 8    only these, at B = 1, 2, 4 and 8
+
+B = 1, 2, 4, … until memory is out, each run a process of its own, in rounds as in `ladder climb`,
+whose --resume goes on with one that was stopped. Out of memory is a result: what needs more of it
+is not tried. The gain of a rung over the one above depends on B: it is shown at B=1, at the default
+B of the rungs (or --batch-size, which is tried too) and at the largest B that all of them ran at.
+"""
+
+from ladder import cli
+from ladder.commands import climb, process, scripts
+
+
+def add_arguments(parser) -> None:
+    which = scripts.RUNGS.replace("all", "0, 3, 10 and the top")
+    parser.add_argument("rungs", nargs="*", help=which)
+    most = "the largest B (default: 16 on a CPU, else 256)"
+    parser.add_argument("--max-batch", type=cli.positive, metavar="B", help=most)
+    climb.add_run_arguments(parser)
+
+
+def run(args) -> int:
+    """The subcommand. Returns the exit status."""
+    chosen = scripts.select(args.rungs)
+    with process.if_slow():  # PyTorch
+        asked = cli.parse_args(__doc__, process.given_flags(args, *climb.PASSED_ON))
+    args.batch_size = asked.batch_size  # among the flags in climb.json; each run overrides it
+    if not args.rungs:
+        rungs = climb.rungs_for(asked.device, False)
+        chosen = [rungs[0], rungs[3], rungs[10], rungs[-1]]
+    most = args.max_batch or (16 if asked.device.type == "cpu" else 256)
+    sizes = {2**power for power in range(most.bit_length())}
+    sizes |= {asked.batch_size} if asked.batch_size < most else set()
+    return climb.run_and_report(climb.new_folder(args, "batch", chosen, sorted(sizes)))
