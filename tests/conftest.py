@@ -20,15 +20,17 @@ import torch
 from ladder.cli import MODELS
 from ladder.commands.diff import parts_of
 from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, by_number, chain
-from ladder.shards import write_shard
+from ladder.commands.scripts import ROOT, chain, number_of
+from ladder.machine import half_precision
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
 TINY = dict(MODELS["tiny"])
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
-SCRIPTS = by_number(chain())
+SCRIPTS = {number_of(path): path for path in reversed(chain())}
+HALF = str(half_precision(torch.device("cpu"))).removeprefix("torch.")
+AUTOCAST = "off" if HALF == "float32" else HALF  # what a rung from 03 on logs on this CPU
 
 # Ignored under nohup, or behind `&` in a script: the tests' signals would do nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,6 +50,9 @@ def load(path: Path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+write_shard = load(ROOT / "data" / "prepare.py").write_shard
 
 
 def rung(number: int) -> Path:
@@ -130,30 +135,11 @@ def card(monkeypatch):
     return see
 
 
-def hear_ctrl_c():
-    """For `preexec_fn`: shells start background jobs with SIGINT ignored, and children inherit."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def run_script(path, *flags, env=None, **options):
     """Run a script in a process of its own and return the finished process."""
     words, env = [sys.executable, path, *map(str, flags)], {**os.environ, **(env or {})}
     kept = dict(capture_output=True, text=True, timeout=900)
     return subprocess.run(words, cwd=ROOT, env=env, **kept, **options)
-
-
-@pytest.fixture
-def run_main(shard, tmp_path):
-    """run_main(module, *flags): its main() in this process on the small text; the parsed log."""
-
-    def run(module, *flags):
-        folder = tmp_path / "runs"
-        before = set(folder.glob("*.log"))
-        module.main([*SMALL, "--data", str(shard), "--log-dir", str(folder), *map(str, flags)])
-        (path,) = set(folder.glob("*.log")) - before
-        return read_log(path)
-
-    return run
 
 
 @pytest.fixture
@@ -163,9 +149,17 @@ def small_model(monkeypatch):
 
 
 @pytest.fixture
-def run_small(run_main, small_model):
-    """run_main with that model."""
-    return run_main
+def run_main(shard, tmp_path, small_model):
+    """run_main(module, *flags): its main() in this process, with that model; the parsed log."""
+
+    def run(module, *flags):
+        folder = tmp_path / "runs"
+        before = set(folder.glob("*.log"))
+        module.main([*SMALL, "--data", str(shard), "--log-dir", str(folder), *map(str, flags)])
+        (path,) = set(folder.glob("*.log")) - before
+        return read_log(path)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,18 @@
 
 import pytest
 import torch
-from conftest import TINY, load, with_mistake
-from test_rungs import check_numerics, check_of, random_batch, spied_run, tiny
+from conftest import TINY, load, run_script, with_mistake
+from test_rungs import check_of, random_batch, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ladder import machine
 from ladder.commands import main
+from ladder.commands.log import read_log
 from ladder.commands.scripts import (
     ROOT,
     all_scripts,
-    by_number,
     candidate_scripts,
     low_precision,
     number_of,
@@ -20,16 +21,24 @@ from ladder.commands.scripts import (
 )
 from ladder.errors import BadInput
 
-SCRIPTS = by_number([*candidate_scripts(), *all_scripts()])  # a new rung may have 13, too
+# A new rung may have the number of a candidate.
+SCRIPTS = {number_of(path): path for path in [*all_scripts(), *candidate_scripts()]}
 NUMBERS = [number_of(path) for path in candidate_scripts()]
 EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
 # V is small, for speed. With 320 the compiler would keep the weights' gradient, not the logits'.
 B, T, C, V = 2, 48, TINY["n_embd"], 2048
 
 
+@pytest.fixture(autouse=True)
+def in_bfloat16(monkeypatch):
+    """Also on a CPU without AVX-512, slowly: from 14 on the scripts refuse those."""
+    monkeypatch.setattr(machine, "onednn_has_bf16", lambda: True)
+
+
 def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
-    model, autocast = tiny(module, vocab_size=V), torch.autocast("cpu", torch.bfloat16)
+    model = tiny(module, vocab_size=V, n_layer=2)  # traced in half the time that four take
+    autocast = torch.autocast("cpu", torch.bfloat16)
     count_work = load(ROOT / "docs" / "count_work.py")
     return count_work.graphs(model, *random_batch(B, T, V), autocast)
 
@@ -66,9 +75,9 @@ def check_14(module, *_):
     forward, _ = graphs(module)
     stream = [n for n in of_size(forward.nodes, B * T * C) if "add" in str(n.target)]
     added = [n for n in stream if n.args[0] in stream or n.args[1] in stream]
-    assert len(added) >= 7 and {n.meta["val"].dtype for n in added} == {torch.bfloat16}
+    assert len(added) >= 3 and {n.meta["val"].dtype for n in added} == {torch.bfloat16}
     sums = [n for n in forward.nodes if "var_mean" in str(n.target)]
-    assert len(sums) == 9 and {n.args[0].meta["val"].dtype for n in sums} == {torch.float32}
+    assert len(sums) == 5 and {n.args[0].meta["val"].dtype for n in sums} == {torch.float32}
 
 
 def loss_errors(module, N, C, V, scale=1, dtype=torch.float32, device="cpu"):
@@ -155,18 +164,8 @@ class FakeGraph(TorchDispatchMode):
                     then.copy_(now)
 
 
-LOGS = {}
-
-
-def eager_log(number, run_main, monkeypatch):
-    """The log of five steps of script `number` without the compiler; each runs once."""
-    if number not in LOGS:
-        _, LOGS[number] = spied_run(load(SCRIPTS[number]), run_main, monkeypatch, 5)
-    return LOGS[number]
-
-
 def check_18(module, run_main, monkeypatch):
-    graph, plain = FakeGraph(), eager_log(18, run_main, monkeypatch)
+    graph, (_, plain) = FakeGraph(), spied_run(load(SCRIPTS[18]), run_main, monkeypatch, 5)
     with monkeypatch.context() as patch:
         patch.setattr(module, "step_graph", lambda *_: graph)
         patch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
@@ -238,34 +237,46 @@ BREAKS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_candidate_does_what_it_says(number, run_small, monkeypatch):
-    check_of(SCRIPTS[number], globals())(load(SCRIPTS[number]), run_small, monkeypatch)
+def test_candidate_does_what_it_says(number, run_main, monkeypatch):
+    check_of(SCRIPTS[number], globals())(load(SCRIPTS[number]), run_main, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
-def test_mistake_is_caught(number, right, wrong, run_small, monkeypatch, tmp_path):
+def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
     check = check_of(SCRIPTS[number], globals())
     module = load(with_mistake(SCRIPTS[number], right, wrong, tmp_path / "broken.py"))
     caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
     with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
-        check(module, run_small, monkeypatch)
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_numerics_are_as_declared(number, run_small, monkeypatch):
-    check_numerics(number, *(eager_log(n, run_small, monkeypatch) for n in (number - 1, number)))
+        check(module, run_main, monkeypatch)
 
 
 @pytest.mark.slow
-def test_the_last_candidate_compiles_and_trains(run_small):
+def test_the_last_candidate_compiles_and_trains(run_main):
     """What the compiler makes of all of them together."""
-    logs = [run_small(load(SCRIPTS[number]), "--steps", 4) for number in (EXACT[-1], NUMBERS[-1])]
+    logs = [run_main(load(SCRIPTS[number]), "--steps", 4) for number in (EXACT[-1], NUMBERS[-1])]
     for log in logs:
         assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
         assert log.steps[-1]["loss"] < log.steps[0]["loss"]
     losses = [[step["loss"] for step in log.steps] for log in logs]
     assert losses[1] == pytest.approx(losses[0], abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not machine.onednn_has_bf16(), reason="this CPU's bfloat16 is too slow")
+def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
+    """Where tests/gcc_transpose.py is wrong, the loss of 15 and up was NaN at just this B and T."""
+    before = None
+    for number in (12, *NUMBERS):
+        words = "--model", "tiny", "--device", "cpu", "--steps", 3, "--log-dir", tmp_path
+        done = run_script(SCRIPTS[number], *words)
+        assert done.returncode == 0, done.stderr
+        log = read_log(next(tmp_path.glob(f"{SCRIPTS[number].stem}*.log")))
+        assert (log.run["B"], log.run["T"]) == ("4", "256")
+        losses = [step["loss"] for step in log.steps]
+        within = 0.1 if low_precision(SCRIPTS[number]) else 0.02
+        assert losses == pytest.approx(before or losses, abs=within), number
+        before = losses
 
 
 def test_numbers_name_candidates_only_where_asked(capsys):
@@ -308,3 +319,19 @@ def test_fp8_matmuls_on_cuda():
     sizes = 1000, 768, 50304, 0.05
     loss, *gradients = loss_errors(load(SCRIPTS[19]), *sizes, torch.bfloat16, "cuda")
     assert loss < 1e-2 and max(gradients) < 0.15
+
+
+@pytest.mark.cuda
+def test_more_logits_than_32_bits_count():
+    """At B=48, T=1024 they are 2.5 billion: the kernels of 15's loss need indices of 64 bits."""
+    N, few, C, V = 48 * 1024, 512, 64, 50304
+    if torch.cuda.get_device_properties(0).total_memory < 30e9:
+        pytest.skip("needs 30 GB")
+    loss_of = torch.compile(load(SCRIPTS[15]).LinearCrossEntropy.apply, dynamic=False)
+    x, weight = (torch.randn(n, C, device="cuda").bfloat16() for n in (N, V))
+    targets, gradients = torch.randint(V, (N,), device="cuda"), []
+    for last in (N, few):  # all rows, and the last of them alone
+        rows = x[-last:].clone().requires_grad_()
+        loss = last * loss_of(rows, weight, targets[-last:])
+        gradients.append(torch.autograd.grad(loss, rows)[0][-few:].float())
+    assert (gradients[0] - gradients[1]).norm() < 0.02 * gradients[1].norm()

@@ -4,7 +4,6 @@
 
 import math
 import os
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -54,8 +53,9 @@ def stepped():
 
 
 def save(folder, step, scaler=OFF, **identity):
-    identity = IDENTITY | identity
-    return checkpoint.save(folder, step, *stepped(), scaler, position=0, identity=identity)
+    names, parts = ("model", "optimizer", "scaler"), (*stepped(), scaler)
+    state = {name: part.state_dict() for name, part in zip(names, parts, strict=True)}
+    return checkpoint.save(folder, step, position=0, identity=IDENTITY | identity, **state)
 
 
 def choose(folder, say=print, resume=True, **identity):
@@ -201,7 +201,8 @@ def test_transformers_opens_the_best_model(trained):
 
 
 def test_padding_rows_are_left_out(tmp_path):
-    weights.save(tmp_path, DDP.GPT(DDP.GPTConfig(**TINY)), {})
+    model = DDP.GPT(DDP.GPTConfig(**TINY))
+    weights.save(tmp_path, model.config, model.state_dict(), {})
     assert weights.load(str(tmp_path))[0]["vocab_size"] == 50257
 
 
@@ -278,8 +279,8 @@ def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
         flags = ["--prompt", "To be ", "--tokens", "20", "--seed", str(seed), "--device", "cpu"]
         assert ladder(["sample", str(trained), *flags]) == 0
         texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] != texts[2] and re.fullmatch("To be (?s:.{20})\n", texts[0])
-    assert "\ufffd" in texts[0] and all(c.isprintable() or c in "\n\t" for c in texts[0])
+    assert texts[0] == texts[1] != texts[2] and texts[0].startswith("To be ")
+    assert r"\x" in texts[0] and all(c.isprintable() or c in "\n\t" for c in texts[0])
 
 
 def test_what_is_drawn_follows_the_model():

@@ -18,12 +18,6 @@ from ladder.machine import half_precision
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")
 RUNGS = range(len(all_scripts()))
-LOSS = 2e-3  # nats: rounding moves a loss less, a mistake more
-# Rungs 03 and 04, which are not compiled, round each log-probability of the first loss (10.8 nats)
-# to bfloat16, which has steps of 2^-4 there: by up to half a step, with a standard deviation of
-# 2^-4 / sqrt(12). The loss is the mean of B * T = 256 of them. Chance exceeds four standard
-# deviations of that, 4.5e-3, once in 16,000 comparisons (and 2e-3 once in 13).
-ROUNDED_LOSS = 4 * 2**-4 / (12 * 2 * 128) ** 0.5
 
 
 @pytest.mark.parametrize("number", RUNGS)
@@ -37,13 +31,6 @@ def test_effective_line_on_cuda(number, cuda_log):
     found.pop("loss_scale", None)
     assert found == {**expected(number), "autocast": half if number >= 3 else "off"}
     assert 0 < log.result["peak_bytes"] < torch.cuda.get_device_properties(0).total_memory
-
-
-@pytest.mark.parametrize("number", [2, 3, 5, 6, 10])
-def test_rounding_on_cuda(number, cuda_log):
-    before, after = (cuda_log(n).steps[0]["loss"] for n in (number - 1, number))
-    # 03 begins to round the loss, and compiled code, from 05 on, keeps it in FP32.
-    assert after == pytest.approx(before, abs=ROUNDED_LOSS if number in (3, 5) else LOSS)
 
 
 @pytest.mark.parametrize("number", RUNGS)
@@ -92,7 +79,7 @@ def test_two_ranks_over_nccl_train_as_one(shard, tmp_path):
     (_, two), (_, one) = (run_ddp(shard, tmp_path / str(n), n, *flags) for n in (2, 1))
     assert (one.run["ranks"], two.run["ranks"]) == ("1", "2")
     losses = [[step["loss"] for step in log.steps] for log in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], abs=LOSS)
+    assert losses[1] == pytest.approx(losses[0], abs=2e-3)  # nats
 
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
@@ -103,6 +90,3 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
     names = " ".join(kernel["name"] for kernel in found["kernels"])
     assert "triton_" in names and "aten::" not in names
     assert found["self_ms"] > 0 and all(ms > 0 for ms in found["median_ms"].values())
-    recording = json.loads((tmp_path / "out" / "10_fused_adamw.recording.json").read_text())
-    on_gpu = {name for name, device, note, *_ in recording["events"] if device == "CUDA"}
-    assert {kernel["name"] for kernel in found["kernels"]} <= on_gpu

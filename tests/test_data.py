@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 import tiktoken
 import torch
-from conftest import ROOT, SMALL, load, rung
+from conftest import ROOT, SMALL, load, rung, write_shard
 
 from ladder import corpus as data
 from ladder.batches import Batches
-from ladder.corpus import Corpus, gpt2_vocabulary, load_corpus, load_splits, pieces
+from ladder.corpus import Corpus, load_corpus, load_splits, pieces, read_shard
 from ladder.errors import BadInput
 from ladder.files import lock
-from ladder.shards import read_shard, write_shard
 
 
 def corpus_of(*sizes):
@@ -120,7 +119,7 @@ def test_the_default_corpus_ships_and_needs_no_vocabulary(monkeypatch):
 
 def test_pieces_have_the_tokens_of_the_whole_text():
     try:
-        vocabulary = gpt2_vocabulary()
+        vocabulary = data.gpt2_vocabulary()
     except BadInput as error:
         pytest.skip(str(error))
     encode, tokens = vocabulary.encode_ordinary, load_corpus(None, print).read(0, 338_025)

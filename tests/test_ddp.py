@@ -11,15 +11,13 @@ import subprocess
 import sys
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
-from conftest import ROOT, SMALL, SMALLER, load
+from conftest import AUTOCAST, ROOT, SMALL, SMALLER, load
 
 from ladder import checkpoint, ranks
 from ladder.cli import MODELS
 from ladder.commands.log import read_log
-from ladder.corpus import Corpus
 from ladder.errors import BadInput
 
 STEPS = 6
@@ -112,12 +110,6 @@ def alone(shard, tmp_path, capsys):
     return run
 
 
-def half_of(folder, tmp_path):
-    """Put the checkpoint after half of its steps where a run in `tmp_path` goes on from it."""
-    (tmp_path / "ckpt").mkdir()
-    shutil.copy(folder / "ckpt" / "step_000003.pt", tmp_path / "ckpt")
-
-
 def last_log(folder):
     return read_log(max((folder / "runs").glob("*.log"), key=os.path.getmtime))
 
@@ -158,31 +150,40 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     assert "a step is 512 tokens: 2 micro-steps x 2 ranks x B=2 x T=64" in expected.notes
 
 
-def test_a_run_that_was_cut_goes_on_bit_for_bit(one, alone, tmp_path):
-    half_of(one, tmp_path)
-    assert alone("--ckpt-every", 3, "--resume")[0] == 0
-    assert losses(tmp_path) == {step: loss for step, loss in losses(one).items() if step > 3}
-    expected = weights(one)
-    assert all(torch.equal(w, expected[name]) for name, w in weights(tmp_path).items())
+CUT = {
+    "with its flags": ([], []),
+    "shuffled, with another batch": (["--shuffle", 3], ["--batch-size", 4]),
+    "in float16": (["--dtype", "float16"], []),
+}
 
 
-def test_shuffled_rows_are_gone_on_from_with_another_batch(alone, one, tmp_path):
-    assert alone("--shuffle", 3, "--ckpt-every", 3)[0] == 0
-    uncut = losses(tmp_path)
-    assert uncut != pytest.approx(losses(one), abs=1e-3)
+@pytest.mark.parametrize("how", CUT)
+def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
+    """Bit for bit, if the batch is the same: with its order of rows and its scale of the loss."""
+    flags, other = CUT[how]
+    scaler = partial(torch.amp.GradScaler, init_scale=2.0**20)  # too large for the first step
+    monkeypatch.setattr(torch.amp, "GradScaler", scaler)
+    assert alone(*flags, "--ckpt-every", 3)[0] == 0
+    uncut, expected = last_log(tmp_path), weights(tmp_path)
     (tmp_path / "ckpt" / "step_000006.pt").unlink()
-    assert alone("--shuffle", 3, "--resume", "--batch-size", 4)[0] == 0
-    again = {step["step"]: step["loss"] for step in last_log(tmp_path).steps}
-    assert again == pytest.approx({step: uncut[step] for step in (4, 5, 6)}, abs=5e-6)
+    assert alone(*flags, *other, "--ckpt-every", 3, "--resume")[0] == 0
+    again = last_log(tmp_path)
+    found, left = ([(step["step"], step["loss"]) for step in log.steps] for log in (again, uncut))
+    assert dict(found) == pytest.approx(dict(left[3:]), abs=5e-6 if other else 0)
+    assert other or all(torch.equal(w, expected[name]) for name, w in weights(tmp_path).items())
+    assert ("--shuffle" in flags) == (abs(left[0][1] - losses(one)[1]) > 1e-3)
+    scales = [log.result.get("loss_scale") for log in (uncut, again)]
+    assert scales[0] == scales[1] and (scales[0] or 0) < 2**20
 
 
 @pytest.mark.slow
 def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
-    """Compiled and in bfloat16, on two ranks."""
-    finish(job(tmp_path, exact=["--total-batch", 512, "--steps", STEPS]))
+    """Compiled and in bfloat16, on two ranks. The profile of a step has no validation in it, which
+    is not compiled."""
+    finish(job(tmp_path, "--eval-every", 1, exact=["--total-batch", 512, "--steps", STEPS]))
     log = last_log(tmp_path)
     assert losses(tmp_path) == pytest.approx(losses(one), abs=0.02)
-    assert log.effective["autocast"] == "bfloat16" and log.effective["compiled"] == "yes"
+    assert log.effective["autocast"] == AUTOCAST and log.effective["compiled"] == "yes"
 
 
 # --------------------------------------------------------------- stopped, killed, a full disk
@@ -293,8 +294,8 @@ BAD = {
 @pytest.mark.parametrize("trouble", BAD)
 def test_bad_input_is_one_line(trouble, alone, one, tmp_path):
     flags, said = BAD[trouble]
-    if not trouble.startswith("no "):
-        half_of(one, tmp_path)
+    if trouble == "another size":
+        shutil.copytree(one / "ckpt", tmp_path / "ckpt")
     status, out, err = alone(*flags)
     assert status == 2 and "step  " not in out
     assert err.startswith("error ") and said in err and err.count("\n") == 1
@@ -324,15 +325,7 @@ def test_a_rank_with_another_pytorch_says_so(shard, tmp_path, monkeypatch):
         ranks.prepare(ranks.parse("", command_line(shard, tmp_path)), print)
 
 
-def test_held_out_text_is_checked_before_the_first_step(alone, monkeypatch):
-    texts = [np.zeros(500, np.uint16), np.full(500, 50257, np.uint16)]
-    splits = [Corpus("text", "0123", [part]) for part in texts]
-    monkeypatch.setattr(ranks, "load_splits", lambda *_: splits)
-    status, out, err = alone()
-    assert status == 2 and "step  " not in out and "has token id 50257" in err
-
-
-# ---------------------------------------------------------------------------- flags, float16
+# ---------------------------------------------------------------------------------------- flags
 
 
 def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
@@ -342,31 +335,3 @@ def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
     assert status == 0 and "starting from the beginning" in out, out + err
     rates = [step["lr"] for step in last_log(tmp_path).steps]
     assert rates == pytest.approx([1.5e-3, 3e-3, 3e-4])
-
-
-def test_float16_goes_on_with_the_scale_that_it_had(alone, tmp_path, monkeypatch):
-    """The scale that it begins with is too large for the first step."""
-    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=2.0**20))
-    flags = ["--dtype", "float16", "--eval-every", 3, "--ckpt-every", 3]
-    assert alone(*flags)[0] == 0
-    uncut, expected = last_log(tmp_path), weights(tmp_path)
-    assert uncut.effective["autocast"] == "float16" and uncut.result["skipped_steps"] > 0
-    (tmp_path / "ckpt" / "step_000006.pt").unlink()
-    assert alone(*flags, "--resume")[0] == 0
-    assert last_log(tmp_path).result["loss_scale"] == uncut.result["loss_scale"] < 2**20
-    assert all(torch.equal(w, expected[name]) for name, w in weights(tmp_path).items())
-
-
-def test_a_validation_is_no_part_of_the_profile_of_a_step(alone, monkeypatch):
-    """It comes between the first step and the second: the profile begins anew after it."""
-    found, read = [], ranks.Batches.rows
-
-    def rows(batches, numbers):
-        found.append((batches.corpus.name, torch.autograd._profiler_enabled()))
-        return read(batches, numbers)
-
-    monkeypatch.setattr(ranks.Batches, "rows", rows)
-    assert alone("--steps", 3, "--total-batch", 128, "--eval-every", 1)[0] == 0
-    text, held_out = "topics", "topics's last 10 %"
-    steps = [(text, False), (held_out, False), (text, True), (held_out, False)]
-    assert found == [(held_out, False), *steps, *steps[:2]]

@@ -8,7 +8,7 @@ from pydoc_data.topics import topics
 import numpy as np
 import pytest
 import torch
-from conftest import CARDS, load, rung
+from conftest import CARDS, load, rung, write_shard
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ladder import machine
@@ -16,7 +16,6 @@ from ladder.cli import parse_args, pick_device
 from ladder.commands import doctor, gemm
 from ladder.commands.log import read_log
 from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
-from ladder.shards import write_shard
 
 FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.
@@ -36,8 +35,6 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     assert gemm.at_peak(device) == (dtype, 8192)
     if gpu:
         assert machine.device_name(device) == CARDS[name][1]
-        said = doctor.about(device)
-        assert said.startswith(f"{CARDS[name][1]}, ") and said.endswith(str(dtype)[6:])
 
 
 def test_the_default_batch_is_the_largest_that_fits():
@@ -91,7 +88,7 @@ def test_every_script_on_a_t4(path, card, shard, tmp_path, monkeypatch, capsys):
     log = read_log(next(tmp_path.glob("*.log")))
     found = {key: log.run[key] for key in ("device", "B", "T", "steps")}
     assert found == {"device": "Tesla T4", "B": "8", "T": "1024", "steps": "50"}
-    assert made[1:] == ([{"enabled": True}] if number >= 3 else [])  # the first is Run's
+    assert made == ([{"enabled": True}] if number >= 3 else [])
     assert log.result.get("loss_scale") == (65536 if number >= 3 else None)
 
 
@@ -107,7 +104,7 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
 
 
 @pytest.fixture
-def float16(run_small, monkeypatch, tmp_path):
+def float16(run_main, monkeypatch, tmp_path):
     """A CPU that multiplies float16, and one batch over and over."""
     monkeypatch.setattr(machine, "has_bf16", lambda _: False)
     monkeypatch.setattr(torch, "compile", lambda model, **_: model)

@@ -265,15 +265,11 @@ def small(ladder, monkeypatch):
         monkeypatch.setitem(MODELS, model, SMALLER)
 
 
-def rows(done):
-    """Cells of each row of the tables, by the first cell."""
-    lines = (line.strip("│").split("│") for line in done.stdout.splitlines() if line[:1] == "│")
-    return {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
-
-
 def rungs(done):
     """The cells of every rung, in order."""
-    return [rows(done)[scripts.title(path)] for path in all_scripts()]
+    lines = (line.strip("│").split("│") for line in done.stdout.splitlines() if line[:1] == "│")
+    found = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+    return [found[scripts.title(path)] for path in all_scripts()]
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -284,22 +280,14 @@ def test_doctor_on_this_cpu(compiled, ladder, monkeypatch, request):
     monkeypatch.setattr(doctor, "load", lambda: 1e3)
     done = ladder("doctor", "--device", "cpu")
     assert done.status == 0, done.stdout
-    assert done.stdout.startswith("note  load 1000.0 on ")
-    assert rows(done)["Python, torch"][0].endswith(f", {torch.__version__}")
+    machine, note, *_ = done.stdout.splitlines()
+    assert f", torch {torch.__version__}, Python 3." in machine
+    assert note.startswith("note  load 1000.0 on ")
     runs, helps, why = zip(*rungs(done), strict=True)
     assert set(runs) == {"yes"}
-    assert [helps[n] for n in (1, 5, 6, 10)] == ["–", "yes", "no", "yes"]
+    assert [helps[n] for n in (1, 5, 6, 10)] == ["–", "yes", "no", "–"]
     assert why[6].startswith("the flash kernel runs, but at T=256 slower")
     assert helps[11] == ("yes" if platform.libc_ver()[0] == "glibc" else "no")
-
-
-@pytest.mark.parametrize(("units", "said"), [(True, "AVX512_BF16"), (False, "no units, so it is")])
-def test_doctor_says_whether_the_cpu_multiplies_bfloat16(units, said, monkeypatch):
-    """oneDNN itself counts emulation with AVX-512."""
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: units)
-    assert doctor.cpu_bf16().startswith(said)
 
 
 def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatch):
@@ -332,21 +320,9 @@ def test_doctor_finds_a_compiler_that_computes_something_else(small, monkeypatch
     assert "CXX=clang++" in why
 
 
-def test_doctor_finds_that_nothing_is_compiled(small, monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda model: model)
-    runs, helps, why = doctor.judge("05_torch_compile", CPU)
-    assert (runs, helps) == ("yes", "no") and why.startswith("nothing was compiled (tried)")
-
-
-def test_doctor_finds_a_compiler_that_transposes_wrongly(small, monkeypatch):
-    """See tests/gcc_transpose.py."""
-
-    def broken(function):
-        return (lambda x: (x, x)) if function is doctor.transposed else function
-
-    monkeypatch.setattr(torch, "compile", broken)
-    runs, _, why = doctor.judge("05_torch_compile", CPU)
-    assert runs == "no" and "TORCHINDUCTOR_CPP_MARCH=skylake-avx512, or run a rung below 05" in why
+def test_doctor_says_that_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    assert doctor.judge("05_torch_compile", CPU)[:2] == ("yes", "no")
 
 
 @pytest.mark.slow
@@ -362,13 +338,12 @@ def test_doctor_without_a_compiler_and_with_a_driver(tmp_path):
     assert [cells[0] for cells in found] == ["yes"] * 5 + ["no"] * (len(found) - 5)
     assert "torch.compile found no working C++ compiler" in found[5][2]
     assert found[6] == ["no", "–", "the same is missing"]
-    assert rows(done)["C++ compiler"] == ["missing: no /no/such"]
-    unseen = "" if torch.cuda.is_available() else ", but this torch sees no GPU"
-    assert rows(done)["NVIDIA driver"] == [f"599.01{unseen}"]
+    unseen = "note  there is an NVIDIA driver (599.01), but this torch sees no GPU\n"
+    assert (unseen in done.stdout) != torch.cuda.is_available()
 
 
 @pytest.mark.cuda
 def test_doctor_on_cuda(ladder):
     done = ladder("doctor", "--device", "cuda")
-    assert rungs(done)[2][0] == "yes" and rows(done)["GPU 0"]
+    assert rungs(done)[2][0] == "yes"
     assert (done.status == 1) == any(cells[0] == "no" for cells in rungs(done))

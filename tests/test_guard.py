@@ -58,6 +58,12 @@ def test_neighbours_differ_by_one_idea(before, after):
     guard(number_of(after), code_lines(before), code_lines(after))
 
 
+def test_fsdp_is_one_change_of_ddp():
+    before, after = (code_lines(ROOT / name) for name in ("ddp_run.py", "fsdp_run.py"))
+    assert len(changed_lines(before, after)) <= 45
+    assert {tag[:12] for tag in tags(after)} == {tag[:12] for tag in tags(before)}
+
+
 def check_clock(source: str, number: int = 0) -> None:
     """Both readings of the clock wait for the device, and all of a step lies between them."""
     # From 18 on, the batch is copied to where the last one was.
@@ -78,7 +84,7 @@ def check_clock(source: str, number: int = 0) -> None:
     assert ".item()" not in step
 
 
-TIMED = [*chain(), *peer_scripts(), ROOT / "ddp_run.py"]
+TIMED = [*chain(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
 
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)

@@ -171,7 +171,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         file.write(b"new")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    write_atomic(path := tmp_path / "a", b"o", lambda file: file.write(b"ld"))
+    write_atomic(path := tmp_path / "a", b"old")
     with pytest.raises(OSError, match="No space") as caught:
         write_atomic(path, full)
     assert caught.value.filename == str(path)
@@ -206,12 +206,12 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_under_nohup_a_closed_terminal_stops_nothing(run_small, monkeypatch):
+def test_under_nohup_a_closed_terminal_stops_nothing(run_main, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     write, hangup = Run._write, lambda: os.kill(os.getpid(), signal.SIGHUP)
     monkeypatch.setattr(Run, "_write", lambda *words: hangup() or write(*words))
     try:
-        assert len(run_small(load(rung(0)), "--steps", 3).steps) == 3
+        assert len(run_main(load(rung(0)), "--steps", 3).steps) == 3
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -10,7 +10,7 @@ from conftest import ROOT, load, rung
 from ladder import files, machine
 from ladder.commands.log import read_log
 from ladder.errors import BadInput
-from ladder.log import mfu_facts, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.run import Run, flops_per_token
 
 
@@ -56,8 +56,8 @@ def test_foreign_or_cut_logs_are_refused_by_name(tmp_path, text, words):
     assert str(path) in str(caught.value) and words in str(caught.value)
 
 
-def test_numbers_of_a_real_log_agree_with_each_other(run_small, capsys):
-    log = run_small(load(rung(0)), "--steps", 6)
+def test_numbers_of_a_real_log_agree_with_each_other(run_main, capsys):
+    log = run_main(load(rung(0)), "--steps", 6)
     B, T = int(log.run["B"]), int(log.run["T"])
     assert [step["step"] for step in log.steps] == list(range(1, 7))
     for step in log.steps:  # tokens per second, not per millisecond
@@ -88,25 +88,27 @@ def test_numbers_of_a_real_log_agree_with_each_other(run_small, capsys):
 def test_result_is_that_of_the_steps_after_the_warm_up():
     facts = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
     times, losses = [9.0, 2.0, 0.1, 0.2, 0.3], [11.0, 10.0, 9.0, 8.0, float("nan")]
-    found = result("a.py", "interrupted", times, losses, planned=8, **facts)
+    found = result(times, losses, steps=8, **facts)
     assert found == {
-        **{"script": "a.py", "status": "interrupted", "measured_steps": 3, "warmup_steps": 2},
         **{"median_ms": 200, "p10_ms": 120, "p90_ms": 280, "first_step_ms": 9000},
+        **{"measured_steps": 3, "warmup_steps": 2},
         **{"tok_per_s": 5000, "mfu": 0.75, "peak_bytes": None},
         **{"first_loss": 11.0, "final_loss": None},
     }
-    assert mfu_facts(3e9, 1e13, found["mfu"])["mfu"] == "0.7500"
-    early = result("a.py", "interrupted", times[:2], losses[:2], planned=50, **facts)
+    assert mfu_line(3 * 10**9, 1e13, found["mfu"]) == (
+        "mfu   mfu=0.7500 formula=6N+12LCT flops_per_token=3000000000 peak_flops=1e+13"
+    )
+    early = result(times[:2], losses[:2], steps=50, **facts)
     assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_small, monkeypatch):
+def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatch):
     """The profile is one of the second step, and the first two are not a measurement."""
     module, read = load(rung(0)), []
     fetch = module.Batches.__next__
     monkeypatch.setattr(module.Batches, "__next__", lambda self: read.append(1) or fetch(self))
-    log = run_small(module, "--steps", steps)
+    log = run_main(module, "--steps", steps)
     assert len(read) == len(log.steps) == steps and log.result["status"] == "ok"
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)

@@ -1,16 +1,13 @@
 """`ladder profile`: stages, kernels, trace, and what it refuses."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
-import torch
 from conftest import SMALL, SMALLER, rung
 
-from ladder import probe
 from ladder.commands import main
 from ladder.commands.log import read_log
-from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, kernels
+from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
 
 STEPS = 3
 
@@ -41,15 +38,12 @@ def read(path):
     sums = [sum(stages) for stages in zip(*(times[stage] for stage in STAGES), strict=True)]
     assert sums == pytest.approx(timed[1::2], abs=0.01)
 
-    # Kernels are parts of one whole, longest first; trace and recording have each by its name.
+    # Kernels are parts of one whole, longest first; the trace has each by its name.
     names, ms = zip(*((kernel["name"], kernel["ms"]) for kernel in found["kernels"]), strict=True)
     assert [*ms] == sorted(ms, reverse=True) and sum(ms) == pytest.approx(found["self_ms"])
     assert sum(kernel["share"] for kernel in found["kernels"]) == pytest.approx(1)
     trace = json.loads((path.parent / f"{stem}.trace.json").read_text())
-    recording = json.loads((path.parent / f"{stem}.recording.json").read_text())
     assert {*names} <= {event["name"] for event in trace["traceEvents"]}
-    assert {*names} <= {row[0] for row in recording["events"]}
-    assert probe.effective(recording["operators"])["autocast"] == log.effective["autocast"]
     return found
 
 
@@ -71,7 +65,6 @@ def test_a_script_with_a_known_delay_in_two_stages(profile, tmp_path):
     assert calls["aten::addmm"] == 2 * 4  # layers, each with four matrices and biases
     assert f"{found['median_ms']['backward']:.2f}" in printed
     assert f"{found['kernels'][0]['share']:.1%}" in printed and "aten::mm" in printed
-    assert f"trace: {tmp_path / 'out' / 'slowed.trace.json'}\n" in printed
 
 
 @pytest.mark.slow
@@ -83,18 +76,6 @@ def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
     assert "difference" in printed and f"{change:+.2f}" in printed
     # What torch.compile generated shows itself.
     assert any("cpp_fused" in name and "layer_norm" in name for name in new)
-
-
-def test_on_a_cpu_a_kernel_is_an_operator_that_calls_no_other_one():
-    def event(name, us=0, parent=None):
-        return SimpleNamespace(name=name, self_cpu_time_total=us, cpu_parent=parent)
-
-    linear, region = event("aten::linear"), event("Torch-Compiled Region: 0/0")
-    addmm = event("aten::addmm", us=5, parent=linear)
-    inside = [event("aten::t", parent=linear), event("aten::as_strided", us=1, parent=addmm)]
-    generated = event("graph_0_cpp_fused_add_1", us=4, parent=region)
-    found = kernels([linear, addmm, *inside, region, generated], torch.device("cpu"))
-    assert found["kernels_launched"] == 2 and found["self_ms"] == 0.01
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):

@@ -70,7 +70,7 @@ def test_publish_prepends_and_makes_readme_anew(project, capsys, monkeypatch):
     copy, folder = project
     monkeypatch.setattr(picture, "draw", DRAW)
     _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
-    assert main(["publish", str(folder), "All is\nwell."]) == 0
+    assert main(["publish", str(folder), "All is\nwell.", "--readme"]) == 0
     text = (copy / "RUNLOG.md").read_text()
     assert text.endswith("\n## 2" + entries)
     new = text[: -len(entries)].partition("## Machines")[2]  # the entry is below that
@@ -88,7 +88,7 @@ def test_publish_prepends_and_makes_readme_anew(project, capsys, monkeypatch):
     assert state(copy) == before
     change(folder, started="2026-12-24 18:00")
     publish.publish(folder, "In the evening.")
-    assert results(copy)[1] == [f"{name}-2"]
+    assert results(copy)[1] == [name] and f"<!-- table {name}-2 -->" in state(copy)[0][1]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,12 @@ def test_without_a_run_or_a_finding_nothing_is_published(project, capsys):
     for path in folder.glob("*.log"):
         path.unlink()
     change(folder, failures={"baseline.r1": "out of memory"})
-    bare = CLIMB.with_name("2026-11-21-amd-epyc-2-cores-first")
-    for path, why in ((folder, "all its runs failed"), (bare, "no climb.json"), ("x", "no logs")):
+    bare = CLIMB.with_name("2026-11-21-amd-epyc-2-threads-ddp")
+    for path, why in (
+        (folder, "all its runs failed"),
+        (bare, "no climb.json"),
+        ("x", "no climb.json"),
+    ):
         assert main(["publish", str(path), "No."]) == 2
         assert why in capsys.readouterr().err
     assert state(copy) == before
@@ -136,6 +140,8 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
     change(folder, scripts=[*read_facts(folder)["scripts"][1:], "mine.py"])
+    with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
+        publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert (copy / "README.md").read_text() == publish.render(before)
     assert f"## 2026-12-24: {CPU}: some scripts" in (copy / "RUNLOG.md").read_text()
@@ -143,48 +149,40 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
     assert [path.name for path in target.glob("*.py")] == ["mine.py"]
 
 
+def test_a_batch_goes_into_the_run_log_alone(project):
+    copy, folder = project
+    before, runs = (copy / "README.md").read_text(), []
+    for stem, B in ((stem, B) for B in (4, 8) for stem in ("baseline", "01_weight_tying")):
+        runs.append([f"{stem}_B{B}", f"speedups/{stem}.py", f"--batch-size={B}"])
+        for path in folder.glob(f"{stem}.r*.log"):
+            text = path.read_text().replace(" B=4 ", f" B={B} ")
+            path.with_name(f"{stem}_B{B}{path.name.removeprefix(stem)}").write_text(text)
+    for path in {*folder.glob("*.log")} - {*folder.glob("*_B?.r*.log")}:
+        path.unlink()
+    change(folder, kind="batch", runs=runs, scripts=["baseline.py", "speedups/01_weight_tying.py"])
+    publish.publish(folder, "Twice the batch.")
+    assert (copy / "README.md").read_text() == publish.render(before)
+    text = (copy / "RUNLOG.md").read_text().partition(f"## 2026-12-24: {CPU}: batch sizes")[2]
+    assert "gpt2, B=4 to 8, T=256" in text and "\n| 00 baseline, tok/s | 204 | 407 | ≥ 8 |" in text
+    assert "| 01 weight tying | **+10.1 % (+3.3 … +17.4)** | **+10.1 % (+3.3 … +17.4)** |" in text
+
+
 def test_a_gpu_stands_above_a_cpu(project):
     copy, folder = project
     readme, before = results(copy)
     assert "No GPU has been measured here yet" in publish.render(readme)
     gpu(folder)
-    publish.publish(folder, "A GPU.")
+    publish.publish(folder, "A GPU.", in_readme=True)
     name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
     readme, named = results(copy)
     assert named == [name, *before] and "No GPU has been measured here yet" not in readme
     on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[1:3]
-    words = "B=4, T=256: 204 to 861 tokens per second. *Measured here*, 3 rounds of all scripts"
+    words = (
+        "B=4, T=256: 204 to 861 tokens per second (rung 10: 3.2 times). *Measured here*, 3 rounds"
+    )
     assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, {words}")
     assert f"on {GPU}, B=16, T=1024: 3,256 to" in on_gpu
     assert f"*measured*: [{GPU}]({name}), B=16, T=1024 | *measured*: [{CPU}]" in readme
-
-
-def other_machine(folder):
-    edit(folder, CPU, "Intel Xeon (8 threads)")
-
-
-def fewer_rounds(folder):
-    for path in folder.glob("*.r3.log"):
-        path.unlink()
-
-
-def gpu_to_rung_9(folder):
-    gpu(folder)
-    for path in folder.glob("1*"):
-        path.unlink()
-
-
-@pytest.mark.parametrize("worse", [other_machine, fewer_rounds, gpu_to_rung_9])
-def test_readme_keeps_its_table_where_it_would_lose_but_for_force(project, worse, capsys):
-    copy, folder = project
-    worse(folder)
-    publish.publish(folder, "Less.")
-    assert "README.md keeps its table" in capsys.readouterr().out
-    assert results(copy)[1] == [f"logs/{CLIMB.name}"]
-    assert "**Finding:** Less." in (copy / "RUNLOG.md").read_text()
-    change(folder, started="2026-12-24 18:00")
-    publish.publish(folder, "Less.", force=True)
-    assert results(copy)[1][0].startswith("logs/2026-12-24-")
 
 
 def test_the_table_of_rungs_says_what_the_logs_say():

@@ -1,7 +1,7 @@
 """What a GPU makes PyTorch say, read from files: events of a step, and errors.
 
-tests/recordings/*.cuda.json are as `ladder profile` writes them (its STEM.recording.json). Those
-that say `invented` wait for a run on a GPU to replace them.
+tests/recordings/*.cuda.json have the operators and the events of a profiled step. Those that say
+`invented` were written from PyTorch's sources.
 """
 
 import json

@@ -19,11 +19,11 @@ from conftest import ROOT
 from ladder.commands import gather, main, page, report
 from ladder.commands.scripts import chain, peer_scripts
 from ladder.files import git
-from ladder.log import mfu_facts, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, step_line
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
-CLIMB, ABLATION, PROFILE = (LOGS / f"{HERE}-{name}" for name in ("climb", "ablate", "profile"))
+CLIMB, ABLATION, PROFILE = (LOGS / f"{HERE}-{name}" for name in ("climb", "ablate-2", "profile"))
 XEON = LOGS / "2026-11-22-intel-xeon-2-threads-climb"
 STEPS = 6
 NAMES = {p.stem: p.relative_to(ROOT).as_posix() for p in [*chain(), *peer_scripts()]}
@@ -52,12 +52,13 @@ def climb_of(folder, times, *, kind="climb", rounds=3, failures=(), **run):
     for (stem, ms), k in product(times.items(), range(rounds)):
         if ms:
             dts = [ms / 1e3 * (1 + k / 1e3) for _ in range(STEPS)]
-            found = result(f"{stem}.py", "ok", dts, losses, planned=STEPS, peak_flops=None, **work)
+            found = {"script": f"{stem}.py", "status": "ok"}
+            found |= result(dts, losses, steps=STEPS, peak_flops=None, **work)
             lines = [pairs_line("run", {"script": f"{stem}.py", **run})]
             for step, loss in enumerate(losses):
                 lines.append(step_line(step, STEPS, loss=loss, dt=dts[step], tok_per_s=1024 / ms))
             lines.append(pairs_line("effective", {"matmul": "fp32", "compiled": "no"}))
-            lines.append(pairs_line("mfu", mfu_facts(10**9, None, None)))
+            lines.append(mfu_line(10**9, None, None))
             text = "\n".join([*lines, f"RESULT {json.dumps(found)}\n"])
             (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
     return folder
@@ -87,29 +88,25 @@ def test_own_climbs_come_first_then_the_published_then_those_without_a_gain(make
     assert f"logs/{XEON.name}" in known  # its heading says (negative)
     assert (tmp_path / "page.html").stat().st_size < 4_000_000
     times = {"baseline": 20, "01_weight_tying": 18}
-    for number, name in enumerate(("climb-3", "climb-2", "ablate-1"), 1):
+    for number, name in enumerate(("climb-3", "climb-2", "ablate-1", "climb-9"), 1):
         folder = climb_of(tmp_path / "runs" / name, times, kind=name.partition("-")[0])
         os.utime(folder / "climb.json", (number, number))
+    (folder / "baseline.r1.log").write_text("no log")
     climb_of(tmp_path / "runs" / "alone", {"03_bf16_autocast": 20})
-    shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")  # is published
     climb_of(tmp_path / "runs" / "climb-4", times, rounds=0)  # nothing in it yet
+    shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")  # is published
     done = make()
     assert folders(done) == ["ablate-1", "climb-2", *known, "alone"]
     assert [climb["ablation"] is done[1][0] for climb in done[1][:3]] == [False, True, False]
-    (tmp_path / "runs" / "climb-2" / "baseline.r1.log").write_text("no log")
-    done = make()
-    assert folders(done) == ["ablate-1", "climb-3", *known, "alone"]
     assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
 @NEEDS_HISTORY
 def test_diffs_are_of_the_scripts_as_measured():
-    rung, without = gathered(CLIMB)["rungs"][5], gathered(ABLATION)["rungs"][5]
+    rung = gathered(CLIMB)["rungs"][5]
     assert rung["source"] == "at commit d2d72edfc0b7" and "Numerics: rounding" in rung["doc"]
     (line,) = (line for line in rung["diff"] if line[0] in "+-")
     assert line.startswith("+        model = torch.compile(model)")
-    assert without["source"] == "kept with its logs"
-    assert any(line.startswith("-") and "torch.compile" in line for line in without["diff"])
 
 
 def test_where_a_script_comes_from(tmp_path):
@@ -152,7 +149,6 @@ def test_the_headline_is_the_largest_significant_gain(make, tmp_path):
     assert head == "02 TF32 is 3.3 times as fast as 00 baseline on Test GPU"
     assert "3.3 to 3.3 times as many. Of 3 differences, significant gains: 2, losses: 0 (" in sure
     assert said("b", {"baseline": 9, "02_tf32": 18})[0] == "No significant gain on Test GPU"
-    assert "a gain needs two rungs" in said("c", {"baseline": 40})[1]
     assert said("d", times, rounds=2)[1].endswith("Rounds: 2. From three on, gains have intervals.")
     times = {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25}
     head, _ = said("f", times, kind="ablate")
@@ -177,21 +173,17 @@ def test_gains_over_different_rows_above_are_not_one_comparison(tmp_path):
     ]
 
 
-def test_report_escapes_untrusted_text(make, tmp_path):
-    why = {f"01_weight_tying.r{k}": f"out of memory {EVIL}" for k in (1, 2, 3)}
-    times = {"baseline": 20, "01_weight_tying": None, "ev'il&<b>": 10}
-    folder = climb_of(tmp_path / "x", times, failures=why, data=EVIL, device=f"GPU {EVIL}")
+def test_the_page_shows_text_as_text(make, tmp_path):
+    folder = climb_of(tmp_path / "x", {"baseline": 20, "mine": 10}, device=f"GPU {EVIL}")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
-    (folder / "01_weight_tying.py").write_text("a = 1\n")
-    (folder / "ev'il&<b>.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
-    make(folder, climb_of(tmp_path / "y", {"baseline": 20, "01_weight_tying": 10}))
+    (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
+    make(folder)
     text, tags = (tmp_path / "page.html").read_text(), []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, _: tags.append(tag)
     parser.feed(text)
-    assert tags.count("script") == 1 and not {"img", "a"} & {*tags}
-    assert tags.count("b") == 4  # the rates
-    for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}", f"out of memory {EVIL}"):
+    assert tags.count("script") == 1 and "img" not in tags
+    for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}"):
         assert words in html.unescape(text)
 
 
@@ -211,11 +203,6 @@ def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     assert out.read_text() == "<html>my holidays</html>"
     out.write_text(f"{report.MARKER} old news")
     assert make(climb)[0] == 0 and "old news" not in out.read_text()
-
-
-def test_the_page_is_installed_with_the_package():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert all(f'"report.{suffix}"' in text for suffix in ("html", "css", "js"))
 
 
 @NEEDS_HISTORY
@@ -249,7 +236,8 @@ def test_the_page_in_a_browser(tmp_path, make):
         rates = [rung["row"].tok_per_s for rung in gathered(CLIMB)["rungs"]]
         scale = [bar.rect["width"] / r for bar, r in zip(shown(".bars .bar"), rates, strict=True)]
         assert max(scale) == pytest.approx(min(scale), rel=0.02)
-        assert len(shown(".mark.alone .dot")) == 10 and len(shown("polyline")) == 3
+        assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
+        assert len(shown("polyline")) == 3
         assert "Change against 04 residual scaling" in shown(".rung[open] > div")[0].text
         assert "torch.compile(model)" in shown(".add")[0].text
         shown(".rung summary")[0].click()

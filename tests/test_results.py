@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import shutil
 
 import numpy as np
@@ -110,7 +109,6 @@ def test_what_cannot_stand_in_one_table_is_refused_in_one_line(tmp_path):
     path = folder / "11_keep_memory.r2.log"
     text = path.read_text()
     for wrong, words in (
-        (text.replace(" B=4 ", " B=3 "), r"its logs differ in B \(3, 4\)"),
         (text.replace(" data=tinyshakespeare ", " data=other "), "its logs differ in data "),
         (text[: text.index("RESULT")], r"11_keep_memory\.r2\.log is cut short"),
     ):
@@ -122,19 +120,14 @@ def test_what_cannot_stand_in_one_table_is_refused_in_one_line(tmp_path):
         results.read_facts(folder)
 
 
-@pytest.mark.parametrize("climb", ["climb-3", "ablate-2", "peers"])
-def test_a_terminal_shows_as_many_columns_as_fit(climb):
-    facts, rows = read_climb(LOGS / f"{HERE}-{climb}")
-    found = {}
-    for width in (80, 120, 140):
+def test_a_terminal_shows_as_many_columns_as_fit():
+    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
+    for width, shown in ((80, []), (120, ["GB"]), (140, ["GB", "final loss"])):
         console = Console(width=width, file=io.StringIO())
         console.print(screen(facts, rows, console))
-        found[width] = " ".join(line.rstrip() for line in console.file.getvalue().splitlines())
-        for row in rows:
-            name, ms, _, rate, gained, *_ = cells(row).values()
-            assert re.search(rf" {name} +{ms} +{rate} +{re.escape(gained)} ", found[width] + " ")
-    assert ["GB" in text for text in found.values()] == [False, True, True]
-    assert ["final loss" in text for text in found.values()] == [False, False, True]
+        text = console.file.getvalue()
+        assert [words for words in ("GB", "final loss") if words in text] == shown
+        assert all(cells(row)["gain"] in text for row in rows)
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
@@ -150,8 +143,8 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
 
 
 def test_what_falsifies_a_climb_is_named():
-    def clocks(**bits):
-        text = "clocks.sm 1500 MHz, clocks_throttle_reasons.active "
+    def clocks(mhz=1500, **bits):
+        text = f"clocks.sm {mhz} MHz, clocks_throttle_reasons.active "
         return {"clocks": {when: text + one for when, one in bits.items()}}
 
     busy = {"load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
@@ -160,6 +153,8 @@ def test_what_falsifies_a_climb_is_named():
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
     assert slowed == "the GPU was slowed by heat (r2)"  # its power limit is normal
     assert doubts({**clocks(before="0x4"), "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
+    rounds = clocks(r1="0x4", r2="0x4")["clocks"] | clocks(1400, r3="0x4", r4="0x1")["clocks"]
+    assert doubts({"clocks": rounds}) == ["the GPU was slowed by its power limit (r3)"]
     assert doubts({"clocks": {"before": "2596 MHz, 2596 MHz"}}) == []
 
 

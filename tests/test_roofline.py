@@ -179,17 +179,16 @@ def test_the_gpu_of_this_machine_and_one_by_its_words(monkeypatch):
     for driver, name in (("NVIDIA A100-PCIE-40GB", "A100 40GB"), ("no such GPU", None)):
         monkeypatch.setattr(roofline, "first_line", lambda *words, driver=driver: driver)
         assert roofline.here() == name
-    for words in ("H100 SXM", "h100 sxm", "NVIDIA H100 80GB HBM3"):
-        assert roofline.find(words) == "H100 SXM"
+    assert roofline.find("h100 sxm") == "H100 SXM"
 
 
 def test_the_commands_of_its_docstring_work_without_torch(capsys):
     commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
-    for command in commands:
+    for command in [*commands, "roofline --gpu 'RTX 4090'"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
-    assert len(commands) == 4 and said.count("The roofline of") == 3
-    assert "(fp32 19.5, tf32 156, bf16 312 TFLOP/s, 2039 GB/s)" in said.partition("such a GPU")[2]
+    assert len(commands) == 3 and said.count("The roofline of") == 3
+    assert "(fp32 19.5, tf32 156, bf16 312 TFLOP/s, 2039 GB/s)" in said
     for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
         assert words in said  # at the nearest B, the same, and the middle half of all
     assert all(said.count(f"at {share} %") == 1 for share in ("72", "64", "73 to 59"))

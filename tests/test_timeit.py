@@ -1,8 +1,6 @@
 """`ladder timeit`."""
 
 import json
-import re
-import statistics
 
 import torch
 
@@ -10,41 +8,37 @@ from ladder.commands import main, timeit
 from ladder.commands.process import Finished
 
 
-def test_timeit_writes_what_it_shows(tmp_path, monkeypatch, capsys):
-    """Each cell is a process of its own."""
-    monkeypatch.setattr(timeit, "PRECISIONS", ["autocast"])
-    monkeypatch.setattr(timeit.machine, "load", lambda: 1e3)
-    words = "timeit --models tiny --passes forward --vocab-size 500 --steps 3 --device cpu --out"
-    assert main([*words.split(), str(tmp_path / "out")]) == 0
-    assert (said := capsys.readouterr().out).startswith("note  load 1000.0 on "), said
-    assert re.search(r"\ncell 1 of 2: tiny forward autocast 0 \d+\.\d\d ms, about ", said)
-    found = json.loads((tmp_path / "out" / "timeit.json").read_text())
-    assert (found["B"], found["T"], found["vocab_size"], found["steps"]) == (2, 64, 500, 3)
-    assert [cell["warmup"] for cell in found["cells"]] == [0, 1]
-    for times in (cell["times_ms"] for cell in found["cells"]):
-        numbers = [statistics.mean(times), statistics.stdev(times), statistics.median(times)]
-        numbers += [sum(times), min(times), max(times)]
-        assert len(times) == 3
-        assert re.search("│ *".join(f"{number:.2f}" for number in numbers), said)
+def test_timeit_times_each_cell_in_a_process_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(timeit, "PASSES", ["forward"])
+    monkeypatch.setattr(timeit, "load", lambda: 1e3)
+    monkeypatch.setattr(timeit, "half_precision", lambda _: torch.float32)
+    assert (
+        main(["timeit", "--models", "tiny", "--batch-size", "1", "--steps", "3", "--device", "cpu"])
+        == 0
+    )
+    *notes, head, names, one, two = capsys.readouterr().out.splitlines()
+    assert notes[0].startswith("note  load 1000.0 on ") and notes[1].endswith("FP32 alone is timed")
+    assert head.endswith(", B=1, T=64, vocabulary 10000, 3 timed steps, ms")
+    assert names.split() == [*timeit.CELL, *timeit.STATISTICS]
+    assert one.split()[:4] == ["tiny", "forward", "fp32", "0"] and two.split()[3] == "1"
+    for mean, std, median, low, high in (map(float, line.split()[4:]) for line in (one, two)):
+        assert low <= median <= high and low <= mean <= high and 0 <= std <= high - low + 0.1
 
 
-def test_timeit_goes_on_after_a_cell_that_failed(tmp_path, monkeypatch, capsys):
+def test_timeit_goes_on_after_a_cell_that_failed(monkeypatch, capsys):
     def run_cell(*words):
-        cell = json.loads(words[-1])
-        if cell["precision"] == "autocast":
-            assert (tmp_path / "out" / "timeit.json").exists()  # a kill keeps the cells done
-        if cell["pass"] == "backward":
+        if json.loads(words[-1])["pass"] == "backward":
             return Finished("", "", 2, "out of memory: [tiny]")
-        return Finished("onednn_verbose,v1,info\n[10, 14]\n", "", 0, None)
+        return Finished("onednn_verbose,v1,info\n[10, 14, 15]\n", "", 0, None)
 
     monkeypatch.setattr(timeit, "run_python", run_cell)
-    words = "timeit --models tiny --passes forward backward --device cpu --out"
-    assert main([*words.split(), str(tmp_path / "out")]) == 0
+    monkeypatch.setattr(timeit, "half_precision", lambda _: torch.bfloat16)
+    assert main(["timeit", "--models", "tiny", "--device", "cpu"]) == 0
     said = capsys.readouterr().out
-    shown = [re.split(" *│ *", line)[1:5] for line in said.splitlines() if "│" in line]
-    order = [["backward", "failed"]] * 4 + [["forward", "12.00"]] * 4  # as the columns say
-    assert [[row[0], row[3]] for row in shown] == order
-    assert "cell 6 of 8: tiny backward fp32 1 out of memory: [tiny], about " in said
+    assert said.count("fp32      1        13.0    2.6   14.0   10.0   15.0\n") == 2
+    assert said.count("backward         fp32      1      out of memory: [tiny]\n") == 1
+    monkeypatch.setattr(timeit, "PASSES", ["backward"])
+    assert main(["timeit", "--models", "tiny", "--device", "cpu"]) == 1
 
 
 def test_timeit_measures_the_pass_it_names(monkeypatch):
@@ -64,6 +58,7 @@ def test_timeit_measures_the_pass_it_names(monkeypatch):
         seen.append(f"backward {torch.is_autocast_enabled('cpu')}")
         backward(self)
 
+    monkeypatch.setattr(timeit, "half_precision", lambda _: torch.bfloat16)
     monkeypatch.setattr(torch.autocast, "__enter__", spied_enter)
     monkeypatch.setattr(torch.Tensor, "backward", spied_backward)
     cell = {"model": "tiny", "B": 1, "T": 4, "vocab_size": 8, "steps": 2, "device": "cpu"}
