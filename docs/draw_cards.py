@@ -14,8 +14,8 @@ from ladder.files import ROOT
 HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
 CLIMBS = {
     "Intel Xeon with AMX, 2 threads": "2026-11-23-intel-xeon-amx-2-threads-climb",
-    "AMD EPYC, 2 threads": "2026-11-21-amd-epyc-2-threads-climb-3",
-    "Xeon without bfloat16 units": "2026-11-22-intel-xeon-2-threads-climb",
+    "AMD EPYC, 2 threads (3 rounds)": "2026-11-21-amd-epyc-2-threads-climb-3",
+    "Xeon without bfloat16 units, B=1": "2026-11-22-intel-xeon-2-threads-climb",
 }
 LEGEND = {
     END: "reported elsewhere: twenty GPUs, nearly rung 10, each at its best B",
