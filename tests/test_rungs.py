@@ -139,8 +139,8 @@ def check_03(module, run_main, monkeypatch):
     nodes = ast.walk(ast.parse(Path(module.__file__).read_text()))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     for function in ("torch.autocast", "torch.amp.GradScaler"):
-        (call,) = [call for call in calls if ast.unparse(call.func) == function]
-        assert ast.unparse(call.args[0]) == "device.type"
+        given = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == function]
+        assert given == ["device.type"], function
     with monkeypatch.context() as patch:
         in_float16(patch, init_scale=2.0**19)
         spy, log = spied_run(module, run_main, patch, 12)
