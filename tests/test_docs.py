@@ -111,13 +111,9 @@ def printed_by(name: str) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["climb", "profile", "timeit", "roofline"])
-def test_examples_are_what_the_commands_print(name, capsys):
-    if name == "roofline":
-        assert main([name, "--gpu", "A100 SXM"]) == 0
-        printed = words(capsys.readouterr().out)
-    else:
-        printed = words(printed_by(name))
+@pytest.mark.parametrize("name", ["climb", "profile", "timeit"])
+def test_examples_are_what_the_commands_print(name):
+    printed = words(printed_by(name))
     block = code_blocks(section("docs/commands.md", name))[-1]
     lines = [words(line) for line in block.splitlines() if line != "…"]
     assert len(lines) > 3
