@@ -141,11 +141,10 @@ def signals_to(handler: Callable):
     A signal that is ignored, as under nohup, stays ignored.
     """
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-    heard = {n: former for n in numbers if (former := signal.getsignal(n)) != signal.SIG_IGN}
-    for n in heard:
-        signal.signal(n, handler)
+    heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]
+    before = {n: signal.signal(n, handler) for n in heard}
     try:
         yield
     finally:
-        for n, former in heard.items():
+        for n, former in before.items():
             signal.signal(n, former or signal.SIG_DFL)

@@ -47,20 +47,16 @@ class Run:
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         self.step_times: list[float] = []  # seconds
         self.losses: list[float] = []
-        self.signal = 0  # the one that ends the run
+        self.waits_for_step, self.stop = False, 0  # stop: the first signal's number
         self.writing = False  # a step or RESULT: a signal waits for that
-        self.waits_for_step, self.stop = False, 0
         self.lost = False  # whether lines could not be written
         self.model, self.first_step = None, 0
         self.scaler = NO_SCALER  # a script with autocast has its own
         self.skipped = 0  # steps whose gradient overflowed float16
         self.recording = None  # the profile of the second step, while that runs
-        self.operators = self.effective = self.peak_bytes = None
-        self.result = None
+        self.effective = self.peak_bytes = self.result = None
 
     def __enter__(self):
-        # PyTorch's CUDA build warns while compiling that there is no GPU: silence it.
-        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if hasattr(sys.stdout, "reconfigure"):
@@ -71,9 +67,7 @@ class Run:
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
-        except OSError as error:
-            refuse(f"cannot write the log {error.filename}: {error.strerror}")
-        except RuntimeError as error:  # of CUDA, which starts here
+        except (OSError, RuntimeError) as error:  # a folder for logs; CUDA, which starts here
             refuse(explain(error) or error)
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()
@@ -92,7 +86,7 @@ class Run:
         self._stop_recording()  # if the second step did not finish
         status, end, line = 0, "stopped" if self._steps_left() else "ok", None
         if isinstance(error, KeyboardInterrupt):
-            status, end = 128 + (self.signal or signal.SIGINT), "interrupted"
+            status, end = 128 + (self.stop or signal.SIGINT), "interrupted"
         elif isinstance(error, NotFinite):
             status, end, line = 1, "not finite", str(error)
         elif isinstance(error, SystemExit):  # why was printed where it was raised
@@ -113,11 +107,9 @@ class Run:
 
     def _on_signal(self, number, _frame=None) -> None:
         """End the run: at once, or after the step that is under way or being recorded."""
-        if self.waits_for_step and not (self.stop and number == signal.SIGINT):
-            self.stop = self.stop or number
-            return
-        self.signal = number
-        if not self.writing:
+        again = self.stop and number == signal.SIGINT
+        self.stop = self.stop or number
+        if not self.writing and (again or not self.waits_for_step):
             raise KeyboardInterrupt
 
     def say(self, line: str, stream: IO | None = None) -> None:
@@ -180,12 +172,10 @@ class Run:
         }
         self.say(pairs_line("run", self.facts))
         if self.scaler is not NO_SCALER and machine.half_precision(self.args.device).itemsize > 2:
-            why = "without AVX-512, bfloat16 matmuls are many times slower than FP32's"
-            self.say(f"note  autocast stays off on this CPU: {why}")
+            self.say("note  autocast stays off: without AVX-512 bfloat16 is slower than FP32 here")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
-            first = "the first step takes one to three minutes, seconds with a warm cache"
-            self.say(f"note  compiling: {first}")
+            self.say("note  compiling: the first step takes minutes, seconds with a warm cache")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -198,26 +188,27 @@ class Run:
         self.losses.append(loss)
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
-        self._write(sys.stdout, line + self._time_left())
+        left = self._steps_left()
+        if left and (times := self.step_times[1:][-20:]):  # the first one compiles
+            line += f" | left {statistics.median(times) * left / 60:.1f} min"
+        self._write(sys.stdout, line)
         before, self.scale = self.scale, self.scaler.get_scale()
         if skipped := self.scale < before:
             self.skipped += 1
-            scales = f"the loss scale goes from {before:g} to {self.scale:g}"
-            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16; {scales}")
+            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16")
         self.peak_bytes = machine.peak_bytes(self.args.device)
         if (recording := self._stop_recording()) and not skipped:
-            self.operators = probe.operators(recording)
-            units = probe.matmul_units(self.args.device)
-            self.effective = {"matmul": units, **probe.effective(self.operators)}
+            self.effective = {"matmul": probe.matmul_units(self.args.device)}
+            self.effective |= probe.effective(probe.operators(recording))
             if self.scaler.is_enabled():
                 self.effective["loss_scale"] = f"{self.scale:g}"
             self.say(pairs_line("effective", self.effective))
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self.writing = False
-        if self.signal:
+        if self.stop and not self.waits_for_step:
             raise KeyboardInterrupt
-        if self._steps_left() and not (self.effective or self.rank):
+        if left and not (self.effective or self.rank):
             self.recording = probe.start()
 
     @contextmanager
@@ -236,14 +227,6 @@ class Run:
 
     def _steps_left(self) -> int:
         return max(0, self.args.steps - self.first_step - len(self.step_times))
-
-    def _time_left(self) -> str:
-        """` | left 42 s`, by the last steps; the first one, which compiles, does not count."""
-        times = self.step_times[1:][-20:]
-        if not times or not self._steps_left():
-            return ""
-        seconds = statistics.median(times) * self._steps_left()
-        return f" | left {seconds:.0f} s" if seconds < 120 else f" | left {seconds / 60:.0f} min"
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""

@@ -1,7 +1,6 @@
 """The log format, written and read back, and what its numbers are made of."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from ladder import files, machine
 from ladder.commands.log import read_log
 from ladder.errors import BadInput
 from ladder.log import mfu_line, pairs_line, result, step_line
-from ladder.run import Run, flops_per_token
+from ladder.run import flops_per_token
 
 
 def test_lines_survive_a_round_trip(tmp_path):
@@ -36,7 +35,7 @@ def test_lines_survive_a_round_trip(tmp_path):
     assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}
     assert log.result == {"median_ms": 98.31} and log.notes == ["downloading"]
     # A copy of the screen is a log too.
-    lines[2] += " | left 2 min"
+    lines[2] += " | left 2.5 min"
     path.write_text("\n".join([*lines, "00 baseline: 5 tok/s"]))
     assert read_log(path).result == {"median_ms": 98.31}
 
@@ -132,17 +131,6 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     assert files.commit() == f"{head}-dirty"
     (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
     assert files.commit() == "0123456789ab"
-
-
-def test_the_time_left_is_that_of_the_last_steps():
-    run = Run("baseline.py", SimpleNamespace(steps=600))
-    assert run._time_left() == ""
-    run.step_times = [9]  # it compiled
-    assert run._time_left() == ""
-    run.step_times += [1] * 20 + [3] * 500
-    assert run._time_left() == " | left 4 min"
-    run.step_times += [2] * 60
-    assert run._time_left() == " | left 38 s"
 
 
 def test_flops_per_token_of_the_124m_model():
