@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.utils._pytree import tree_map
 
 from ladder.errors import BadInput
 from ladder.files import lock, write_atomic
@@ -18,8 +17,7 @@ _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 def checkpoints(folder: str) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
-    found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
-    return sorted(found, key=lambda path: int(path.stem[5:]))
+    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, step: int, **state) -> Path:
@@ -38,14 +36,15 @@ def save(folder: str, step: int, **state) -> Path:
 
 
 def read(path: Path) -> dict:
-    """Load what `save` wrote, onto the CPU. Raises BadInput if it is damaged or cannot be read."""
+    """What `save` wrote, its tensors as a memory map: ranks that use none need no memory for them.
+
+    Raises BadInput if it is damaged or cannot be read.
+    """
     try:
         with zipfile.ZipFile(path) as file:
             if wrong := file.testzip():  # torch.load does not look at the CRCs
                 raise zipfile.BadZipFile(f"wrong CRC of {wrong}")
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # zipfile and torch raise many kinds
         why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
         raise BadInput(f"{path} is damaged or not a checkpoint of ddp_run.py ({why})") from None
@@ -57,8 +56,7 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     Into tensors of their own: fused kernels do not check the layout that they were compiled for,
     and would write past the end of a smaller tensor of a file's.
     """
-    sharded = isinstance(next(model.parameters()), DTensor)
-    saved = _read_on_rank_0(path) if sharded else read(path)
+    saved = read(path)
     hand_out(saved["model"], model)
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for index, moments in saved["optimizer"]["state"].items():
@@ -71,16 +69,6 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
     return saved["step"], saved["position"]
-
-
-def _read_on_rank_0(path: Path) -> dict:
-    """What `read` returns; on other ranks its tensors have shapes and no memory."""
-    saved, told = None, [None]
-    if dist.get_rank() == 0:
-        saved = read(path)
-        told = [tree_map(lambda x: x.to("meta") if getattr(x, "ndim", 0) else x, saved)]
-    dist.broadcast_object_list(told)
-    return saved or told[0]
 
 
 def hand_out(state: dict, model) -> None:
@@ -119,21 +107,15 @@ def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
 def choose(folder: str, resume: bool, identity: dict, steps: int, say: Callable) -> Path | None:
     """The checkpoint to resume, or None for a fresh start: the newest that is not damaged.
 
-    `folder` stays locked until this process ends. Raises BadInput; also if the folder cannot be
-    written.
+    `folder` stays locked until this process ends. Raises BadInput, OSError.
     """
     _locks.clear()  # of an earlier run in this process
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        _locks.append(lock(Path(folder)))
-    except OSError as error:
-        raise BadInput(f"cannot write checkpoints into {folder}: {error.strerror}") from None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    _locks.append(lock(Path(folder)))
     found, best = checkpoints(folder), Path(folder, BEST)
     if not resume and (found or best.exists()):
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
         raise BadInput(f"{found[-1] if found else best} is of an earlier run: {do}")
-    for unfinished in Path(folder).glob("step_*.pt.tmp"):  # of a run that was killed
-        unfinished.unlink()
     for path in reversed(found):
         try:
             saved = read(path)

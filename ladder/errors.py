@@ -34,25 +34,15 @@ _CAUSES = {
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
         "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
     ),
-    "busy or unavailable": (
-        "another process has the GPU for itself: see nvidia-smi, or take another, --device cuda:N"
+    # The last two: what Triton compiles, in the command that failed (cuda_utils.cpython-….so, too).
+    r"InvalidCxxCompiler|Python\.h|Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
+        "torch.compile found no working compiler: install gcc, g++ and the Python headers (apt "
+        "install g++ python3-dev), or name other compilers with CC and CXX, or run a rung below 05"
     ),
-    r"InvalidCxxCompiler|Python\.h": (
-        "torch.compile found no working C++ compiler: install g++ or clang++ and the Python "
-        "headers (or name a compiler with CXX), or run a rung below 05"
-    ),
-    # What Triton compiles, in the command that failed: cuda_utils.c, or cuda_utils.cpython-….so
-    r"Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
-        "Triton's C compiler is missing or failed: install gcc or clang (or name one with CC) and "
-        "the Python headers (apt install python3-dev), or run a rung below 05"
-    ),
-    "TritonMissing": (
-        "torch.compile needs Triton on a GPU: pip install triton (on Windows triton-windows), or "
-        "run a rung below 05"
-    ),
-    "GPUTooOldForTriton": (
-        "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer: run a rung below "
-        "05, or ddp_run.py --no-compile, which has what the later rungs add"
+    "TritonMissing|GPUTooOldForTriton": (
+        "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer and Triton (on "
+        "Windows pip install triton-windows): run a rung below 05, or ddp_run.py --no-compile, "
+        "which has what the later rungs add"
     ),
     # Inductor could not write, compile or load its generated code. {} is how its error begins.
     "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
@@ -61,8 +51,6 @@ _CAUSES = {
         "05 need neither"
     ),
 }
-# Errors of the machine and not of the script: permissions, disk space, open files.
-_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
 def explain(error: BaseException) -> str | None:
@@ -77,7 +65,8 @@ def explain(error: BaseException) -> str | None:
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])
-        if isinstance(error, OSError) and error.errno in _REFUSALS:
+        # The disk or a path. A file that is not there (ENOENT) is a mistake in a script.
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             return f"{error.filename or 'the system'}: {error.strerror}"
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
     return None

@@ -44,13 +44,13 @@ def drop(stream: IO) -> None:
 
 
 def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
-    """Write `content` to `path` atomically: to PATH.tmp, which is flushed to disk, then renamed.
+    """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` may be a function that writes to the open file. After kill -9 PATH.tmp is left: the
-    next write to `path` replaces it. Raises OSError, or what such a function raises.
+    `content` may be a function that writes to the open file. What kill -9 leaves of that other file
+    is replaced by the next write into the folder. Raises OSError, or what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name("unfinished.tmp")
     try:
         with temporary.open("w+b") as file:
             content(file) if callable(content) else file.write(content)

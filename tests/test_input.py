@@ -70,7 +70,7 @@ def test_the_command_line_is_frozen():
         (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
         (["--data", ""], "--data: expected a path, got ''"),
         ([*SMALL, "--data", "/no/a\n\x1b"], r"cannot read /no/a\n\x1b: No such file"),
-        ([*SMALL, "--log-dir", "/dev/null/logs"], "cannot write the log /dev/null/logs"),
+        ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],
 )
 def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
@@ -138,7 +138,7 @@ def test_no_compiler_where_torch_compile_needs_one(capsys, tmp_path, monkeypatch
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     with torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "c++"))}):
         ends(load(rung(5)), 2)
-    assert capsys.readouterr().err.startswith("error torch.compile found no working C++ compiler")
+    assert capsys.readouterr().err.startswith("error torch.compile found no working compiler")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     log, (out, err) = ends(load(rung(0)), 128 + number), capsys.readouterr()
     assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
     # Every line printed is in the log, without the time left.
-    screen, left = re.subn(r" \| left \d+ \w+$", "", out, flags=re.MULTILINE)
+    screen, left = re.subn(r" \| left [\d.]+ min$", "", out, flags=re.MULTILINE)
     assert left == 2 and the_log(tmp_path).read_text() == screen
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -97,7 +97,7 @@ def test_tf32_is_seen_and_not_read_from_the_setting():
 
 def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     def fail(*_):
-        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore")
+        raise RuntimeError("CUDA error: out of memory\nmore")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for name in ("get_device_properties", "set_device"):
@@ -107,4 +107,4 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"), Run("a.py", SimpleNamespace(device=CUDA, steps=1)):
         pass
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and all("error another process has the GPU" in line for line in said)
+    assert len(said) == 2 and all("error out of memory: try" in line for line in said)
