@@ -104,25 +104,18 @@ def has_bf16(device) -> bool:
     return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
 
 
-def onednn_has_bf16() -> bool:
-    """Whether oneDNN multiplies bfloat16 on this CPU, itself or emulated: with AVX-512 it does."""
-    import torch
-
-    missing = not torch.backends.mkldnn.is_available()
-    return missing or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-
-
 def half_precision(device):
     """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it.
 
-    torch.float32, with which autocast stays off, on a CPU for which oneDNN has no bfloat16 matmul:
-    PyTorch's own is many times slower than FP32 there (a step of `tiny`: 15 s, 1.5 s in FP32).
+    torch.float32, with which autocast stays off, on a CPU without AVX-512, for which oneDNN has no
+    bfloat16 matmul: PyTorch's own is many times slower than FP32 (a step of `tiny`: 15 s, not 1.5).
     """
     import torch
 
     if not has_bf16(device):
         return torch.float16
-    if device.type == "cpu" and not onednn_has_bf16():
+    by_onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
+    if by_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
         return torch.float32
     return torch.bfloat16

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import TINY, load, run_script, with_mistake
+from conftest import HALF, TINY, load, run_script, with_mistake
 from test_rungs import check_of, random_batch, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,7 +32,7 @@ B, T, C, V = 2, 48, TINY["n_embd"], 2048
 @pytest.fixture(autouse=True)
 def in_bfloat16(monkeypatch):
     """Also on a CPU without AVX-512, slowly: from 14 on the scripts refuse those."""
-    monkeypatch.setattr(machine, "onednn_has_bf16", lambda: True)
+    monkeypatch.setattr(machine, "half_precision", lambda _: torch.bfloat16)
 
 
 def graphs(module):
@@ -263,7 +263,7 @@ def test_the_last_candidate_compiles_and_trains(run_main):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not machine.onednn_has_bf16(), reason="this CPU's bfloat16 is too slow")
+@pytest.mark.skipif(HALF == "float32", reason="this CPU's bfloat16 is too slow")
 def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
     """Where tests/gcc_transpose.py is wrong, the loss of 15 and up was NaN at just this B and T."""
     before = None
