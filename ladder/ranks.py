@@ -37,7 +37,6 @@ class Job:
     micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict[str, str]  # what must match for a checkpoint to be resumed
-    steps: int  # at the end of the run
     folder: Path | None  # where checkpoints go; None: none are kept
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
@@ -55,7 +54,7 @@ class Job:
         if path := self._on_disk(run, checkpoint.save, self.folder, step, **state):
             self.checkpoint = path
             run.say(f"note  saved {path}")
-        if step == self.steps and math.isfinite(self.best):
+        if step == run.args.steps and math.isfinite(self.best):
             run.say(f"note  and now: ladder sample {self.folder}")
 
     def save_best(self, run, step: int, model, val_loss: float) -> None:
@@ -162,8 +161,7 @@ def add_arguments(parser) -> None:
     add("--total-batch", type=positive, metavar="TOKENS", help=words)
     add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
-    other = "read rows in another order each epoch (default: in order)"
-    add("--shuffle", type=count, metavar="SEED", help=other)
+    add("--shuffle", type=count, metavar="SEED", help="reorder rows each epoch (default: do not)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
     add("--dtype", **types, help="default: auto: bfloat16, or float16 where that is emulated")
     add("--no-compile", action="store_true", help="leave torch.compile out")
@@ -222,9 +220,7 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
-        batches = Batches(held_out, 1, T)
-        val_rows = min(args.total_batch // T, batches.rows_per_epoch)
-        batches.rows(range(val_rows))  # raises BadInput on an id that GPT-2 lacks
+        val_rows = min(args.total_batch // T, Batches(held_out, 1, T).rows_per_epoch)
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
     texts = {"data": text, "held-out text": held_out}
     identity = {key: f"{corpus.name} {corpus.sha256[:12]}" for key, corpus in texts.items()}
@@ -237,7 +233,5 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
             best = float(facts["val_loss"])
     if args.resume and not found:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
-    if args.init and found:
-        say(f"note  --init {args.init} is left out: the checkpoint has the weights")
-    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity, steps=args.steps)
+    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity)
     return job | dict(folder=folder if args.ckpt_every else None, checkpoint=found, best=best)
