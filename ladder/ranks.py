@@ -199,11 +199,9 @@ def prepare(args, say) -> Job:
     splits = []
     on_rank_0(lambda: splits.extend(load_splits(args.data, say)))  # alone it says what is wrong
     text, held_out = splits or load_splits(args.data, say)
-    if DISTRIBUTED:
-        here = {"commit": commit(), "torch": torch.__version__, "data": text.sha256[:12]}
-        there = on_rank_0(lambda: here)
-        if other := [f"{k} {here[k]}, rank 0 {there[k]}" for k in here if here[k] != there[k]]:
-            raise BadInput(f"this rank has {'; '.join(other)}: give every machine the same")
+    here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
+    if here != (there := on_rank_0(lambda: here)):
+        raise BadInput(f"this rank has {here}; rank 0 {there}: give every machine the same")
     return Job(text, held_out, **on_rank_0(_plan, args, text, held_out, say))
 
 

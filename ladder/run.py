@@ -50,7 +50,7 @@ class Run:
         self.waits_for_step, self.stop = False, 0  # stop: the first signal's number
         self.writing = False  # a step or RESULT: a signal waits for that
         self.lost = False  # whether lines could not be written
-        self.model, self.first_step = None, 0
+        self.model, self.left = None, 0  # steps not done yet
         self.scaler = NO_SCALER  # a script with autocast has its own
         self.skipped = 0  # steps whose gradient overflowed float16
         self.recording = None  # the profile of the second step, while that runs
@@ -84,7 +84,7 @@ class Run:
     def __exit__(self, kind, error, traceback):
         self.writing = True  # from here on no signal interrupts
         self._stop_recording()  # if the second step did not finish
-        status, end, line = 0, "stopped" if self._steps_left() else "ok", None
+        status, end, line = 0, "stopped" if self.left else "ok", None
         if isinstance(error, KeyboardInterrupt):
             status, end = 128 + (self.stop or signal.SIGINT), "interrupted"
         elif isinstance(error, NotFinite):
@@ -144,7 +144,7 @@ class Run:
         `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
         added to the line.
         """
-        self.first_step = first_step
+        self.left = max(0, self.args.steps - first_step)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         self.model = model
@@ -186,11 +186,11 @@ class Run:
         self.writing = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)
         self.losses.append(loss)
+        self.left -= 1
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
-        left = self._steps_left()
-        if left and (times := self.step_times[1:][-20:]):  # the first one compiles
-            line += f" | left {statistics.median(times) * left / 60:.1f} min"
+        if self.left and (times := self.step_times[1:][-20:]):  # the first one compiles
+            line += f" | left {statistics.median(times) * self.left / 60:.1f} min"
         self._write(sys.stdout, line)
         before, self.scale = self.scale, self.scaler.get_scale()
         if skipped := self.scale < before:
@@ -208,7 +208,7 @@ class Run:
         self.writing = False
         if self.stop and not self.waits_for_step:
             raise KeyboardInterrupt
-        if left and not (self.effective or self.rank):
+        if self.left and not (self.effective or self.rank):
             self.recording = probe.start()
 
     @contextmanager
@@ -225,12 +225,9 @@ class Run:
             recording.stop()
         return recording
 
-    def _steps_left(self) -> int:
-        return max(0, self.args.steps - self.first_step - len(self.step_times))
-
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
-        planned = len(self.step_times) + self._steps_left()
+        planned = len(self.step_times) + self.left
         if self.step_times and not self.effective:
             self.say("effective unknown")
         if 0 < planned < 3:

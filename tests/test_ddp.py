@@ -319,9 +319,8 @@ def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
 
 
 def test_a_rank_with_another_pytorch_says_so(shard, tmp_path, monkeypatch):
-    monkeypatch.setattr(ranks, "DISTRIBUTED", True)
-    monkeypatch.setattr(ranks, "on_rank_0", lambda here: {**(here() or {}), "torch": "2.9.0"})
-    with pytest.raises(BadInput, match=r"this rank has torch .*, rank 0 2.9.0: give every machine"):
+    monkeypatch.setattr(ranks, "on_rank_0", lambda here: here() and "torch 2.9.0")
+    with pytest.raises(BadInput, match=r"this rank has .*; rank 0 torch 2.9.0: give every machine"):
         ranks.prepare(ranks.parse("", command_line(shard, tmp_path)), print)
 
 
