@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from ladder.cli import Parser, signals_to
-from ladder.commands.process import if_slow
 from ladder.errors import BadInput, explain
 from ladder.files import IS_CHECKOUT, ROOT, commit, drop
 from ladder.log import printable
@@ -59,8 +58,7 @@ def command(argv: list[str]) -> int:
         raise BadInput(f"you are in {clone}, but this `ladder` is that of {ROOT}: {how}")
     if name not in COMMANDS:
         raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
-    with if_slow():
-        module = importlib.import_module(f"ladder.commands.{name}")
+    module = importlib.import_module(f"ladder.commands.{name}")
     parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
     return module.run(parser.parse_args(words))

@@ -24,8 +24,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     chosen = scripts.select(args.rungs)
-    with process.if_slow():  # PyTorch
-        asked = cli.parse_args(__doc__, process.given_flags(args, *climb.PASSED_ON))
+    asked = cli.parse_args(__doc__, process.given_flags(args, *climb.PASSED_ON))
     args.batch_size = asked.batch_size  # among the flags in climb.json; each run overrides it
     if not args.rungs:
         rungs = climb.rungs_for(asked.device, False)

@@ -86,8 +86,7 @@ def run(args) -> int:
         folder = find_stopped(args.resume)
     else:
         chosen = scripts.select(args.rungs, args.candidates)
-        with process.if_slow():  # PyTorch
-            device = cli.pick_device(args.device)
+        device = cli.pick_device(args.device)
         if not (args.rungs or args.candidates):
             chosen = rungs_for(device, args.quick)
         if args.quick:

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -73,18 +71,6 @@ class Screen(Console):
 
     def on_broken_pipe(self) -> None:
         raise  # the BrokenPipeError that rich caught
-
-
-@contextmanager
-def if_slow(after: float = 2):
-    """Say on stderr what is going on, if the imports inside take more than two seconds."""
-    words = "note  importing PyTorch and others: seconds, a minute where the disk is cold"
-    timer = threading.Timer(after, print, [words], {"file": sys.stderr, "flush": True})
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:

@@ -10,7 +10,6 @@ import argparse
 import runpy
 
 from ladder.cli import add_flags, pick_device, positive, seed
-from ladder.commands.process import if_slow
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
 from ladder.files import ROOT
 from ladder.log import printable
@@ -28,8 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    with if_slow():
-        from ladder import weights  # it imports torch, which --help need not
+    from ladder import weights  # it imports torch, which --help need not
 
     shape, found = weights.load(args.folder)
     vocabulary, script = gpt2_vocabulary(), runpy.run_path(str(ROOT / "ddp_run.py"))
