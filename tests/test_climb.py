@@ -59,12 +59,6 @@ def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
     assert climbed[1].count("note  load 999.0 on ") == 1  # once
 
 
-def test_code_that_could_not_be_published_is_not_climbed_for_it(monkeypatch, capsys):
-    monkeypatch.setattr(climb, "commit", lambda: "0-dirty")
-    assert main(["climb", "0", "--publish", "Fast."]) == 2
-    assert "only committed code is published, not 0-dirty" in capsys.readouterr().err
-
-
 def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     for name in ("a/mine.py", "b/mine.py", "b/05_torch_compile.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -9,8 +9,7 @@
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
 machine that slows down slows neighbours alike. A gain is the mean of the log ratios between
 neighbours in the same round, with its 95 % interval. All runs start from a copy of the code in the
-climb's folder: edit, or switch branches, meanwhile. Nothing that git tracks is changed unless
---publish is given.
+climb's folder: edit, or switch branches, meanwhile. Nothing that git tracks is changed.
 """
 
 import json
@@ -36,12 +35,11 @@ from ladder import cli, machine
 from ladder.commands import process, results, scripts, tables
 from ladder.commands.kinds import kind_of
 from ladder.commands.log import read_log
-from ladder.commands.publish import check_finding, publish
 from ladder.commands.results import LEAST_ROUNDS, OUT_OF_MEMORY, read_climb, read_facts, runs_of
 from ladder.commands.share import pack
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import COMMITTED, ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
+from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
 from ladder.log import show
 
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
@@ -57,9 +55,6 @@ def add_arguments(parser):
     add("--quick", action="store_true", default=None, help=quick)
     last = "go on with it, and run again what failed (default: the last)"
     add("--resume", nargs="?", const="", metavar="DIR", help=last)
-    add(
-        "--publish", metavar="FINDING", help="publish it then, with this sentence (default: do not)"
-    )
     add_run_arguments(parser)
 
 
@@ -77,11 +72,9 @@ def add_run_arguments(parser):
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    if args.publish is not None:
-        check_finding(args.publish)
     if args.resume is not None:
         given = {name for name, value in vars(args).items() if value not in (None, [])}
-        if more := ", ".join(sorted(given - {"resume", "publish"})).replace("_", "-"):
+        if more := ", ".join(sorted(given - {"resume"})).replace("_", "-"):
             raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
         folder = find_stopped(args.resume)
     else:
@@ -93,13 +86,8 @@ def run(args) -> int:
             args.steps = args.steps or (12 if device.type == "cuda" else 4)
             args.at_most = args.at_most or 5  # minutes
             args.repeats = args.repeats or (3 if device.type == "cuda" else 1)
-        if args.publish is not None and not COMMITTED.fullmatch(now := commit()):
-            raise BadInput(f"only committed code is published, not {now}: or leave out --publish")
         folder = new_folder(args, "climb", chosen)
-    status = run_and_report(folder)
-    if status == 0 and args.publish is not None:
-        publish(folder, args.publish)
-    return status
+    return run_and_report(folder)
 
 
 def rungs_for(device, quick: bool | None) -> list[Path]:

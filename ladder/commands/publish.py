@@ -50,18 +50,11 @@ def run(args) -> int:
     return 0
 
 
-def check_finding(finding: str) -> None:
-    """Raise BadInput if there is no sentence in it."""
-    if not any(map(str.isalnum, finding)):
-        raise BadInput("the finding is empty: say in one sentence what the climb shows")
-
-
 def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
     """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
     the climb may not be published."""
     from ladder.commands.picture import draw  # matplotlib takes a second to import
 
-    check_finding(finding)
     facts, rows = read_publishable(folder)
     target = new_target(facts)
     shown = target.relative_to(ROOT).as_posix()
