@@ -279,12 +279,11 @@ def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
         before = losses
 
 
-def test_numbers_name_candidates_only_where_asked(capsys):
+def test_numbers_name_candidates_too(capsys):
     top, last = all_scripts()[-1], NUMBERS[-1]
-    assert select([f"{last - 1}-{last}"], candidates=True) == candidate_scripts()[-2:]
-    assert select([], candidates=True) == [top, *(SCRIPTS[n] for n in EXACT)]
-    with pytest.raises(BadInput, match=rf"there is no rung {last}: .* are candidates"):
-        select([f"{last}"])
+    assert select([f"{last - 1}-{last}"]) == candidate_scripts()[-2:]
+    with pytest.raises(BadInput, match=rf"there is no rung {last + 1}: they end with {last}_"):
+        select([f"{last + 1}"])
     assert main(["diff", "13_loss_only"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("13 loss only") and f"--- speedups/{top.name}" in out

@@ -28,7 +28,7 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     first, *rungs = all_scripts()
-    chosen = select(args.rungs) if args.rungs else rungs
+    chosen = select(args.rungs) or rungs
     if wrong := [path.stem for path in chosen if path not in rungs]:
         raise BadInput(f"{wrong[0]} cannot be taken back: only rungs 1 to {len(rungs)} can")
     with tempfile.TemporaryDirectory() as scratch:

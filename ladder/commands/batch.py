@@ -14,7 +14,7 @@ from ladder.commands import climb, process, scripts
 
 
 def add_arguments(parser) -> None:
-    which = scripts.RUNGS.replace("all", "0, 3, 10 and the top")
+    which = scripts.RUNGS.replace("all but candidates", "0, 3, 10 and the top")
     parser.add_argument("rungs", nargs="*", help=which)
     most = "the largest B (default: 16 on a CPU, else 256)"
     parser.add_argument("--max-batch", type=cli.positive, metavar="B", help=most)

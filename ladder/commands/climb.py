@@ -49,8 +49,6 @@ def add_arguments(parser):
     add = parser.add_argument
     add("rungs", nargs="*", help=scripts.RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
-    more = "candidates too (13 and up); with no numbers the last rung and all exact ones"
-    add("--candidates", action="store_true", default=None, help=more)
     quick = "a first look in five minutes: rungs 0 to 5, 10 and the top, few steps"
     add("--quick", action="store_true", default=None, help=quick)
     last = "go on with it, and run again what failed (default: the last)"
@@ -76,18 +74,14 @@ def run(args) -> int:
         given = {name for name, value in vars(args).items() if value not in (None, [])}
         if more := ", ".join(sorted(given - {"resume"})).replace("_", "-"):
             raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
-        folder = find_stopped(args.resume)
-    else:
-        chosen = scripts.select(args.rungs, args.candidates)
-        device = cli.pick_device(args.device)
-        if not (args.rungs or args.candidates):
-            chosen = rungs_for(device, args.quick)
-        if args.quick:
-            args.steps = args.steps or (12 if device.type == "cuda" else 4)
-            args.at_most = args.at_most or 5  # minutes
-            args.repeats = args.repeats or (3 if device.type == "cuda" else 1)
-        folder = new_folder(args, "climb", chosen)
-    return run_and_report(folder)
+        return run_and_report(find_stopped(args.resume))
+    chosen, device = scripts.select(args.rungs), cli.pick_device(args.device)
+    if args.quick:
+        args.steps = args.steps or (12 if device.type == "cuda" else 4)
+        args.at_most = args.at_most or 5  # minutes
+        args.repeats = args.repeats or (3 if device.type == "cuda" else 1)
+    chosen = chosen or rungs_for(device, args.quick)
+    return run_and_report(new_folder(args, "climb", chosen))
 
 
 def rungs_for(device, quick: bool | None) -> list[Path]:

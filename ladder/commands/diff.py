@@ -51,7 +51,7 @@ def run(args) -> int:
 
 def one_script(word: str) -> Path:
     """The one script that `word` names. Raises BadInput if it is a range or not a script."""
-    path, *others = select([word], candidates=True)
+    path, *others = select([word])
     if others:
         raise BadInput(f"{word} is several rungs: name one at a time")
     return path

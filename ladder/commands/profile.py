@@ -152,7 +152,7 @@ def add_arguments(parser) -> None:
 
 def run(args) -> int:
     """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
-    scripts = select(args.rungs, candidates=True)
+    scripts = select(args.rungs)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
     folder = new_folder(args.out, "profile")

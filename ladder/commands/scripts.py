@@ -8,7 +8,7 @@ from ladder.errors import BadInput
 from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
 FIELDS = ("Change", "Why", "Numerics", "Run")
 
 
@@ -37,30 +37,25 @@ def peer_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
-def select(words: list[str], candidates: bool | None = False) -> list[Path]:
-    """Scripts by number (`3`), range (`0-4`), path or a part of the name; without words, all rungs.
+def select(words: list[str]) -> list[Path]:
+    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name.
 
-    With `candidates` numbers and names mean those too (of a rung and a candidate with the same
-    number it means the rung, a range means both), and no words mean the last rung and all of them
-    but those of low precision. Raises BadInput for a word that no script has, or several.
+    A number that a new rung has too means the rung. Raises BadInput for a word that no script has,
+    or several.
     """
-    rungs, waiting = all_scripts(), candidate_scripts()
-    paths, found = chain() if candidates else rungs, []
+    found, numbered = [], {number_of(path): path for path in reversed(chain())}
     for word in words:
         if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
             first, last = int(match[1]), int(match[2] or match[1])
-            some = [path for path in paths if first <= number_of(path) <= last]
+            some = [numbered[number] for number in sorted(numbered) if first <= number <= last]
             if not some:
-                more = f" ({waiting[0].stem} and up are candidates)" if waiting else ""
-                raise BadInput(f"there is no rung {word}: they end with {paths[-1].stem}{more}")
-            found += some if match[2] else some[:1]
+                raise BadInput(f"there is no rung {word}: they end with {chain()[-1].stem}")
+            found += some
         elif Path(word).is_file():
             found.append(Path(word).resolve())
         else:
-            found.append(named(word, [*paths, ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
-    if candidates:
-        rungs = rungs[-1:] + [path for path in waiting if not low_precision(path)]
-    return found or rungs
+            found.append(named(word, [*chain(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
+    return found
 
 
 def named(word: str, paths: list[Path]) -> Path:
