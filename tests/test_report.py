@@ -161,18 +161,6 @@ def test_losses_that_look_the_same_are_one_curve():
     assert len(names) < 11 == sum(map(len, names))
 
 
-def test_gains_over_different_rows_above_are_not_one_comparison(tmp_path):
-    times = {"baseline": 20, "01_weight_tying": 16, "10_fused_adamw": 10}
-    first = gather.gather(climb_of(tmp_path / "first", times))
-    del times["01_weight_tying"]
-    second = gather.gather(climb_of(tmp_path / "second", times))
-    ((_, lines),) = page.compared([first, second]).values()
-    assert [(base, [*rungs]) for (title, base), rungs in lines if title == "10 fused AdamW"] == [
-        ("00 baseline", [1]),
-        ("01 weight tying", [0]),
-    ]
-
-
 def test_the_page_shows_text_as_text(make, tmp_path):
     folder = climb_of(tmp_path / "x", {"baseline": 20, "mine": 10}, device=f"GPU {EVIL}")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
@@ -245,8 +233,6 @@ def test_the_page_in_a_browser(tmp_path, make):
         Select(shown("[name=climb]")[0]).select_by_value("gpu")
         assert chromium.current_url.endswith("#gpu") and len(shown(".bars .bar")) == 3
         assert len(shown(".bars .roofline")) == 2  # that of rung 10 is too far off
-        Select(shown("[name=climb]")[0]).select_by_value("compare")
-        assert "01 weight tying (over 00 baseline)" in shown("main")[0].text
         size = {"width": 360, "height": 900, "deviceScaleFactor": 1, "mobile": True}
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         assert chromium.execute_script("return document.documentElement.scrollWidth") == 360

@@ -13,7 +13,6 @@ class Kind:
     # Which row a script's diff is against: "above", "first" (and then the gain is that of the first
     # row over each other one) or none.
     against: str | None = None
-    compared: str = ""  # heading where several climbs of this kind are compared; empty: never
     varied: str = ""  # what may differ between rows
 
 
@@ -23,14 +22,12 @@ KINDS = {
         gain="tok/s vs. previous",
         total="vs. first",
         against="above",
-        compared="Gain vs. previous",
     ),
     "ablate": Kind(
         what="one optimisation left out",
         gain="the top rung is faster than without it by",
         total="beside the top",
         against="first",
-        compared="Left out of the top rung",
     ),
     "batch": Kind(
         what="batch sizes",

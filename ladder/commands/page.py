@@ -51,8 +51,6 @@ def page(climbs: list[dict], made: str) -> str:
         style=style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        machines=list(dict.fromkeys(climb["run"]["device"] for climb in climbs)),
-        compared=compared(climbs),
     )
 
 
@@ -141,17 +139,3 @@ def losses(climb: dict) -> dict:
     marks = [(1 - at, text) for at, text in up.ticks(5)]
     names = [[rungs[k]["title"] for k in group] for group in groups]
     return {"charts": charts, "marks": marks, "names": names}
-
-
-def compared(climbs: list[dict]) -> dict[str, tuple]:
-    """Where there are several climbs of a kind, by the heading of their gains: these climbs, and a
-    line for each script and what it was measured against, for other gains do not compare."""
-    found = {}
-    for heading in dict.fromkeys(climb["kind"].compared for climb in climbs):
-        some, lines = [climb for climb in climbs if climb["kind"].compared == heading], {}
-        for k, climb in enumerate(some):
-            for rung in (rung for rung in climb["rungs"] if rung["base"]):
-                lines.setdefault((rung["title"], rung["base"]["title"]), {})[k] = rung
-        if heading and len(some) > 1:
-            found[heading] = (some, sorted(lines.items()))
-    return found

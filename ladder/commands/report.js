@@ -1,8 +1,8 @@
 "use strict";
 const sections = [...document.querySelectorAll("main > section")];
-const [machines, climbs] = document.querySelectorAll("header select");
+const climbs = document.querySelector("header select");
 
-// The address says what is shown: #CLIMB, #CLIMB/RUNG or #compare; else it is the first climb.
+// The address says what is shown: #CLIMB or #CLIMB/RUNG; else it is the first climb.
 function follow() {
   let name = "";
   try {
@@ -19,18 +19,8 @@ function follow() {
   }
 }
 
-const go = (id) => { location.hash = encodeURIComponent(id); };
 addEventListener("hashchange", follow);
-climbs.addEventListener("change", () => go(climbs.value));
-
-// Climbs of another machine leave the list and the comparison.
-machines.addEventListener("change", () => {
-  for (const one of document.querySelectorAll("[name=climb] option, #compare [data-machine]")) {
-    const { machine } = one.dataset;
-    one.hidden = one.disabled = Boolean(machines.value && machine && machine !== machines.value);
-  }
-  if (climbs.selectedOptions[0].disabled) go(climbs.querySelector("option:enabled").value);
-});
+climbs.addEventListener("change", () => { location.hash = encodeURIComponent(climbs.value); });
 
 // An opened rung has an address to copy.
 document.addEventListener("toggle", ({ target }) => {
