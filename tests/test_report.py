@@ -23,7 +23,7 @@ from ladder.log import mfu_line, pairs_line, result, step_line
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
-CLIMB, ABLATION, PROFILE = (LOGS / f"{HERE}-{name}" for name in ("climb", "ablate-2", "profile"))
+CLIMB, ABLATION = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
 XEON = LOGS / "2026-11-22-intel-xeon-2-threads-climb"
 STEPS = 6
 NAMES = {p.stem: p.relative_to(ROOT).as_posix() for p in [*chain(), *peer_scripts()]}
@@ -121,13 +121,6 @@ def test_where_a_script_comes_from(tmp_path):
     assert tying["diff"][1:] == ["-a = 2", "+a = 1"]
     assert lost["source"].startswith("the script is not here") and lost["diff"] is None
     assert "Python cannot read it" in broken["source"]
-
-
-def test_a_profile_is_shown_where_device_versions_and_sizes_are_the_same(make, tmp_path):
-    other = climb_of(tmp_path / "other", {"baseline": 20, "10_fused_adamw": 10})
-    published, none = (climb["rungs"] for climb in make(CLIMB, other)[1])
-    assert published[10]["profile"]["from"].startswith(f"logs/{PROFILE.name}")  # the newer of two
-    assert none[1]["profile"] is None
 
 
 def test_the_foot_says_how_it_was_measured(make, tmp_path):

@@ -1,8 +1,6 @@
-"""What `ladder report` shows of one climb: its rows, and the scripts, profiles and logs of each."""
+"""What `ladder report` shows of one climb: its rows, and the script and the logs of each."""
 
-import json
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from ladder.commands.diff import diff_lines
@@ -15,7 +13,6 @@ from ladder.commands.work import LABELS
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 
-TOP = 10  # kernels
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
 
@@ -26,7 +23,7 @@ def gather(folder: Path) -> dict:
     if not good:
         raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
     run, kind = good[0].log.run, kind_of(facts)
-    rungs = find_rungs(folder, facts, rows, run)
+    rungs = find_rungs(folder, facts, rows)
     label = "{device}, {started}, {model}, B={B}, T={T}: "
     label = label.format(**run | {"B": sizes(good), "started": facts["started"]})
     between = f"{rungs[0]['title']} to {rungs[-1]['title']}"
@@ -47,10 +44,10 @@ def gather(folder: Path) -> dict:
     }
 
 
-def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[dict]:
-    """Each row with the docstring and diff of its script as measured, its profile and its logs."""
+def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
+    """Each row with the docstring and diff of its script as measured, and its logs."""
     against, heads = kind_of(facts).against, columns(facts, rows)
-    profiles, rungs = find_profiles(run), []
+    rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
             path, source = as_measured(folder, facts, row.script, Path(scratch))
@@ -72,7 +69,6 @@ def find_rungs(folder: Path, facts: dict, rows: list[Row], run: dict) -> list[di
                 "source": source,
                 "doc": docstring(path) if path else None,
                 "diff": diff_lines(base["path"], path)[2:] if both else None,
-                "profile": profiles.get(row.stem),
                 "logs": {path.name: path.read_text(encoding="utf-8") for path in paths},
             }
             rungs.append(rung)
@@ -93,25 +89,6 @@ def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path 
     except BadInput:  # then the row says how it failed
         return None, f"{source}, but Python cannot read it"
     return path, source
-
-
-def find_profiles(run: dict) -> dict[str, dict]:
-    """Results of `ladder profile` on the same device, torch, model, B and T, by stem of the script:
-    of several the last by the name of its folder."""
-    found = {}
-    paths = [*(ROOT / "logs").glob("*/*.json"), *Path("runs").glob("*/*.json")]
-    for path in sorted(paths, key=lambda path: path.parent.name):
-        # Other commands leave JSON too, without these keys; a trace (STEM.trace.json) is large.
-        with suppress(KeyError, OSError, TypeError, ValueError):
-            facts = {} if "." in path.stem else json.loads(path.read_text(encoding="utf-8"))
-            header = facts["run"]
-            if all(header[key] == run[key] for key in ("device", "torch", "model", "B", "T")):
-                found[Path(header["script"]).stem] = {
-                    "from": f"{short_name(path.parent)}, commit {header['commit']}",
-                    "times": facts["median_ms"],
-                    "kernels": facts["kernels"][:TOP],
-                }
-    return found
 
 
 def short_name(path: Path) -> str:

@@ -4,8 +4,7 @@
     ladder report runs/climb-… --open   this one, opened in the browser
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
-An ablation stands beside the climb of the same machine and settings. What `ladder profile` left
-under logs/ or runs/ is shown with the rungs it belongs to.
+An ablation stands beside the climb of the same machine and settings.
 """
 
 import webbrowser
