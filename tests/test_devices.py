@@ -100,7 +100,6 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     assert doctor.judge("02_tf32", device)[:2] == ("yes", "no")
     runs, helps, why = doctor.judge("03_bf16_autocast", device)
     assert (runs, helps) == ("yes", "yes") and "so float16 with a scaler: a float16 matmul" in why
-    assert doctor.judge("11_keep_memory", device)[:2] == ("yes", "no")
 
 
 @pytest.fixture

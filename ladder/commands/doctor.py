@@ -24,7 +24,6 @@ from ladder.commands.gemm import matmul_flops
 from ladder.commands.process import Screen, busy, first_line, load
 from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput, explain
-from ladder.files import ROOT
 from ladder.machine import device_name, half_precision
 
 
@@ -176,16 +175,6 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
     return "yes", f"PyTorch picks the {kernel} kernel (tried)"
 
 
-def kept_memory(device: torch.device) -> tuple[str, str]:
-    if device.type != "cpu":
-        return "no", "on a GPU PyTorch's own allocator keeps memory already"
-    said = []
-    runpy.run_path(str(ROOT / "speedups" / "11_keep_memory.py"))["keep_memory"](said.append)
-    if said:
-        return "no", f"{said[0].removeprefix('note  ')} (tried)"
-    return "yes", "glibc's malloc gives memory back, and can be set not to (tried)"
-
-
 # Of the scripts whose change needs something of the machine.
 TRIALS = {
     "baseline": code_for_it,
@@ -193,5 +182,4 @@ TRIALS = {
     "03_bf16_autocast": bf16,
     "05_torch_compile": compiled_step,
     "06_flash_attention": fused_attention,
-    "11_keep_memory": kept_memory,
 }
