@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from conftest import ROOT
 from rich.console import Console
@@ -21,7 +20,7 @@ from rich.console import Console
 from ladder import files
 from ladder.cli import pick_device
 from ladder.commands import climb, main, process
-from ladder.commands.results import interval, read_climb, read_facts
+from ladder.commands.results import read_climb, read_facts
 from ladder.errors import BadInput
 from ladder.machine import device_name
 
@@ -45,7 +44,7 @@ def write(folder, scripts, **facts):
     for name, source in scripts.items():
         (folder / "code" / name).write_text(source)
     facts = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}, **facts}
-    facts = {"precision": None, "at_most": None, "minutes": 0, "data": None, **facts}
+    facts = {"at_most": None, "minutes": 0, "data": None, **facts}
     facts |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
     facts |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
     climb.save(folder, {**facts, "scripts": [*scripts]})
@@ -123,74 +122,26 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
         assert (code / name).read_bytes() == (ROOT / name).read_bytes()
 
 
-@pytest.fixture
-def rounds(tmp_path, monkeypatch):
-    """rounds(factors, **facts): a climb of a and b, whose runs take a minute by the clock and whose
-    steps take factors[script][round] of what they are in a real log. Its status and output."""
+def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, monkeypatch, capsys):
+    """A run takes a minute by the clock, a round two: after seven an eighth would end at 16."""
     clock = SimpleNamespace(now=0, monotonic=lambda: clock.now)
     monkeypatch.setattr(climb, "time", clock)
 
-    def climbed(factors, stop_at=None, **facts):
-        def run(script, *words, **env):
-            done = len(list(tmp_path.glob(f"{script.stem}.r*.log")))
-            clock.now += 60
-            if (script.stem, done) == stop_at:
-                raise KeyboardInterrupt(signal.SIGTERM)
-            if done == len(factors[script.stem]):
-                return process.Finished("", "", 1, "it broke")
-            longer = lambda dt: f"| dt {float(dt[1]) * factors[script.stem][done]:.6f}"  # noqa: E731
-            Path(words[-1], "x.log").write_text(re.sub(r"\| dt +([\d.]+)", longer, LOG))
-            return process.Finished("", "", 0, None)
+    def run(script, *words, **env):
+        clock.now += 60
+        if clock.now == stop_at:
+            raise KeyboardInterrupt(signal.SIGTERM)
+        Path(words[-1], "x.log").write_text(LOG)
+        return process.Finished("", "", 0, None)
 
-        monkeypatch.setattr(process, "run_python", run)
-        if not (tmp_path / "climb.json").exists():
-            write(tmp_path, {"a.py": "", "b.py": ""}, **{"repeats": 6, **facts})
-        console = Console(file=io.StringIO(), width=200)
-        monkeypatch.setattr(climb.tables, "wide_console", lambda: console)
-        status = main(["climb", "--resume", str(tmp_path)])
-        return status, console.file.getvalue()
-
-    return climbed
-
-
-FACTORS = np.exp(np.random.default_rng(8).normal(0, 0.04, (2, 60)))
-
-
-def due(precision):
-    """How many rounds of FACTORS it takes by the rule."""
-    ratios = np.log(FACTORS[0]) - np.log(FACTORS[1])
-    return next(n for n in range(6, 60) if interval(ratios[:n]).width < precision)
-
-
-@pytest.mark.parametrize(("faster", "stop_at"), [(1, None), (2, ("a", 7))])
-def test_rounds_are_added_until_intervals_are_narrow(rounds, faster, stop_at, tmp_path, capsys):
-    """Whatever the gain is, and whether the climb was stopped or not."""
-    factors = {"a": FACTORS[0], "b": FACTORS[1] / faster}
-    status, out = rounds(factors, stop_at, precision=5.0)
-    if stop_at:
-        assert status == 143 and "stopped; 15 runs are kept" in capsys.readouterr().err
-        status, out = rounds(factors)
-        assert out.startswith("a, round 8 of 8")  # which runs b first
-    assert status == 0 and due(5) > 8
-    assert len(list(tmp_path.glob("*.log"))) == 2 * due(5)
-    assert read_facts(tmp_path)["repeats"] == due(5)
-    assert out.count("Not narrower than ± 5 % over 6 rounds: no interval.") == 1
-
-
-def test_the_time_limit_ends_a_climb_after_a_whole_round(rounds, tmp_path):
-    """A round takes two minutes: after seven of them an eighth would take it to 16."""
-    factors = {"a": FACTORS[0], "b": FACTORS[1]}
-    rounds(factors, stop_at=("b", 6), precision=0.1, at_most=15)
-    assert len(list(tmp_path.glob("*.log"))) == 13
-    _, out = rounds(factors)  # a round that was begun is completed
+    monkeypatch.setattr(process, "run_python", run)
+    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=20, at_most=15)
+    stop_at = 14 * 60  # in the second run of the seventh round
+    assert main(["climb", "--resume", str(tmp_path)]) == 143
+    assert "stopped; 13 runs are kept" in capsys.readouterr().err
+    assert main(["climb", "--resume", str(tmp_path)]) == 0  # a round that was begun is completed
+    assert capsys.readouterr().out.startswith("b, round 7 of 20")
     assert len(list(tmp_path.glob("*.log"))) == 14 and read_facts(tmp_path)["repeats"] == 7
-    assert "Not narrower than ± 0.1 % over 6 rounds: b (± " in out
-
-
-def test_a_script_that_fails_from_then_on_is_not_waited_for(rounds, tmp_path):
-    status, out = rounds({"a": [1] * 60, "b": [1, 2, 1, 2]}, precision=0.1)
-    assert status == 0 and len(list(tmp_path.glob("a.r*.log"))) == 8  # half of them without b
-    assert "Round 8 of b failed; its row and gains have the others only: it broke" in out
 
 
 FAILS = {

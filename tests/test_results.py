@@ -59,21 +59,6 @@ def test_two_identical_scripts_differ_once_in_twenty(rounds, identical):
     assert 33 <= sum(gain(*pair).significant for pair in pairs) <= 67  # 50: by 2.5 deviations
 
 
-def test_a_precision_names_hardly_more_of_them(identical):
-    """Rounds until ± 10 %, nine of them by the median: 6 % of 20,000 pairs are named."""
-    times = np.median(identical(np.random.default_rng(1), 2000, 2, 60), axis=-1)
-    found = []
-    for ratios in times[:, 0] - times[:, 1]:
-        row = Row("b", {})
-        for n in range(1, 61):
-            row.gain = interval(ratios[:n])
-            if not results.wide_intervals([row], 10):
-                break
-        found.append((row.gain.rounds, row.gain.significant))
-    assert min(n for n, _ in found) == 6 and 7 <= np.median([n for n, _ in found]) <= 11
-    assert 90 <= sum(named for _, named in found) <= 142  # 116: by 2.5 deviations
-
-
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
     facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
     rows[1].gain, rows[1].total = Gain(1.101, 1.033, 1.174, 3), Gain(0.95, 0.9, 1.02, 3)

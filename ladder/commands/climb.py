@@ -3,7 +3,7 @@
     ladder climb                              all rungs, three times: an hour on a small CPU
     ladder climb --quick                      what do I get here? A few rungs in five minutes
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
-    ladder climb --precision 2 --at-most 240  rounds until each gain is known to ± 2 %, or 4 hours
+    ladder climb --repeats 20 --at-most 240   as many rounds as end in four hours
     ladder climb --resume                     go on with the last climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
@@ -13,6 +13,7 @@ climb's folder: edit, or switch branches, meanwhile. Nothing that git tracks is 
 """
 
 import json
+import math
 import os
 import platform
 import re
@@ -35,7 +36,7 @@ from ladder import cli, machine
 from ladder.commands import process, results, scripts, tables
 from ladder.commands.kinds import kind_of
 from ladder.commands.log import read_log
-from ladder.commands.results import LEAST_ROUNDS, OUT_OF_MEMORY, read_climb, read_facts, runs_of
+from ladder.commands.results import OUT_OF_MEMORY, read_climb, read_facts, runs_of
 from ladder.commands.share import pack
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
@@ -59,9 +60,7 @@ def add_arguments(parser):
 def add_run_arguments(parser):
     """What every subcommand that runs scripts in rounds takes."""
     add = parser.add_argument
-    add("--repeats", type=cli.positive, help="rounds (default: 3; 6 with --precision)")
-    percent = "add rounds until every interval is narrower than ± this (default: add none)"
-    add("--precision", type=cli.above_zero, metavar="PERCENT", help=percent)
+    add("--repeats", type=cli.positive, help="rounds (default: 3)")
     minutes = "begin no round, but the first, that would not end in this time (default: no limit)"
     add("--at-most", type=cli.above_zero, metavar="MINUTES", help=minutes)
     add("--out", help="new folder for code, logs and results (default: runs/…)")
@@ -125,8 +124,7 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
         "commit": commit(),
-        "repeats": max(args.repeats or 3, LEAST_ROUNDS if args.precision else 1),
-        "precision": args.precision,
+        "repeats": args.repeats or 3,
         "at_most": args.at_most,
         "minutes": 0,
         "quick": bool(getattr(args, "quick", False)),
@@ -227,9 +225,8 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
     facts["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
     earlier, k, ended = facts["minutes"], 0, {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
-    while k < begun or another_round(folder, facts, k):
+    while k < begun or another_round(facts, k):
         k += 1
-        facts["repeats"] = max(facts["repeats"], k)
         runs = [run for run in runs_of(facts) if fits(facts, run)]
         due = [run for run in runs if f"{run[0]}.r{k}" not in ended]
         if due and len(facts["peaks"]) < k:
@@ -277,20 +274,11 @@ def add_peak(facts: dict, k: int) -> None:
         facts["clocks"][f"round {k}"] = found["clocks"]
 
 
-def another_round(folder: Path, facts: dict, done: int) -> bool:
-    """Whether one more round follows these `done` ones.
-
-    None does that would not end in time, if it takes as long as the others did. Beyond the rounds
-    that were asked for, more are needed until all intervals are narrow enough; a row of which half
-    of the runs failed is not waited for.
-    """
-    limit = facts["at_most"]
-    if limit and facts["minutes"] * (done + 1) / done > limit:
-        return False
-    if done < facts["repeats"] or not facts["precision"]:
-        return done < facts["repeats"]
-    wide = results.wide_intervals(read_climb(folder)[1], facts["precision"])
-    return any(row.gain.rounds > done / 2 for row in wide)
+def another_round(facts: dict, done: int) -> bool:
+    """Whether one more round follows these `done` ones: none that would not end in time, if it
+    takes as long as the others did."""
+    limit = facts["at_most"] or math.inf
+    return done < facts["repeats"] and facts["minutes"] * (done + 1) / done <= limit
 
 
 def run_once(folder: Path, facts: dict, run: list[str], k: int, scratch: Path) -> float:
@@ -338,11 +326,6 @@ def report(folder: Path, console: Console, draw) -> int:
             f"Rounds: {facts['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
             f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval."
         )
-        if asked := facts["precision"]:
-            wide = results.wide_intervals(rows, asked)
-            named = ", ".join(f"{row.stem} (± {row.gain.width:.1f} %)" for row in wide)
-            over = f"± {asked:g} % over {LEAST_ROUNDS} rounds"
-            console.print(f"Not narrower than {over}: {named or 'no interval'}.")
         notes = [f"note  {line}" for line in tables.doubts(facts | {"load": 0})]  # that was told
         for line in [*tables.foot(facts, rows), *notes]:
             console.print(line)

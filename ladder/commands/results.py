@@ -19,7 +19,6 @@ COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps",
 COMPARABLE += ("data", "data_sha256")
 NOT_YET = "not run yet"  # where another row has why it failed
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
-LEAST_ROUNDS = 6  # before the width of an interval is trusted: three can agree by chance
 
 
 @dataclass
@@ -38,11 +37,6 @@ class Gain:
     def significant(self) -> bool:
         """Whether the interval excludes no difference."""
         return self.low is not None and not self.low <= 1 <= self.high
-
-    @property
-    def width(self) -> float:
-        """Per cent that the interval reaches to either side; inf without one."""
-        return math.inf if self.low is None else ((self.high / self.low) ** 0.5 - 1) * 100
 
 
 @dataclass
@@ -191,15 +185,6 @@ def student(degrees: int) -> float:
     (_, *ends), step = np.linspace(0, np.pi / 2, 100_001, retstep=True)
     below = np.cumsum(np.cos(np.array(ends) - step / 2) ** (degrees - 1))
     return math.sqrt(degrees) * math.tan(np.interp(0.95 * below[-1], below, ends))
-
-
-def wide_intervals(rows: list[Row], precision: float) -> list[Row]:
-    """Rows whose interval is not narrower than ± `precision` per cent over enough rounds yet.
-
-    Widths decide, never a gain: rounds that went on until one looks good would make it look so.
-    """
-    gains = [row for row in rows if row.gain]
-    return [r for r in gains if r.gain.rounds < LEAST_ROUNDS or r.gain.width >= precision]
 
 
 def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
