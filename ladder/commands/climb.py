@@ -156,10 +156,10 @@ def copy_code(code: Path, own: list[Path], commit: str) -> None:
     (code / "COMMIT").write_text(commit + "\n")
 
 
-def large_matmul(flags: list[str], *more: str) -> dict:
+def large_matmul(flags: list[str]) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    return process.run_python("-m", "ladder.commands.gemm", *device, *more).answer()
+    return process.run_python("-m", "ladder.commands.gemm", *device).answer()
 
 
 def save(folder: Path, facts: dict):
@@ -267,7 +267,7 @@ def fits(facts: dict, run: list[str]) -> bool:
 
 def add_peak(facts: dict, k: int) -> None:
     """Time the large matmul again, as round k begins."""
-    found = large_matmul(facts["flags"], "--again")
+    found = large_matmul(facts["flags"])
     facts["peaks"].append(found["peak_flops"])
     facts["peak_flops"] = statistics.median(facts["peaks"])
     if found["clocks"].startswith("clocks"):  # a GPU's

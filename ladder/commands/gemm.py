@@ -93,9 +93,7 @@ def clocks(device: torch.device) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser, "device")
-    parser.add_argument("--again", action="store_true", help="without FP32 and the copy")
-    args = parser.parse_args()
-    device = pick_device(args.device)
+    device = pick_device(parser.parse_args().device)
     dtype, n = at_peak(device)
     facts = {
         "device": device_name(device),
@@ -103,7 +101,7 @@ def main() -> None:
         "peak_dtype": str(dtype).removeprefix("torch."),
         "clocks": clocks(device),
     }
-    if device.type == "cpu" and not args.again:  # a GPU's are in the table
+    if device.type == "cpu":  # a GPU's are in the table
         facts["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
         facts["copy_bytes_per_s"] = round(copy_rate())
     print("\n" + json.dumps(facts))  # a line of its own, whatever libraries print
