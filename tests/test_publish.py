@@ -7,13 +7,12 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from ladder.commands import main, picture, publish
+from ladder.commands import main, publish
 from ladder.commands.results import read_climb, read_facts
 from ladder.errors import BadInput
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
-DRAW = picture.draw
 
 
 @pytest.fixture
@@ -31,7 +30,6 @@ def project(tmp_path, monkeypatch):
     shown = rf"<!-- \1 logs/{CLIMB.name} -->"
     (copy / "README.md").write_text(re.sub("<!-- (headline|rungs) .*? -->", shown, readme))
     monkeypatch.setattr(publish, "ROOT", copy)
-    monkeypatch.setattr(picture, "draw", lambda facts, rows, path: path.write_bytes(b"\x89PNG"))
     shutil.copytree(CLIMB, folder)
     change(folder, started="2026-12-24 10:00")
     return copy, folder
@@ -65,10 +63,9 @@ def results(copy):
     return readme, readme.partition("<!-- rungs ")[2].partition(" -->")[0].split()
 
 
-def test_publish_prepends_and_makes_readme_anew(project, capsys, monkeypatch):
+def test_publish_prepends_and_makes_readme_anew(project, capsys):
     """Once; the second climb of a day gets a number."""
     copy, folder = project
-    monkeypatch.setattr(picture, "draw", DRAW)
     _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
     assert main(["publish", str(folder), "All is\nwell.", "--readme"]) == 0
     text = (copy / "RUNLOG.md").read_text()

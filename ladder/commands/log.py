@@ -16,7 +16,6 @@ class Log:
     effective: dict[str, str] = field(default_factory=dict)
     mfu: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
     steps: list[dict[str, float]] = field(default_factory=list)
     vals: list[dict[str, float]] = field(default_factory=list)
     result: dict = field(default_factory=dict)
@@ -45,8 +44,8 @@ def _read_line(log: Log, line: str) -> None:
         return
     if kind in ("run", "effective", "mfu"):
         setattr(log, kind, dict(word.split("=", 1) for word in shlex.split(rest)))
-    elif kind in ("note", "error"):
-        getattr(log, kind + "s").append(rest.strip())
+    elif kind == "note":
+        log.notes.append(rest.strip())
     elif kind == "step":
         log.steps.append(_read_step(rest))
     elif kind == "val":
@@ -54,7 +53,7 @@ def _read_line(log: Log, line: str) -> None:
         log.vals.append({key: float(value) for key, value in pairs})
     elif kind == "RESULT":
         log.result = json.loads(rest)
-    elif line.strip() and kind != "sample":  # which older logs of ddp_run.py have
+    elif line.strip() and kind not in ("error", "sample"):  # older logs of ddp_run.py have that
         raise ValueError(f"unknown kind of line: {kind}")
 
 

@@ -53,8 +53,6 @@ def run(args) -> int:
 def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
     """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
     the climb may not be published."""
-    from ladder.commands.picture import draw  # matplotlib takes a second to import
-
     facts, rows = read_publishable(folder)
     target = new_target(facts)
     shown = target.relative_to(ROOT).as_posix()
@@ -64,9 +62,9 @@ def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
     target.mkdir(parents=True)
     own = {name for name in facts["scripts"] if "/" not in name}.difference(SCRIPTS)
     scripts = (kept(folder, name) for name in own)
-    for path in (folder / "climb.json", *folder.glob("*.r*.log"), *scripts):
+    logs, pictures = folder.glob("*.r*.log"), folder.glob("climb.png")  # none of a shared climb
+    for path in (folder / "climb.json", *logs, *pictures, *scripts):
         shutil.copy(path, target)
-    draw(facts, rows, target / "climb.png")
     above, first, entries = runlog.partition("\n## 2")  # the newest entry, by its date
     runlog = f"{above}{entry(facts, rows, shown, finding)}{first}{entries}"
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())

@@ -194,7 +194,14 @@ def screen(facts: dict, rows: list[Row], console: Console) -> Table | Group:
     for line in shown:  # why a row failed is told below the table
         line["ms / step"] = line["ms / step"].partition(":")[0]
     table = [[*heads.values()], *([line[name] for name in heads] for line in shown)]
-    return widest(console, lambda n: drawn(*(line[:n] for line in table)), len(heads), 4)
+
+    def first(n: int) -> Table:
+        return drawn(*(line[:n] for line in table))
+
+    unbounded, n = console.options.update(width=10**4), len(heads)
+    while n > 4 and Measurement.get(console, unbounded, first(n)).maximum > console.width:
+        n -= 1
+    return first(n)
 
 
 def drawn(heads: list[str], *lines: list[str]) -> Table:
@@ -206,14 +213,6 @@ def drawn(heads: list[str], *lines: list[str]) -> Table:
     for line in lines:  # as Text: a file name may hold [what] reads like markup
         table.add_row(*(Text(text.strip("*"), "bold" * text.startswith("**")) for text in line))
     return table
-
-
-def widest(console: Console, draw: Callable[[int], Table], most: int, least: int) -> Table:
-    """draw(n), a table of n columns, with the largest n that fits the console, at least `least`."""
-    options = console.options.update(width=10**4)
-    while most > least and Measurement.get(console, options, draw(most)).maximum > console.width:
-        most -= 1
-    return draw(most)
 
 
 def wide_console() -> Console:
