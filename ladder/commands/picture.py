@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.commands.kinds import kind_of
-from ladder.commands.results import OUT_OF_MEMORY, Row, limit_name, limit_tok_per_s
+from ladder.commands.results import OUT_OF_MEMORY, Row
 from ladder.commands.tables import caption, titles
 from ladder.files import write_atomic
 from ladder.log import printable
@@ -20,13 +20,13 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     """Write a PNG, readable at the width of a README. Rows that failed have no bar."""
     good = [row for row in rows if not row.failure]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
-    (lines if kind_of(facts).varied else bars)(axes, facts, rows, good)
+    lines(axes, rows, good) if kind_of(facts).varied else bars(axes, good)
     axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     write_atomic(path, partial(axes.figure.savefig, format="png", dpi=110))
 
 
-def lines(axes: Axes, facts: dict, rows: list[Row], good: list[Row]) -> None:
+def lines(axes: Axes, rows: list[Row], good: list[Row]) -> None:
     """Tokens per second over B, a line for each rung; a cross where memory ends."""
     for script in dict.fromkeys(row.script for row in good):
         of = [row for row in good if row.script == script]
@@ -45,7 +45,7 @@ def lines(axes: Axes, facts: dict, rows: list[Row], good: list[Row]) -> None:
     axes.legend(framealpha=1, edgecolor="white")
 
 
-def bars(axes: Axes, facts: dict, _, good: list[Row]) -> None:
+def bars(axes: Axes, good: list[Row]) -> None:
     """Tokens per second of each row, with the spread of its steps."""
     rates = [row.tok_per_s for row in good]
     above = [row.tok_per_s * (row.spread[1] - 1) for row in good]
@@ -56,10 +56,7 @@ def bars(axes: Axes, facts: dict, _, good: list[Row]) -> None:
     axes.set_yticks(rows_at, labels)
     for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
         axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
-    if limit := limit_tok_per_s(facts, good):
-        axes.axvline(limit, color="#e45756", linestyle="--", label=limit_name(good))
-        axes.legend(loc="upper right", framealpha=1, edgecolor="white")
-    axes.set_xlim(0, max([*rates, limit or 0]) * 1.12)
+    axes.set_xlim(0, max(rates) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
 

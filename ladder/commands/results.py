@@ -143,7 +143,7 @@ def measure(row: Row, facts: dict) -> Row:
     row.ms = float(np.exp(np.mean([np.log(np.median(run)) for run in times])))
     row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
     row.tok_per_s = step_tokens(row.log) / row.ms * 1e3
-    limit = limit_tok_per_s(facts, [row])
+    limit = limit_tok_per_s(facts, row.log)
     row.mfu = row.tok_per_s / limit if limit else None
     row.roofline = roofline_of(row.script, row.log.run, facts)
     # Not the most of them: in the first round the compiler needs more than training does.
@@ -187,22 +187,15 @@ def student(degrees: int) -> float:
     return math.sqrt(degrees) * math.tan(np.interp(0.95 * below[-1], below, ends))
 
 
-def limit_tok_per_s(facts: dict, rows: list[Row]) -> float | None:
+def limit_tok_per_s(facts: dict, log: Log) -> float | None:
     """Tokens per second at 100 % MFU; None if the peak is unknown.
 
     The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
     FP32 on a CPU that multiplies that faster.
     """
-    mfu = rows[-1].log.mfu
     measured = max(facts.get(key) or 0 for key in ("peak_flops", "fp32_flops"))
-    peak = measured if mfu["peak_flops"] == "unknown" else float(mfu["peak_flops"])
-    return peak / int(mfu["flops_per_token"]) if peak else None
-
-
-def limit_name(rows: list[Row]) -> str:
-    """What limit_tok_per_s stands for, in words."""
-    known = rows[-1].log.mfu["peak_flops"] != "unknown"
-    return f"100 % MFU ({'data sheet' if known else 'measured matmul'} peak)"
+    peak = measured if log.mfu["peak_flops"] == "unknown" else float(log.mfu["peak_flops"])
+    return peak / int(log.mfu["flops_per_token"]) if peak else None
 
 
 def first_log(rows: list[Row]) -> Log:
