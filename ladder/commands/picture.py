@@ -20,7 +20,10 @@ def draw(facts: dict, rows: list[Row], path: Path) -> None:
     """Write a PNG, readable at the width of a README. Rows that failed have no bar."""
     good = [row for row in rows if not row.failure]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
-    lines(axes, rows, good) if kind_of(facts).varied else bars(axes, good)
+    if kind_of(facts).varied:
+        lines(axes, rows, good)
+    else:
+        bars(axes, good)
     axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     write_atomic(path, partial(axes.figure.savefig, format="png", dpi=110))
