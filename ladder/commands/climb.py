@@ -22,7 +22,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import closing, suppress
 from datetime import datetime
 from importlib.metadata import version
@@ -101,9 +100,9 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
     """
     chosen = [*dict.fromkeys(chosen)]  # one named twice counts once
     ours = {*scripts.chain(), *scripts.peer_scripts(), *(ROOT / name for name in SCRIPTS)}
-    stems = Counter(path.stem for path in {*ours, *chosen})
+    stems = [path.stem for path in {*ours, *chosen}]
     own = [path for path in chosen if path not in ours]
-    if same := [path for path in own if stems[path.stem] > 1]:
+    if same := [path for path in own if stems.count(path.stem) > 1]:
         raise BadInput(f"{same[0]}: another script has this file name too: rename yours")
     if args.out and Path(args.out).exists():  # before half a minute is spent
         raise BadInput(f"{args.out} is there already: choose another --out, or --resume that")

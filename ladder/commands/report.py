@@ -1,6 +1,6 @@
 """One HTML page to look at: climbs as charts, every rung with its diff, losses and raw logs.
 
-    ladder report                       your newest climbs under runs/, and the published ones
+    ladder report                       your five newest climbs in runs/, and the published ones
     ladder report runs/climb-… --open   this one, opened in the browser
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
@@ -14,7 +14,6 @@ from pathlib import Path
 from ladder.commands.gather import gather
 from ladder.commands.page import page
 from ladder.commands.publish import BLOCK
-from ladder.commands.results import read_facts
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
 from ladder.log import printable
@@ -52,22 +51,18 @@ def run(args) -> int:
 
 
 def gather_default() -> list[dict]:
-    """The newest climb under runs/ of each kind, machine, first rung and flags, then the published
-    ones; those with nothing to compare come last."""
+    """The five newest climbs under runs/ and the published ones; those with nothing to compare come
+    last."""
     pages = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "RUNLOG.md"))
     named = (match["folders"].split() for match in BLOCK.finditer(pages))
-    known = [ROOT / folder for folders in named for folder in folders]
+    known = dict.fromkeys(ROOT / folder for folders in named for folder in folders)
     published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
     own = [path for path in Path("runs").glob("*/climb.json") if path.read_bytes() not in published]
     own.sort(key=lambda path: -path.stat().st_mtime)
-    climbs = {}
-    for folder in [path.parent for path in own] + known:
+    climbs = []
+    for folder in [*(path.parent for path in own[:5]), *known]:
         try:
-            facts = read_facts(folder)
-            flags = [flag for flag in facts["flags"] if not flag.startswith("--steps")]
-            key = folder in known, facts["kind"], facts["device"], facts["scripts"][0], *flags
-            climbs[key] = climbs.get(key) or gather(folder)
+            climbs.append(gather(folder))
         except BadInput as error:
             print(printable(f"left out: {error}"))
-    found = climbs.values()
-    return sorted(found, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
+    return sorted(climbs, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
