@@ -60,8 +60,6 @@ def cells(row: Row) -> dict[str, str]:
         why = row.failure if row.failure == OUT_OF_MEMORY else f"failed: {row.failure}"
         return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": why}
     first = row.log.result
-    # It found all its graphs in the compile cache: no time to compile.
-    warm = " warm" if row.log.effective.get("compile_cache") == "warm" else ""
     return {
         "rung": name,
         "ms / step": f"{row.ms:.1f}",
@@ -72,7 +70,7 @@ def cells(row: Row) -> dict[str, str]:
         "MFU": f"{row.mfu:.1%}" if row.mfu else "unknown",
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
-        "first step": f"{first['first_step_ms'] / 1e3:.1f} s{warm}",
+        "first step": f"{first['first_step_ms'] / 1e3:.1f} s",
         "first loss": f"{first['first_loss']:.4f}",
         "final loss": f"{first['final_loss']:.4f}",
     }
@@ -253,7 +251,7 @@ def sizes(rows: list[Row]) -> str:
 def caption(facts: dict, rows: list[Row]) -> str:
     """Machine and settings in one line."""
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**(run := first_log(rows).run) | {"B": sizes(rows)})
+    text = text.format(**first_log(rows).run | {"B": sizes(rows)})
     if facts.get("peak_flops"):
         rate = facts["peak_flops"] / 1e12
         text += f"; a large {facts.get('peak_dtype')} matmul runs at {rate:.3g} TFLOP/s"
@@ -262,6 +260,4 @@ def caption(facts: dict, rows: list[Row]) -> str:
     if facts.get("copy_bytes_per_s"):
         text += f", one in float32 at {facts['fp32_flops'] / 1e12:.3g}; "
         text += f"a copy reads and writes {facts['copy_bytes_per_s'] / 1e9:.1f} GB/s"
-    if int(run["steps"]) < 3:
-        text += "; not a measurement: the first two steps of a run are warm-up"
     return text + "; quick: few steps and rounds" * bool(facts.get("quick"))
