@@ -51,22 +51,6 @@ def test_half_precision_goes_with_the_line_of_08_that_unscales():
     assert all(any(word in line for word in words) for line in top - without)
 
 
-@pytest.mark.parametrize(
-    ("codes", "expected"),
-    [
-        (("x = f(1)\n", "x = f(2)\n", "x = f(2, c=3)\n"), "x = f(1, c=3)\n"),  # another word of it
-        (("x = f(1)\n", "x = f(2)\n", "x = f(3)\n"), None),  # the same word
-        (("y = 1\n", "if a:\n    y = 1\n", "if a:\n    y = 1\n    z = 2\n"), None),  # no Python
-    ],
-)
-def test_words_that_a_later_rung_changed(codes, expected, tmp_path):
-    paths = [tmp_path / name for name in ("before.py", "rung.py", "top.py")]
-    for path, code in zip(paths, codes, strict=True):
-        path.write_text(code)
-    found = ablate.without(*paths)
-    assert found == (expected and f'"""top without rung, made by ladder ablate."""\n{expected}')
-
-
 @pytest.mark.slow
 def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
     """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
