@@ -1,6 +1,5 @@
 """ddp_run.py: the same training in any layout, its flags, and processes that are stopped or die."""
 
-import errno
 import math
 import os
 import re
@@ -178,12 +177,13 @@ def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
-    """Compiled and in bfloat16, on two ranks. The profile of a step has no validation in it, which
-    is not compiled."""
+    """Compiled, fsdp_run.py's blocks alone, and in bfloat16, on two ranks. The profile of a step
+    has no validation in it, which is not compiled."""
     finish(job(tmp_path, "--eval-every", 1, exact=["--total-batch", 512, "--steps", STEPS]))
     log = last_log(tmp_path)
     assert losses(tmp_path) == pytest.approx(losses(one), abs=0.02)
-    assert log.effective["autocast"] == AUTOCAST and log.effective["compiled"] == "yes"
+    compiled = "partly" if log.run["script"] == "fsdp_run.py" else "yes"
+    assert (log.effective["autocast"], log.effective["compiled"]) == (AUTOCAST, compiled)
 
 
 # --------------------------------------------------------------- stopped, killed, a full disk
@@ -218,16 +218,17 @@ def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
     assert len(losses(tmp_path)) == 1 and not checkpoint.checkpoints(tmp_path / "ckpt")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 def test_a_full_disk_ends_no_training(alone, tmp_path, monkeypatch):
     """The next checkpoint is tried; the status says that one is missing."""
-    real, errors = checkpoint.save, [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    real = checkpoint.write_atomic
 
-    def save(*args, **state):
-        if errors:
-            raise errors.pop()
-        return real(*args, **state)
+    def to_full_disk(_, write):
+        monkeypatch.setattr(checkpoint, "write_atomic", real)
+        with open("/dev/full", "wb", buffering=0) as full:
+            write(full)  # torch hides why it fails
 
-    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(checkpoint, "write_atomic", to_full_disk)
     status, _, err = alone("--ckpt-every", 2)
     assert status == 2 and err.count("error ") == 1 and "No space left on device; the run" in err
     assert last_log(tmp_path).result["status"] == "ok"

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import test_ddp
 import torch
-from conftest import AUTOCAST, ROOT, load
+from conftest import ROOT, load
+from test_checkpoint import test_a_run_starts_from_the_best_of_another, trained  # noqa: F401
 from test_ddp import (  # noqa: F401 (those that are tests run here with fsdp_run.py)
-    EXACT,
-    STEPS,
     alone,
     finish,
     job,
@@ -21,6 +20,7 @@ from test_ddp import (  # noqa: F401 (those that are tests run here with fsdp_ru
     one,
     smaller,
     test_a_run_that_was_cut_goes_on,
+    test_as_users_leave_the_flags_but_for_the_size,
     test_bad_input_is_one_line_of_rank_0,
     test_killed_ranks_restart_the_job_from_its_last_checkpoint,
     test_one_rank_that_fails_ends_all_and_says_why,
@@ -80,30 +80,6 @@ def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path, monkeypat
         again = {step["step"]: step["loss"] for step in last_log(tmp_path).steps}
         assert again == pytest.approx({n: losses(one)[n] for n in (4, 5, 6)}, abs=5e-6)
 
-
-@pytest.mark.slow
-def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
-    """Blocks compiled and in half precision, on two ranks."""
-    finish(job(tmp_path, "--eval-every", 1, exact=["--total-batch", 512, "--steps", STEPS]))
-    found = last_log(tmp_path)
-    assert losses(tmp_path) == pytest.approx(losses(one), abs=0.02)
-    assert found.effective["autocast"] == AUTOCAST and found.effective["compiled"] == "partly"
-
-
-@pytest.mark.slow
-def test_two_ranks_go_on_from_ddp(job, one, tmp_path):
-    half_of(one, tmp_path / "ckpt")
-    finish(job(tmp_path, "--resume"))
-    assert losses(tmp_path) == pytest.approx({n: losses(one)[n] for n in (4, 5, 6)}, abs=5e-6)
-
-
-def test_a_run_starts_from_a_best_model(alone, one, tmp_path, monkeypatch):
-    flags, found = ["--total-batch", 128, "--steps", 1, "--ckpt-every", 0], []
-    for script in ("fsdp_run.py", "ddp_run.py"):
-        monkeypatch.setattr(test_ddp, "load", lambda path, script=script: load(ROOT / script))
-        assert alone(*flags, "--init", one / "ckpt")[0] == 0
-        found.append(losses(tmp_path)[1])
-    assert found[0] == pytest.approx(found[1], abs=5e-6) and found[0] < losses(one)[1] - 0.3
 
 
 def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
