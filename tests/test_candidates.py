@@ -252,17 +252,6 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
 
 
 @pytest.mark.slow
-def test_the_last_candidate_compiles_and_trains(run_main):
-    """What the compiler makes of all of them together."""
-    logs = [run_main(load(SCRIPTS[number]), "--steps", 4) for number in (EXACT[-1], NUMBERS[-1])]
-    for log in logs:
-        assert log.effective["compiled"] == "yes" and log.effective["optimizer"] == "fused"
-        assert log.steps[-1]["loss"] < log.steps[0]["loss"]
-    losses = [[step["loss"] for step in log.steps] for log in logs]
-    assert losses[1] == pytest.approx(losses[0], abs=0.05)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(HALF == "float32", reason="this CPU's bfloat16 is too slow")
 def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
     """Where tests/gcc_transpose.py is wrong, the loss of 15 and up was NaN at just this B and T."""
@@ -272,7 +261,7 @@ def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
         done = run_script(SCRIPTS[number], *words)
         assert done.returncode == 0, done.stderr
         log = read_log(next(tmp_path.glob(f"{SCRIPTS[number].stem}*.log")))
-        assert (log.run["B"], log.run["T"]) == ("4", "256")
+        assert (log.run["B"], log.run["T"], log.effective["compiled"]) == ("4", "256", "yes")
         losses = [step["loss"] for step in log.steps]
         within = 0.1 if low_precision(SCRIPTS[number]) else 0.02
         assert losses == pytest.approx(before or losses, abs=within), number

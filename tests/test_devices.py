@@ -1,8 +1,6 @@
 """What the scripts and commands do on GPUs that are not here, and float16 on a CPU."""
 
-import math
 from contextlib import nullcontext
-from functools import partial
 from pydoc_data.topics import topics
 
 import numpy as np
@@ -125,23 +123,6 @@ def test_float16_learns_a_batch_as_float32_does(number, float16, run_main, monke
     assert single.effective["autocast"] == "off"
     fell, falls = (log.steps[0]["loss"] - log.steps[-1]["loss"] for log in (half, single))
     assert fell > 0.8 * falls > 0
-
-
-def test_an_overflow_skips_the_step_and_halves_the_scale(float16, run_main, monkeypatch):
-    """Gradients of up to half times 2^19 are beyond 65504: the first steps are skipped."""
-    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=2.0**19))
-    log = run_main(load(rung(10)), *float16, 12)
-    skipped = log.result["skipped_steps"]
-    assert 2 <= skipped <= 6 and log.result["loss_scale"] == 2 ** (19 - skipped)
-    notes = [note for note in log.notes if "a gradient overflowed float16" in note]
-    assert len(notes) == skipped
-    assert notes[0].startswith("step 1 skipped")
-    losses, norms = ([step[key] for step in log.steps] for key in ("loss", "norm"))
-    # The batch is the same: as long as steps are skipped, so is the loss.
-    assert len(set(losses[: skipped + 1])) == 1 and losses[-1] < losses[skipped]
-    assert [math.isfinite(norm) for norm in norms] == [False] * skipped + [True] * (12 - skipped)
-    # Of the first step that was not skipped: only fused AdamW is called in all.
-    assert run_main(load(rung(3)), *float16, 9).effective["optimizer"] == "for-loop"
 
 
 def test_the_peer_takes_the_half_precision_of_the_device(float16, run_main):
