@@ -1,8 +1,6 @@
 """Bad input gets one line on stderr and status 2; a run that is cut short loses nothing."""
 
-import argparse
 import errno
-import importlib
 import math
 import os
 import re
@@ -17,8 +15,8 @@ import torch
 import torch._inductor.config
 from conftest import ROOT, SMALL, load, run_script, rung
 
-from ladder import commands, ranks
-from ladder.cli import MODELS, add_flags, parse_args
+from ladder import commands
+from ladder.cli import MODELS, parse_args
 from ladder.commands.log import read_log
 from ladder.errors import explain
 from ladder.files import write_atomic
@@ -109,17 +107,6 @@ def test_a_command_that_nobody_can_read():
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
     said = "error standard output: No space left on device\n"
     assert (done.returncode, done.stderr) == (2, said)
-
-
-def test_every_flag_has_a_text_and_its_default():
-    modules = [importlib.import_module(f"ladder.commands.{name}") for name in commands.COMMANDS]
-    for add in (add_flags, *(module.add_arguments for module in (ranks, *modules))):
-        add(parser := argparse.ArgumentParser(add_help=False))
-        for action in parser._actions:
-            told = f"{add.__module__} {action.option_strings or action.dest}: {action.help!r}"
-            assert action.help, told
-            if action.option_strings and action.nargs != 0:
-                assert "default: " in action.help, told
 
 
 def test_the_help_of_a_command_needs_no_torch():

@@ -71,12 +71,6 @@ def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
     assert gain(as_row([[1.0]] * 2), Row("failed", {})) is None
 
 
-def test_every_published_climb_is_read():
-    for path in LOGS.glob("*/climb.json"):
-        facts, rows = read_climb(path.parent)
-        assert [row.stem for row in rows if row.ms > 0] and markdown(facts, rows).count("\n| ") > 2
-
-
 def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
     """As ddp_run.py's: four times the tokens in the same time are four times the rate."""
     folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
@@ -89,17 +83,12 @@ def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
     assert after.gain.ratio == pytest.approx(4 * before.gain.ratio)
 
 
-def test_what_cannot_stand_in_one_table_is_refused_in_one_line(tmp_path):
+def test_a_log_that_is_cut_short_and_a_foreign_climb_json_are_refused_in_one_line(tmp_path):
     folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
     path = folder / "11_keep_memory.r2.log"
-    text = path.read_text()
-    for wrong, words in (
-        (text.replace(" data=tinyshakespeare ", " data=other "), "its logs differ in data "),
-        (text[: text.index("RESULT")], r"11_keep_memory\.r2\.log is cut short"),
-    ):
-        path.write_text(wrong)
-        with pytest.raises(BadInput, match=words):
-            read_climb(folder)
+    path.write_text(path.read_text().partition("RESULT")[0])
+    with pytest.raises(BadInput, match=r"11_keep_memory\.r2\.log is cut short"):
+        read_climb(folder)
     (folder / "climb.json").write_text('{"kind": "fit"}')
     with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
         results.read_facts(folder)

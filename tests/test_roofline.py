@@ -2,16 +2,11 @@
 
 import math
 import re
-import runpy
 import shlex
-import subprocess
-import sys
 from fractions import Fraction
 
 import pytest
-import torch
 from conftest import ROOT, load
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import main, roofline
 from ladder.commands.scripts import all_scripts, docstring
@@ -49,28 +44,6 @@ def test_work_json_is_what_a_recount_gives(device, stem, count_work):
 def test_work_json_has_every_rung_that_counts():
     assert list(counted()["cuda"]) == list(RUNGS)[:11]
     assert list(counted()["cpu"]) == list(RUNGS)
-
-
-@pytest.mark.slow
-def test_operators_are_those_that_a_cpu_runs(count_work):
-    """The eager FP32 step on real tensors: the same operators, as often."""
-
-    class Names(TorchDispatchMode):
-        seen = 0
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            name, free = count_work.name_of(function), count_work.FREE
-            if function.namespace == "aten" and not function.is_view and name not in free:
-                again = name in ("embedding_dense_backward", "nll_loss_backward", "masked_fill")
-                Names.seen += 1 + again
-            return function(*args, **(kwargs or {}))
-
-    rung = runpy.run_path(str(RUNGS["01_weight_tying"]))
-    model = rung["GPT"](rung["GPTConfig"](n_layer=1))
-    x, y = torch.zeros(2, 2, 1024, dtype=torch.int64)
-    with Names():
-        model(x, y)[1].backward()
-    assert Names.seen == count_work.step(RUNGS["01_weight_tying"], 2, 1)["kernels"]
 
 
 def test_flops_are_those_of_the_formula():
@@ -147,8 +120,6 @@ L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"
         ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
         ("02_tf32", {}, L4, ("cuda", "tf32", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9)),
         ("02_tf32", CPU, {"T": "1024"}, None),  # a CPU's is counted at T=256
-        ("02_tf32", CPU, {"model": "tiny"}, None),
-        ("02_tf32", {"peak_flops": 1e12, "peak_dtype": "bfloat16"}, {}, None),  # no copy
         ("12_causal_blocks", {}, L4, None),  # not on a GPU
         ("03_bf16_autocast", {}, T4, None),  # it has no such units
     ],
@@ -182,20 +153,17 @@ def test_the_gpu_of_this_machine_and_one_by_its_words(monkeypatch):
     assert roofline.find("h100 sxm") == "H100 SXM"
 
 
-def test_the_commands_of_its_docstring_work_without_torch(capsys):
+def test_the_commands_of_its_docstring_work(capsys):
     commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
-    for command in [*commands, "roofline --gpu 'RTX 4090'"]:
+    for command in [*commands, "roofline --gpu T4"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
     assert len(commands) == 3 and said.count("The roofline of") == 3
     assert "(fp32 19.5, tf32 156, bf16 312 TFLOP/s, 2039 GB/s)" in said
     for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
         assert words in said  # at the nearest B, the same, and the middle half of all
+    assert "no bf16 units" in said
     assert all(said.count(f"at {share} %") == 1 for share in ("72", "64", "73 to 59"))
-    code = "import sys; from ladder.commands import main; main(['roofline', '--gpu', 'T4']); "
-    code += "assert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "no bf16 units" in done.stdout
 
 
 def test_a_reported_step_is_its_batches_and_one_optimizer():

@@ -56,7 +56,6 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
     [
         ("Intel(R)", "Alice's", 'device cannot be "Alice'),
         ('"speedups/12_causal_blocks.py"', '"mine.py"', "scripts cannot be 'mine.py'"),
-        ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
     ],
 )
 def test_what_is_not_numbers_of_rungs_is_not_shared(climbed, capsys, old, new, why):
