@@ -17,7 +17,8 @@ _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 def checkpoints(folder: str) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
-    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
+    found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
+    return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, step: int, **state) -> Path:

@@ -57,6 +57,8 @@ class Run:
         self.effective = self.peak_bytes = self.result = None
 
     def __enter__(self):
+        # PyTorch's CUDA build warns while compiling that there is no GPU: silence it.
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if hasattr(sys.stdout, "reconfigure"):

@@ -2,11 +2,14 @@
 
 import math
 import re
+import runpy
 import shlex
 from fractions import Fraction
 
 import pytest
+import torch
 from conftest import ROOT, load
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import main, roofline
 from ladder.commands.scripts import all_scripts, docstring
@@ -44,6 +47,28 @@ def test_work_json_is_what_a_recount_gives(device, stem, count_work):
 def test_work_json_has_every_rung_that_counts():
     assert list(counted()["cuda"]) == list(RUNGS)[:11]
     assert list(counted()["cpu"]) == list(RUNGS)
+
+
+@pytest.mark.slow
+def test_operators_are_those_that_a_cpu_runs(count_work):
+    """The eager FP32 step on real tensors: the same operators, as often."""
+
+    class Names(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name, free = count_work.name_of(function), count_work.FREE
+            if function.namespace == "aten" and not function.is_view and name not in free:
+                again = name in ("embedding_dense_backward", "nll_loss_backward", "masked_fill")
+                Names.seen += 1 + again
+            return function(*args, **(kwargs or {}))
+
+    rung = runpy.run_path(str(RUNGS["01_weight_tying"]))
+    model = rung["GPT"](rung["GPTConfig"](n_layer=1))
+    x, y = torch.zeros(2, 2, 1024, dtype=torch.int64)
+    with Names():
+        model(x, y)[1].backward()
+    assert Names.seen == count_work.step(RUNGS["01_weight_tying"], 2, 1)["kernels"]
 
 
 def test_flops_are_those_of_the_formula():
