@@ -147,18 +147,19 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
 
 
 def copy_code(code: Path, own: list[Path], commit: str) -> None:
-    """Copy what the runs of a climb start and import, its own scripts beside baseline.py."""
-    used = (path for words in RUNNING_CODE for path in ROOT.glob(words.removeprefix(":(glob)")))
+    """Copy what a climb starts and imports, its own scripts beside baseline.py."""
+    patterns = (words.removeprefix(":(glob)") for words in (*RUNNING_CODE, "ladder/commands/*.py"))
+    used = (path for pattern in patterns for path in ROOT.glob(pattern))
     for path, name in [*((p, p.relative_to(ROOT)) for p in used), *((p, p.name) for p in own)]:
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, code / name)
     (code / "COMMIT").write_text(commit + "\n")
 
 
-def large_matmul(flags: list[str]) -> dict:
+def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    return process.run_python("-m", "ladder.commands.gemm", *device).answer()
+    return process.run_python("-m", "ladder.commands.gemm", *device, package=package).answer()
 
 
 def save(folder: Path, facts: dict):
@@ -230,7 +231,7 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
         due = [run for run in runs if f"{run[0]}.r{k}" not in ended]
         if due and len(facts["peaks"]) < k:
             console.print(f"round {k}: timing a large matmul")
-            add_peak(facts, k)
+            add_peak(folder, facts, k)
             console.print(f"round {k}: it runs at {facts['peaks'][-1] / 1e12:.3g} TFLOP/s")
         if len(due) == len(runs) and k > 1:  # not as a stopped round goes on
             console.print(tables.screen(facts, read_climb(folder)[1], console))
@@ -264,9 +265,9 @@ def fits(facts: dict, run: list[str]) -> bool:
     return not any(name.rpartition(".")[0] in up_to for name in full)
 
 
-def add_peak(facts: dict, k: int) -> None:
+def add_peak(folder: Path, facts: dict, k: int) -> None:
     """Time the large matmul again, as round k begins."""
-    found = large_matmul(facts["flags"])
+    found = large_matmul(facts["flags"], folder / "code")
     facts["peaks"].append(found["peak_flops"])
     facts["peak_flops"] = statistics.median(facts["peaks"])
     if found["clocks"].startswith("clocks"):  # a GPU's
