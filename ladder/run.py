@@ -8,7 +8,7 @@ import platform
 import signal
 import statistics
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -113,6 +113,9 @@ class Run:
         self.stop = self.stop or number
         if not self.writing and (again or not self.waits_for_step):
             raise KeyboardInterrupt
+        if self.waits_for_step and not self.rank:
+            with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
+                print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
     def say(self, line: str, stream: IO | None = None) -> None:
         """Write one line to the log and print it, flushing both.

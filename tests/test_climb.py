@@ -25,8 +25,9 @@ def climbed(shard, tmp_path_factory):
     mine.write_text(rung(1).read_text().replace("**MODELS[args.model]", f"**{SMALLER}"))
     words = ["climb", 1, mine, *SMALL, "--steps=3", "--repeats=2", "--at-most=99", "--data", shard]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        peaks = iter([1e12, 2e12])  # in round 1 and 2
-        patch.setattr(climb, "large_matmul", lambda _: FOUND | {"peak_flops": next(peaks)})
+        peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}  # of round 1, and 2 from the copy
+        found = lambda _, package=ROOT: FOUND | {"peak_flops": peaks[package]}  # noqa: E731
+        patch.setattr(climb, "large_matmul", found)
         patch.setattr(climb.process, "load", lambda: 999)
         assert main([*map(str, words), "--out", str(folder / "run")]) == 0
     return folder / "run", out.getvalue()
@@ -43,7 +44,7 @@ def test_a_climb_leaves_logs_facts_code_and_picture(climbed):
     assert (folder / "code" / "COMMIT").read_text().strip() == facts["commit"]
     assert mine.log.run["commit"] == facts["commit"] and mine.log.run["script"] == "mine.py"
     assert cells(mine)["rung"] == "mine"
-    assert not (folder / "code" / "ladder" / "commands").exists()
+    assert (folder / "code" / "ladder" / "commands" / "gemm.py").exists()
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -117,6 +118,14 @@ def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():
             ended.append(True)
 
     assert program(work) == 128 + signal.SIGHUP and ended
+
+
+def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
+    (tmp_path / "ladder").mkdir()
+    (tmp_path / "ladder" / "__main__.py").write_text("print(__file__)")
+    monkeypatch.chdir(ROOT)
+    done = process.run_python("-m", "ladder", package=tmp_path)
+    assert done.stdout == f"{tmp_path}/ladder/__main__.py\n"
 
 
 def test_while_another_process_runs_this_one_sleeps():

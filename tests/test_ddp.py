@@ -207,6 +207,7 @@ def test_a_run_that_is_stopped_saves_its_step(how, alone, tmp_path, monkeypatch)
     assert log.result["status"] == "stopped" and len(log.steps) == 3 and path.exists()
     name, kept = how.replace("tee", "SIGTERM"), f"{path} is kept, the same command with --resume"
     assert f"{name}: stopped after step 3; {kept} goes on" in log.notes
+    assert "note  finishing this step; Ctrl-C stops at once" in err
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):

@@ -47,7 +47,9 @@ def run_python(*words, package: Path = ROOT, folder: str | None = None, **env: s
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     command, env = [sys.executable, *map(str, words)], {**os.environ, "PYTHONPATH": path, **env}
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-        status = subprocess.call(command, env=env, stdin=DEVNULL, stdout=out, stderr=err)
+        # `python -m` looks into the current folder first.
+        where = package if words[0] == "-m" and package != ROOT else None
+        status = subprocess.call(command, env=env, cwd=where, stdin=DEVNULL, stdout=out, stderr=err)
         texts = [file.seek(0) or file.read().decode(errors="replace") for file in (out, err)]
     if status and folder:
         write_atomic(Path(folder, "room"), bytes(2**16))
