@@ -1,6 +1,5 @@
 """`ladder climb` when it is stopped and goes on, and how many rounds it runs."""
 
-import io
 import os
 import re
 import resource
@@ -15,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from rich.console import Console
 
 from ladder import files
 from ladder.cli import pick_device

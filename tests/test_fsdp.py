@@ -81,7 +81,6 @@ def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path, monkeypat
         assert again == pytest.approx({n: losses(one)[n] for n in (4, 5, 6)}, abs=5e-6)
 
 
-
 def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
     """Eleven rows in batches of two on four ranks: of the last eight places five are empty."""
     text, sizes, losses = Corpus("text", "0123", [np.arange(99, dtype=np.uint16)]), [], []
