@@ -254,17 +254,19 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
 @pytest.mark.slow
 @pytest.mark.skipif(HALF == "float32", reason="this CPU's bfloat16 is too slow")
 def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
-    """Where tests/gcc_transpose.py is wrong, the loss of 15 and up was NaN at just this B and T."""
+    """Where tests/gcc_transpose.py is wrong, the loss of 15 and up was NaN at just this B and T.
+
+    Not 19: a step with FP8 emulated takes minutes.
+    """
     before = None
-    for number in (12, *NUMBERS):
+    for number in (12, *EXACT):
         words = "--model", "tiny", "--device", "cpu", "--steps", 3, "--log-dir", tmp_path
         done = run_script(SCRIPTS[number], *words)
         assert done.returncode == 0, done.stderr
         log = read_log(next(tmp_path.glob(f"{SCRIPTS[number].stem}*.log")))
         assert (log.run["B"], log.run["T"], log.effective["compiled"]) == ("4", "256", "yes")
         losses = [step["loss"] for step in log.steps]
-        within = 0.1 if low_precision(SCRIPTS[number]) else 0.02
-        assert losses == pytest.approx(before or losses, abs=within), number
+        assert losses == pytest.approx(before or losses, abs=0.02), number
         before = losses
 
 
