@@ -105,10 +105,11 @@ def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 
-def choose(folder: str, resume: bool, identity: dict, steps: int, say: Callable) -> Path | None:
+def choose(folder: str, resume: bool, identity: dict, schedule: str, say: Callable) -> Path | None:
     """The checkpoint to resume, or None for a fresh start: the newest that is not damaged.
 
-    `folder` stays locked until this process ends. Raises BadInput, OSError.
+    `say` is told if another `schedule` of the learning rate was in use. `folder` stays locked until
+    this process ends. Raises BadInput, OSError.
     """
     _locks.clear()  # of an earlier run in this process
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -127,6 +128,8 @@ def choose(folder: str, resume: bool, identity: dict, steps: int, say: Callable)
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
-        say(f"note  going on after step {saved['step']} of {steps}, from {path}")
+        say(f"note  going on after step {saved['step']} ({schedule}), from {path}")
+        if (before := saved.get("schedule", schedule)) != schedule:
+            say(f"note  another learning rate from here on: {schedule}, not {before}")
         return path
     return None

@@ -50,7 +50,7 @@ class Job:
         parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
         state |= {name: checkpoint.gather(part.state_dict()) for name, part in parts.items()}
         state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
-        state["identity"] = self.identity
+        state |= {"identity": self.identity, "schedule": schedule(run.args)}
         if path := self._on_disk(run, checkpoint.save, self.folder, step, **state):
             self.checkpoint = path
             run.say(f"note  saved {path}")
@@ -205,6 +205,11 @@ def prepare(args, say) -> Job:
     return Job(text, held_out, **on_rank_0(_plan, args, text, held_out, say))
 
 
+def schedule(args) -> str:
+    """What the learning rate of a step depends on, in words."""
+    return f"{args.steps} steps, {args.warmup} of them warm-up, at most {args.max_lr:g}"
+
+
 def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
     B, T, folder = args.batch_size, args.seq_len, Path(args.ckpt_dir)
@@ -225,7 +230,7 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     identity |= {name: str(getattr(args, name)) for name in MUST_MATCH}
     found, best = None, math.inf
     if args.ckpt_every or args.resume:
-        found = checkpoint.choose(folder, args.resume, identity, args.steps, say)
+        found = checkpoint.choose(folder, args.resume, identity, schedule(args), say)
         if facts := weights.read_facts(folder / weights.BEST):
             checkpoint.check_identity(folder / weights.BEST, facts, identity)
             best = float(facts["val_loss"])

@@ -69,7 +69,9 @@ class Run:
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
-        except (OSError, RuntimeError) as error:  # a folder for logs; CUDA, which starts here
+        except OSError as error:
+            refuse(f"--log-dir: cannot write {error.filename}: {error.strerror}")
+        except RuntimeError as error:  # of CUDA, which starts here
             refuse(explain(error) or error)
         self.signals = signals_to(self._on_signal)
         self.signals.__enter__()

@@ -59,7 +59,7 @@ def save(folder, step, scaler=OFF, **identity):
 
 
 def choose(folder, say=print, resume=True, **identity):
-    return checkpoint.choose(folder, resume, IDENTITY | identity, 9, say)
+    return checkpoint.choose(folder, resume, IDENTITY | identity, "9 steps", say)
 
 
 # --------------------------------------------------------------------------------- checkpoints
@@ -84,7 +84,9 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(shard, tmp_path
     log = run("--steps", 4, "--resume")
     assert [step["step"] for step in log.steps] == [3, 4]
     found = f"{folder.relative_to(tmp_path)}/step_000002.pt"
-    assert f"going on after step 2 of 4, from {found}" in log.notes
+    now, before = (f"{n} steps, 1 of them warm-up, at most 0.0006" for n in (4, 2))
+    assert f"going on after step 2 ({now}), from {found}" in log.notes
+    assert f"another learning rate from here on: {now}, not {before}" in log.notes
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):

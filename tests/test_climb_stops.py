@@ -100,7 +100,11 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
     assert (begun / "a.r1.log").stat().st_mtime_ns == first
     assert (begun / "code" / "b.caches").read_text() == "False False True "  # cold in round 1
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("b, round 1 of 2, running since") and "(2 of 4 runs, " in out[1]
+    assert (
+        out[0]
+        == f"going on with {begun}: 1 runs are kept; its code/ runs, without your edits since"
+    )
+    assert out[1].startswith("b, round 1 of 2, running since") and "(2 of 4 runs, " in out[2]
 
 
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
@@ -141,7 +145,7 @@ def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, monkeypatch, 
     assert main(["climb", "--resume", str(tmp_path)]) == 143
     assert "stopped; 13 runs are kept" in capsys.readouterr().err
     assert main(["climb", "--resume", str(tmp_path)]) == 0  # a round that was begun is completed
-    assert capsys.readouterr().out.startswith("b, round 7 of 20")
+    assert capsys.readouterr().out.splitlines()[1].startswith("b, round 7 of 20")
     assert len(list(tmp_path.glob("*.log"))) == 14 and read_facts(tmp_path)["repeats"] == 7
 
 

@@ -167,16 +167,16 @@ def save(folder: Path, facts: dict):
 
 
 def find_stopped(name: str) -> Path:
-    """The climb of this name, or if it is empty the one under runs/ that was stopped last.
+    """The climb of this name, or if it is empty the last one under runs/ with runs left to do.
 
     Raises BadInput if there is none, or it began with another PyTorch or on another device.
     """
     if not name:
         found = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        stopped = [p.parent for p in found if "after" not in read_facts(p.parent)["clocks"]]
-        if not stopped:
-            raise BadInput("there is no climb under runs/ that was stopped: name a folder")
-        name = stopped[-1]
+        left = [path.parent for path in found if has_runs_left(read_facts(path.parent))]
+        if not left:
+            raise BadInput("no climb under runs/ was stopped, or had a run that failed: name one")
+        name = left[-1]
     facts = read_facts(folder := Path(name))
     if not (folder / "code").is_dir():  # a published one
         raise BadInput(f"{folder} is no climb to go on with: it has no code/")
@@ -185,6 +185,12 @@ def find_stopped(name: str) -> Path:
         began, here = map(", torch ".join, (then, now))
         raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
     return folder
+
+
+def has_runs_left(facts: dict) -> bool:
+    """Whether a climb was stopped, or a run of it failed (out of memory is a result)."""
+    failed = any(why != OUT_OF_MEMORY for why in facts["failures"].values())
+    return failed or "after" not in facts["clocks"]
 
 
 def run_and_report(folder: Path) -> int:
@@ -225,6 +231,9 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
     facts["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
     earlier, k, ended = facts["minutes"], 0, {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
+    if ended:
+        kept = f"going on with {folder}: {len(ended)} runs are kept"
+        console.print(f"{kept}; its code/ runs, without your edits since", soft_wrap=True)
     while k < begun or another_round(facts, k):
         k += 1
         runs = [run for run in runs_of(facts) if fits(facts, run)]

@@ -25,7 +25,7 @@ def read_publishable(folder: Path) -> tuple[dict, list[Row]]:
     faults = {
         f"it was stopped: ladder climb --resume {folder}": "after" not in facts["clocks"],
         "a quick climb is not published: climb without --quick": facts.get("quick"),
-        f"only gpt2 (124M) is published, not {run['model']}": run["model"] != "gpt2",
+        f"only gpt2 (124M) is published or shared, not {run['model']}": run["model"] != "gpt2",
         f"only climbs on tinyshakespeare are published, not on {data}": data != SHAKESPEARE,
         "fewer than 3 steps are no measurement: two are warm-up": int(run["steps"]) < 3,
         f"only committed code is published, not {commit}": not COMMITTED.fullmatch(commit),

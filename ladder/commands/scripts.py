@@ -88,7 +88,8 @@ def parts_of(path: Path) -> tuple[str, str]:
         return split_source(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        raise BadInput(f"{shown(path)}:{line} is not valid Python: fix that first") from None
+        what = f"{shown(path)}:{line} is not valid Python"
+        raise BadInput(f"{what} (a merge marker left?): fix that first") from None
 
 
 def docstring(path: Path) -> str:
