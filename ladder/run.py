@@ -9,7 +9,7 @@ import signal
 import statistics
 import sys
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO
 
@@ -197,7 +197,8 @@ class Run:
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
         if self.left and (times := self.step_times[1:][-20:]):  # the first one compiles
-            line += f" | left {statistics.median(times) * self.left / 60:.1f} min"
+            seconds = round(statistics.median(times) * self.left)
+            line += f" | left {timedelta(seconds=seconds)}"
         self._write(sys.stdout, line)
         before, self.scale = self.scale, self.scaler.get_scale()
         if skipped := self.scale < before:

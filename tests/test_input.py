@@ -188,7 +188,7 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     log, (out, err) = ends(load(rung(0)), 128 + number), capsys.readouterr()
     assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
     # Every line printed is in the log, without the time left.
-    screen, left = re.subn(r" \| left [\d.]+ min$", "", out, flags=re.MULTILINE)
+    screen, left = re.subn(r" \| left \d+:\d\d:\d\d$", "", out, flags=re.MULTILINE)
     assert left == 2 and the_log(tmp_path).read_text() == screen
     assert signal.getsignal(signal.SIGTERM) == before
 
