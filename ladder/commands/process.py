@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, Popen
 
 from rich.console import Console
 
@@ -49,7 +49,12 @@ def run_python(*words, package: Path = ROOT, folder: str | None = None, **env: s
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
         # `python -m` looks into the current folder first.
         where = package if words[0] == "-m" and package != ROOT else None
-        status = subprocess.call(command, env=env, cwd=where, stdin=DEVNULL, stdout=out, stderr=err)
+        child = Popen(command, env=env, cwd=where, stdin=DEVNULL, stdout=out, stderr=err)
+        try:
+            status = child.wait()
+        finally:  # subprocess.call would not wait for what it kills after Ctrl-C
+            child.kill()
+            child.wait()
         texts = [file.seek(0) or file.read().decode(errors="replace") for file in (out, err)]
     if status and folder:
         write_atomic(Path(folder, "room"), bytes(2**16))
