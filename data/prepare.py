@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from ladder.cli import Parser, path
-from ladder.commands import program
+from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, lock
-from ladder.log import show
+from ladder.text import show
 
 MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
 

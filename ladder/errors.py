@@ -5,7 +5,7 @@ import re
 import sys
 from typing import NoReturn
 
-from ladder.log import printable
+from ladder.text import printable
 
 
 class BadInput(Exception):

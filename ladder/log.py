@@ -1,4 +1,4 @@
-"""The log format: functions that write its lines. ladder/commands/log.py is its only parser.
+"""The log format: functions that write its lines. ladder/measure/parser.py is its only parser.
 
 A line begins with its kind: run, note, step, val, effective, mfu, error or RESULT. docs/log.md has
 all keys. Values are read by key, never by column.
@@ -8,22 +8,12 @@ import json
 import math
 import re
 
+from ladder.text import printable
+
 
 def pairs_line(kind: str, pairs: dict) -> str:
     """`run   key=value …`; a value with a space or a quote is put in double quotes."""
     return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""`text` with all but `keep` escaped that is not printable: a newline as \n, \udcff."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
-    )
-
-
-def show(line: str) -> None:
-    """Print one line as logs have it: a file name in it cannot control the terminal."""
-    print(printable(line))
 
 
 def _quoted(value: str) -> str:

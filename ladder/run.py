@@ -19,7 +19,8 @@ from ladder import machine, probe
 from ladder.cli import signals_to
 from ladder.errors import explain, refuse
 from ladder.files import ROOT, commit, drop
-from ladder.log import mfu_line, pairs_line, printable, result, step_line
+from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.text import printable
 
 NO_SCALER = torch.amp.GradScaler(enabled=False)
 

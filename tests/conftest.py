@@ -18,10 +18,9 @@ import pytest
 import torch
 
 from ladder.cli import MODELS
-from ladder.commands.diff import parts_of
-from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, chain, number_of
 from ladder.machine import half_precision
+from ladder.measure.parser import read_log
+from ladder.measure.scripts import ROOT, chain, number_of, parts_of
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).

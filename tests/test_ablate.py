@@ -3,10 +3,11 @@
 import pytest
 from conftest import SMALL, load, rung
 
-from ladder.commands import ablate, main
-from ladder.commands.diff import changed_lines, code_lines, parts_of
-from ladder.commands.results import read_climb
-from ladder.commands.scripts import all_scripts
+from ladder.commands import ablate
+from ladder.commands.main import main
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import all_scripts, parts_of
+from ladder.show.diffs import changed_lines, code_lines
 
 TOP = all_scripts()[-1]
 

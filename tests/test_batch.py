@@ -8,10 +8,12 @@ from rich.console import Console
 from test_climb_stops import FOUND, LOG
 
 from ladder.cli import pick_device
-from ladder.commands import batch, climb, main, scripts
-from ladder.commands.results import read_climb, read_facts
-from ladder.commands.tables import markdown
+from ladder.commands import batch, climb
+from ladder.commands.main import main
 from ladder.machine import device_name
+from ladder.measure import scripts
+from ladder.measure.rows import read_climb, read_facts
+from ladder.show.tables import markdown
 
 # It leaves a log at the last B of its command line, and fails at some B. As a copy of ddp_run.py it
 # is to save no checkpoint, and it has a compile cache for each B.
@@ -32,7 +34,7 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(
     found = FOUND | {"device": device_name(pick_device(None))}
     monkeypatch.setattr(climb, "large_matmul", lambda *_: {**found})
     console = Console(width=80)
-    monkeypatch.setattr(climb.tables, "wide_console", lambda: console)
+    monkeypatch.setattr(climb, "wide_console", lambda: console)
     twice = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) / 2}", LOG)
     own = {"a": ("> 8", MEMORY, LOG), "b": ("> 2", KILLED, twice), "c": ("== 2", "1 / 0", LOG)}
     for name, (when, fail, text) in own.items():

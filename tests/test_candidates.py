@@ -9,9 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.commands import main
-from ladder.commands.log import read_log
-from ladder.commands.scripts import (
+from ladder.commands.main import main
+from ladder.errors import BadInput
+from ladder.measure.parser import read_log
+from ladder.measure.scripts import (
     ROOT,
     all_scripts,
     candidate_scripts,
@@ -19,7 +20,6 @@ from ladder.commands.scripts import (
     number_of,
     select,
 )
-from ladder.errors import BadInput
 
 # A new rung may have the number of a candidate.
 SCRIPTS = {number_of(path): path for path in [*all_scripts(), *candidate_scripts()]}
@@ -39,7 +39,7 @@ def graphs(module):
     """What torch.compile makes of a training step: the graphs of forward and of backward."""
     model = tiny(module, vocab_size=V, n_layer=2)  # traced in half the time that four take
     autocast = torch.autocast("cpu", torch.bfloat16)
-    count_work = load(ROOT / "docs" / "count_work.py")
+    count_work = load(ROOT / "dev" / "count_work.py")
     return count_work.graphs(model, *random_batch(B, T, V), autocast)
 
 

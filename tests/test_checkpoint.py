@@ -16,7 +16,7 @@ from test_model import reference_model
 
 from ladder import checkpoint, weights
 from ladder.batches import Batches
-from ladder.commands import main as ladder
+from ladder.commands.main import main as ladder
 from ladder.commands.sample import drawn
 from ladder.corpus import END_OF_TEXT, load_splits
 from ladder.errors import BadInput

@@ -10,9 +10,11 @@ import signal
 import pytest
 from conftest import ROOT, SMALL, SMALLER, rung
 
-from ladder.commands import COMMANDS, climb, main, process, program, scripts
-from ladder.commands.results import read_climb
-from ladder.commands.tables import cells
+from ladder.commands import climb
+from ladder.commands.main import COMMANDS, main, program
+from ladder.measure import process, scripts
+from ladder.measure.rows import read_climb
+from ladder.show.tables import cells
 
 FOUND = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "clocks": "2600 MHz", "device": "a CPU"}
 
@@ -44,7 +46,7 @@ def test_a_climb_leaves_logs_facts_code_and_picture(climbed):
     assert (folder / "code" / "COMMIT").read_text().strip() == facts["commit"]
     assert mine.log.run["commit"] == facts["commit"] and mine.log.run["script"] == "mine.py"
     assert cells(mine)["rung"] == "mine"
-    assert (folder / "code" / "ladder" / "commands" / "gemm.py").exists()
+    assert (folder / "code" / "ladder" / "measure" / "gemm.py").exists()
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
 
 

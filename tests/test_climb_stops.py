@@ -17,10 +17,12 @@ from conftest import ROOT
 
 from ladder import files
 from ladder.cli import pick_device
-from ladder.commands import climb, main, process
-from ladder.commands.results import read_facts
+from ladder.commands import climb
+from ladder.commands.main import main
 from ladder.errors import BadInput
 from ladder.machine import device_name
+from ladder.measure import process
+from ladder.measure.rows import read_facts
 
 FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
 LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.log").read_text()
@@ -28,7 +30,7 @@ LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.lo
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch):
-    monkeypatch.setattr("ladder.commands.picture.draw", lambda *_: None)
+    monkeypatch.setattr("ladder.show.picture.draw", lambda *_: None)
 
 
 def copies(text: str) -> str:

@@ -10,10 +10,10 @@ from conftest import ON_CUDA, run_script
 from test_recordings import expected, one_fused
 from test_rungs import enlarged, random_batch
 
-from ladder.commands.gemm import CLOCKS, clocks
-from ladder.commands.log import read_log
-from ladder.commands.scripts import all_scripts
 from ladder.machine import half_precision
+from ladder.measure.gemm import CLOCKS, clocks
+from ladder.measure.parser import read_log
+from ladder.measure.scripts import all_scripts
 
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")

@@ -16,8 +16,8 @@ from conftest import AUTOCAST, ROOT, SMALL, SMALLER, load
 
 from ladder import checkpoint, ranks
 from ladder.cli import MODELS
-from ladder.commands.log import read_log
 from ladder.errors import BadInput
+from ladder.measure.parser import read_log
 
 STEPS = 6
 EXACT = ["--dtype", "float32", "--no-compile", "--total-batch", 512, "--steps", STEPS]

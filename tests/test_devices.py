@@ -11,9 +11,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ladder import machine
 from ladder.cli import parse_args, pick_device
-from ladder.commands import doctor, gemm
-from ladder.commands.log import read_log
-from ladder.commands.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
+from ladder.commands import doctor
+from ladder.measure import gemm
+from ladder.measure.parser import read_log
+from ladder.measure.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
 
 FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.

@@ -13,11 +13,12 @@ from torch.nn import functional as F
 
 from ladder import files
 from ladder.cli import MODELS
-from ladder.commands import diff, doctor, main, scripts
-from ladder.commands.diff import parts_of
-from ladder.commands.process import Finished, run_python
+from ladder.commands import diff, doctor
+from ladder.commands.main import main
 from ladder.commands.propagate import merge
-from ladder.commands.scripts import ROOT, all_scripts, describe
+from ladder.measure import scripts
+from ladder.measure.process import Finished, run_python
+from ladder.measure.scripts import ROOT, all_scripts, describe, parts_of
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
 STEMS = [path.stem for path in all_scripts()]

@@ -8,11 +8,12 @@ import pytest
 from conftest import ROOT
 from rich.console import Console
 
-from ladder.commands import COMMANDS, main, profile, timeit
-from ladder.commands.log import read_log
+from ladder.commands import profile, timeit
+from ladder.commands.main import COMMANDS, main
 from ladder.commands.publish import BLOCK, render
-from ladder.commands.results import read_climb
-from ladder.commands.tables import percent, screen
+from ladder.measure.parser import read_log
+from ladder.measure.rows import read_climb
+from ladder.show.tables import percent, screen
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))

@@ -3,13 +3,15 @@
 import ast
 import re
 from collections import Counter
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import pytest
 from conftest import rung, with_mistake
 
-from ladder.commands.diff import changed_lines, parts_of
-from ladder.commands.scripts import ROOT, chain, number_of, peer_scripts
+from ladder.commands.main import COMMANDS
+from ladder.measure.scripts import ROOT, chain, number_of, parts_of, peer_scripts
+from ladder.show.diffs import changed_lines
 
 PAIRS = list(pairwise(chain()))
 # Clock, seed, B and T, command line, data, and the loop's own lines.
@@ -131,13 +133,49 @@ def imports(path) -> set[str]:
     return {name for name in found if name.split(".")[0] == "ladder"}
 
 
-def test_what_stands_behind_a_number_imports_no_command():
+def test_scripts_import_the_modules_of_ladder_and_nothing_above():
     """Every module in ladder/ is there because a script imports it, directly or not."""
     behind, new = set(), set().union(*(imports(path) for path in TIMED))
     while new := {name for name in new if name not in behind}:
         behind |= new
         files = [ROOT / f"{name.replace('.', '/')}.py" for name in new]
         new = set().union(*(imports(path) for path in files if path.exists()))
-    assert not [name for name in behind if name.startswith("ladder.commands")]
     modules = {f"ladder.{path.stem}" for path in (ROOT / "ladder").glob("[a-z]*.py")}
-    assert modules <= behind and len(modules) <= 13
+    assert modules == behind & modules and len(modules) <= 13
+    assert not [name for name in behind if name.startswith(FLOORS[1:])]
+
+
+# Each floor imports only itself and those before it. __main__.py starts the last one.
+FLOORS = ("ladder", "ladder.measure", "ladder.show", "ladder.commands")
+
+
+def floor(module: str) -> int:
+    return max(n for n, name in enumerate(FLOORS) if f"{module}.".startswith(f"{name}."))
+
+
+def module_imports() -> dict[str, set[str]]:
+    """The modules of ladder/ that each module of it imports."""
+    files = [path for path in (ROOT / "ladder").rglob("*.py") if path.stem[:2] != "__"]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
+    return {name: imports(path) & names.keys() for name, path in names.items()}
+
+
+def check_floors(graph: dict[str, set[str]]) -> None:
+    for name, imported in graph.items():
+        above = [other for other in imported if floor(other) > floor(name)]
+        assert not above, f"{name} imports {above[0]}"
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_each_floor_imports_only_those_before_it_and_none_in_a_circle():
+    check_floors(module_imports())
+    for name, imported in (("ladder.run", "ladder.measure.rows"), ("ladder.log", "ladder.run")):
+        graph = module_imports()
+        graph[name].add(imported)
+        with pytest.raises((AssertionError, CycleError)):
+            check_floors(graph)
+
+
+def test_commands_has_one_module_for_each_subcommand():
+    found = {path.stem for path in (ROOT / "ladder" / "commands").glob("[a-z]*.py")}
+    assert found == {*COMMANDS, "main"}

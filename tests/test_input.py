@@ -15,11 +15,11 @@ import torch
 import torch._inductor.config
 from conftest import ROOT, SMALL, load, run_script, rung
 
-from ladder import commands
 from ladder.cli import MODELS, parse_args
-from ladder.commands.log import read_log
+from ladder.commands import main as command
 from ladder.errors import explain
 from ladder.files import write_atomic
+from ladder.measure.parser import read_log
 from ladder.run import Run
 
 
@@ -95,10 +95,10 @@ def test_copies_that_torchrun_starts_are_refused(capsys, tmp_path, monkeypatch):
 def test_a_command_ends_in_a_line(trouble, status, said, capsys, monkeypatch):
     sys.stdout.reconfigure(encoding="ascii")
     monkeypatch.setattr("ladder.commands.diff.run", lambda args: trouble())
-    assert commands.main(["diff", "5"]) == status
+    assert command.main(["diff", "5"]) == status
     assert capsys.readouterr().err == said
     with pytest.raises(ZeroDivisionError):  # a bug keeps its traceback
-        commands.program(lambda: 1 / 0)
+        command.program(lambda: 1 / 0)
 
 
 def test_a_command_that_nobody_can_read():
@@ -110,7 +110,7 @@ def test_a_command_that_nobody_can_read():
 
 
 def test_the_help_of_a_command_needs_no_torch():
-    code = "import sys; from ladder.commands import main; sys.modules['torch'] = None; "
+    code = "import sys; from ladder.commands.main import main; sys.modules['torch'] = None; "
     assert "--repeats" in run_script("-c", code + "main(['climb', '--help'])").stdout
 
 

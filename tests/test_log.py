@@ -7,8 +7,8 @@ import torch
 from conftest import ROOT, load, rung
 
 from ladder import files, machine
-from ladder.commands.log import read_log
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.measure.parser import read_log
 from ladder.run import flops_per_token
 
 

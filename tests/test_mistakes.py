@@ -5,7 +5,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-from ladder.commands import main
+from ladder.commands.main import main
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),

@@ -6,7 +6,7 @@ import transformers
 from conftest import TINY, load, rung
 
 from ladder.cli import MODELS
-from ladder.commands.scripts import all_scripts
+from ladder.measure.scripts import all_scripts
 
 SHAPE = {**TINY, "vocab_size": 512}
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed

@@ -3,9 +3,10 @@
 import pytest
 from conftest import AUTOCAST, SMALL, run_script
 
-from ladder.commands import main, peers
-from ladder.commands.results import read_climb
-from ladder.commands.scripts import all_scripts
+from ladder.commands import peers
+from ladder.commands.main import main
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import all_scripts
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ import json
 import pytest
 from conftest import SMALL, SMALLER, rung
 
-from ladder.commands import main
-from ladder.commands.log import read_log
+from ladder.commands.main import main
 from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
+from ladder.measure.parser import read_log
 
 STEPS = 3
 

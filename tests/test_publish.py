@@ -7,9 +7,11 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from ladder.commands import main, publish
-from ladder.commands.results import read_climb, read_facts
+from ladder.commands import publish
+from ladder.commands.main import main
 from ladder.errors import BadInput
+from ladder.measure.rows import read_climb, read_facts
+from ladder.show import blocks
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
@@ -30,6 +32,7 @@ def project(tmp_path, monkeypatch):
     shown = rf"<!-- \1 logs/{CLIMB.name} -->"
     (copy / "README.md").write_text(re.sub("<!-- (headline|rungs) .*? -->", shown, readme))
     monkeypatch.setattr(publish, "ROOT", copy)
+    monkeypatch.setattr(blocks, "ROOT", copy)
     shutil.copytree(CLIMB, folder)
     change(folder, started="2026-12-24 10:00")
     return copy, folder
@@ -138,7 +141,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
     with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
-    assert (copy / "README.md").read_text() == publish.render(before)
+    assert (copy / "README.md").read_text() == blocks.render(before)
     assert f"## 2026-12-24: {CPU}: some scripts" in (copy / "RUNLOG.md").read_text()
     (target,) = copy.glob("logs/2026-12-24-*")
     assert [path.name for path in target.glob("*.py")] == ["mine.py"]
@@ -156,7 +159,7 @@ def test_a_batch_goes_into_the_run_log_alone(project):
         path.unlink()
     change(folder, kind="batch", runs=runs, scripts=["baseline.py", "speedups/01_weight_tying.py"])
     publish.publish(folder, "Twice the batch.")
-    assert (copy / "README.md").read_text() == publish.render(before)
+    assert (copy / "README.md").read_text() == blocks.render(before)
     text = (copy / "RUNLOG.md").read_text().partition(f"## 2026-12-24: {CPU}: batch sizes")[2]
     assert "gpt2, B=4 to 8, T=256" in text and "\n| 00 baseline, tok/s | 204 | 407 | ≥ 8 |" in text
     assert "| 01 weight tying | **+10.1 % (+3.3 … +17.4)** | **+10.1 % (+3.3 … +17.4)** |" in text
@@ -165,7 +168,7 @@ def test_a_batch_goes_into_the_run_log_alone(project):
 def test_a_gpu_stands_above_a_cpu(project):
     copy, folder = project
     readme, before = results(copy)
-    assert "No GPU has been measured here yet" in publish.render(readme)
+    assert "No GPU has been measured here yet" in blocks.render(readme)
     gpu(folder)
     publish.publish(folder, "A GPU.", in_readme=True)
     name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
@@ -184,7 +187,7 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     """In any order of the climb: a gain is over the rung before."""
     rows = read_climb(CLIMB)[1]
     rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
-    lines = publish.rungs_table([("logs/x", {}, rows)]).partition("\n\n")[0].splitlines()
+    lines = blocks.rungs_table([("logs/x", {}, rows)]).partition("\n\n")[0].splitlines()
     head, _, *cells = [line.strip("| ").split(" | ") for line in lines]
     assert head[3] == "*reported*: one A100 80GB, B=16, T=1024"
     assert cells[2] == [
@@ -203,7 +206,7 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
     for path in folder.glob("1[12]*"):  # its top is 10
         path.unlink()
     shutil.copytree(folder, copy / "logs" / "a-newer-one")
-    rows = {line.split(",")[0]: line for line in publish.machines_table([]).splitlines()[2:]}
+    rows = {line.split(",")[0]: line for line in blocks.machines_table([]).splitlines()[2:]}
     assert rows[f"| {CPU}"].endswith(
         f"| 204 | 659 | 861 (12) | 4.23× (3.78 … 4.74) | [2026-11-21](logs/{CLIMB.name}) |"
     )

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ladder import probe
 from ladder.cli import parse_args
 from ladder.commands.profile import kernels
-from ladder.commands.scripts import ROOT, all_scripts
 from ladder.errors import explain
+from ladder.measure.scripts import ROOT, all_scripts
 from ladder.run import Run
 
 FOLDER = Path(__file__).parent / "recordings"

@@ -16,10 +16,12 @@ from itertools import product
 import pytest
 from conftest import ROOT
 
-from ladder.commands import gather, main, page, report
-from ladder.commands.scripts import chain, peer_scripts
+from ladder.commands import report
+from ladder.commands.main import main
 from ladder.files import git
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.measure.scripts import chain, peer_scripts
+from ladder.show import gather, page
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"

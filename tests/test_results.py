@@ -9,11 +9,11 @@ import pytest
 from conftest import ROOT
 from rich.console import Console
 
-from ladder.commands import results
-from ladder.commands.log import Log
-from ladder.commands.results import Gain, Row, gain, interval, read_climb, step_times
-from ladder.commands.tables import cells, doubts, foot, markdown, screen
 from ladder.errors import BadInput
+from ladder.measure import rows as results
+from ladder.measure.parser import Log
+from ladder.measure.rows import Gain, Row, gain, interval, read_climb, step_times
+from ladder.show.tables import cells, doubts, foot, markdown, screen
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"

@@ -11,10 +11,12 @@ import torch
 from conftest import ROOT, load
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ladder.commands import main, roofline
-from ladder.commands.scripts import all_scripts, docstring
-from ladder.commands.work import counted, reported, roofline_ms, roofline_of, share, work
+from ladder.commands import roofline
+from ladder.commands.main import main
 from ladder.machine import DATA_SHEETS, find_gpu
+from ladder.measure.scripts import all_scripts, docstring
+from ladder.measure.work import counted, roofline_ms, roofline_of, work
+from ladder.show.reported import reported_gpus, roofline_fraction
 
 A100 = ["roofline", "--gpu", "A100 SXM"]
 RUNGS = {path.stem: path for path in all_scripts()}
@@ -22,7 +24,7 @@ RUNGS = {path.stem: path for path in all_scripts()}
 
 @pytest.fixture(scope="module")
 def count_work():
-    return load(ROOT / "docs" / "count_work.py")
+    return load(ROOT / "dev" / "count_work.py")
 
 
 @pytest.mark.slow
@@ -195,7 +197,9 @@ def test_a_reported_step_is_its_batches_and_one_optimizer():
     """On an A100 at B=32: TFLOP that a batch multiplies, GB between that, and of AdamW."""
     row = {"B": 32, "micro_steps": 16, "ms_a_step": 2571.18}
     by_hand = (16 * (26.459 / 312 + 61.306 / 2039) + 4.979 / 2039) / 2.57118
-    assert share(row, find_gpu("NVIDIA A100-SXM4-80GB")._asdict()) == pytest.approx(by_hand, 1e-4)
+    assert roofline_fraction(row, find_gpu("NVIDIA A100-SXM4-80GB")._asdict()) == pytest.approx(
+        by_hand, 1e-4
+    )
 
 
 def test_docs_show_what_it_prints(capsys, monkeypatch):
@@ -210,8 +214,8 @@ def test_docs_show_what_it_prints(capsys, monkeypatch):
         (step,) = (step for stem, step in work(16).items() if stem.startswith(name[:2]))
         ms = sum(roofline_ms(step, rates))
         assert said == f"{ms:.0f}" and part == f"{ms / float(published):.0%}".replace("%", " %")
-    fastest = {row["gpu"]: row for row in sorted(reported(), key=lambda row: row["tok_per_s"])}
+    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
     for gpu, row in fastest.items():
-        ms, part = row["ms_a_step"], share(row, roofline.LISTED[gpu]._asdict())
+        ms, part = row["ms_a_step"], roofline_fraction(row, roofline.LISTED[gpu]._asdict())
         cells = f"| {gpu} | {row['B']:.0f} | {ms * part:,.0f} | {ms:,.0f} | {part * 100:.0f} % |"
         assert cells in page, cells

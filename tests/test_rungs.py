@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from ladder import machine, probe
 from ladder.cli import MODELS
-from ladder.commands.log import read_log
-from ladder.commands.scripts import ROOT, all_scripts, chain, describe, low_precision, number_of
+from ladder.measure.parser import read_log
+from ladder.measure.scripts import ROOT, all_scripts, chain, describe, low_precision, number_of
 
 RUNGS = range(1, len(all_scripts()))
 STEPS = 4

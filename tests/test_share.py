@@ -11,9 +11,9 @@ from operator import getitem
 import pytest
 from test_publish import CLIMB, change, edit, project, state  # noqa: F401
 
-from ladder.commands import main
-from ladder.commands.results import read_climb
+from ladder.commands.main import main
 from ladder.files import git
+from ladder.measure.rows import read_climb
 
 XEON = "Intel(R) Xeon(R) CPU @ 2.20GHz (8 threads)"
 

@@ -4,8 +4,9 @@ import json
 
 import torch
 
-from ladder.commands import main, timeit
-from ladder.commands.process import Finished
+from ladder.commands import timeit
+from ladder.commands.main import main
+from ladder.measure.process import Finished
 
 
 def test_timeit_times_each_cell_in_a_process_of_its_own(monkeypatch, capsys):

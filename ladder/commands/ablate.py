@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
 from ladder.commands.propagate import merge
-from ladder.commands.scripts import RUNGS, all_scripts, parts_of, select
 from ladder.errors import BadInput
+from ladder.measure.scripts import RUNGS, all_scripts, parts_of, select
 
 
 def add_arguments(parser) -> None:

@@ -10,7 +10,8 @@ B of the rungs (or --batch-size, which is tried too) and at the largest B that a
 """
 
 from ladder import cli
-from ladder.commands import climb, process, scripts
+from ladder.commands import climb
+from ladder.measure import process, scripts
 
 
 def add_arguments(parser) -> None:

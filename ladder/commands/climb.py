@@ -32,15 +32,18 @@ from shlex import quote
 from rich.console import Console
 
 from ladder import cli, machine
-from ladder.commands import process, results, scripts, tables
-from ladder.commands.kinds import kind_of
-from ladder.commands.log import read_log
-from ladder.commands.results import OUT_OF_MEMORY, read_climb, read_facts, runs_of
 from ladder.commands.share import pack
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, lock, write_atomic
-from ladder.log import show
+from ladder.measure import process, scripts
+from ladder.measure import rows as results
+from ladder.measure.kinds import kind_of
+from ladder.measure.parser import read_log
+from ladder.measure.rows import OUT_OF_MEMORY, read_climb, read_facts, runs_of
+from ladder.show import tables
+from ladder.show.screen import wide_console
+from ladder.text import show
 
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 
@@ -115,7 +118,7 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
     load = round(process.load(), 1)
     print("timing a large matmul, as before each round: up to half a minute")
     found = large_matmul(process.given_flags(args, "device"))
-    folder = process.new_folder(args.out, kind)
+    folder = process.make_folder(args.out, kind)
     names = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     ran = [path.name if path in own else path.relative_to(ROOT).as_posix() for path in chosen]
     runs = [[f"{Path(name).stem}_B{B}", name, f"--batch-size={B}"] for B in sizes for name in ran]
@@ -148,7 +151,7 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
 
 def copy_code(code: Path, own: list[Path], commit: str) -> None:
     """Copy what a climb starts and imports, its own scripts beside baseline.py."""
-    patterns = (words.removeprefix(":(glob)") for words in (*RUNNING_CODE, "ladder/commands/*.py"))
+    patterns = (words.removeprefix(":(glob)") for words in (*RUNNING_CODE, "ladder/measure/*.py"))
     used = (path for pattern in patterns for path in ROOT.glob(pattern))
     for path, name in [*((p, p.relative_to(ROOT)) for p in used), *((p, p.name) for p in own)]:
         (code / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +162,7 @@ def copy_code(code: Path, own: list[Path], commit: str) -> None:
 def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     """What gemm.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    return process.run_python("-m", "ladder.commands.gemm", *device, package=package).answer()
+    return process.run_python("-m", "ladder.measure.gemm", *device, package=package).answer()
 
 
 def save(folder: Path, facts: dict):
@@ -199,11 +202,11 @@ def run_and_report(folder: Path) -> int:
     What stops it goes on upwards, after a line that says what is kept: Ctrl-C or a signal, a full
     disk, a closed standard output. Raises BadInput if another process climbs there.
     """
-    from ladder.commands.gemm import clocks  # all now: in an hour the files may be others
-    from ladder.commands.picture import draw
+    from ladder.measure.gemm import clocks  # all now: in an hour the files may be others
+    from ladder.show.picture import draw
 
     tables.titles()
-    console = tables.wide_console()
+    console = wide_console()
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:

@@ -8,16 +8,15 @@ itself leaves out docstrings.
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
-import re
-from difflib import unified_diff
 from pathlib import Path
 
 from rich.text import Text
 
-from ladder.commands.process import Screen
-from ladder.commands.scripts import A_RUNG, FIELDS, ROOT, chain, docstring, parts_of, select, shown
 from ladder.errors import BadInput
-from ladder.log import printable
+from ladder.measure.scripts import A_RUNG, FIELDS, ROOT, chain, docstring, select
+from ladder.show.diffs import diff_lines
+from ladder.show.screen import Screen
+from ladder.text import printable
 
 DDP, FSDP = ROOT / "ddp_run.py", ROOT / "fsdp_run.py"
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
@@ -63,27 +62,3 @@ def rung_number(word: str) -> int:
     if path not in known:
         raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return known.index(path)
-
-
-def diff_lines(before: Path, after: Path) -> list[str]:
-    """A unified diff of the code of two scripts, with the line numbers of the whole files."""
-    parts = [parts_of(path) for path in (before, after)]
-    above = [docstring.count("\n") for docstring, _ in parts]
-    sides = [code.removesuffix("\n").split("\n") for _, code in parts]
-    lines = list(unified_diff(*sides, shown(before), shown(after), lineterm=""))
-    for at, line in enumerate(lines):
-        if hunk := re.match(r"@@ -(\d+)(.*) \+(\d+)(.*) @@", line):
-            a, b = int(hunk[1]) + above[0], int(hunk[3]) + above[1]
-            lines[at] = f"@@ -{a}{hunk[2]} +{b}{hunk[4]} @@"
-    return lines
-
-
-def code_lines(path: Path) -> list[str]:
-    """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in parts_of(path)[1].split("\n") if line.strip()]
-
-
-def changed_lines(before: list[str], after: list[str]) -> list[str]:
-    """The + and - lines between the code_lines of two scripts: how large a change is."""
-    lines = list(unified_diff(before, after, n=0, lineterm=""))[2:]
-    return [line for line in lines if not line.startswith("@@")]

@@ -20,11 +20,12 @@ from torch.nn import functional as F
 
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
-from ladder.commands.gemm import matmul_flops
-from ladder.commands.process import Screen, busy, first_line, load
-from ladder.commands.scripts import all_scripts, title
 from ladder.errors import BadInput, explain
 from ladder.machine import device_name, half_precision
+from ladder.measure.gemm import matmul_flops
+from ladder.measure.process import busy, first_line, load
+from ladder.measure.scripts import all_scripts, title
+from ladder.show.screen import Screen
 
 
 def add_arguments(parser) -> None:

@@ -10,8 +10,8 @@ a process of its own, interleaved in rounds as in `ladder climb`.
 from importlib.util import find_spec
 
 from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
-from ladder.commands.scripts import all_scripts, peer_scripts
 from ladder.errors import BadInput
+from ladder.measure.scripts import all_scripts, peer_scripts
 
 add_arguments = add_run_arguments
 

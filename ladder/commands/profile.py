@@ -32,10 +32,11 @@ from torch.profiler import profile
 
 import ladder.run
 from ladder.cli import add_flags, integer
-from ladder.commands.process import Screen, busy, given_flags, load, new_folder, run_python
-from ladder.commands.scripts import A_RUNG, select
 from ladder.errors import BadInput
 from ladder.files import write_atomic
+from ladder.measure.process import busy, given_flags, load, make_folder, run_python
+from ladder.measure.scripts import A_RUNG, select
+from ladder.show.screen import Screen
 
 WARMUP_STEPS, PROFILED_STEPS = 3, 3
 STAGES = ("forward", "backward", "optimizer")
@@ -155,7 +156,7 @@ def run(args) -> int:
     scripts = select(args.rungs)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise BadInput("give one rung, or two of different names")
-    folder = new_folder(args.out, "profile")
+    folder = make_folder(args.out, "profile")
     if line := busy(load()):
         print(f"note  {line}")
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS

@@ -17,9 +17,9 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from ladder.commands.diff import rung_number
-from ladder.commands.scripts import A_RUNG, chain, parts_of, shown, split_source
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
+from ladder.measure.scripts import A_RUNG, chain, parts_of, shown, split_source
 
 
 def add_arguments(parser) -> None:

@@ -11,12 +11,12 @@ import webbrowser
 from datetime import datetime
 from pathlib import Path
 
-from ladder.commands.gather import gather
-from ladder.commands.page import page
 from ladder.commands.publish import BLOCK
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
-from ladder.log import printable
+from ladder.show.gather import gather
+from ladder.show.page import page
+from ladder.text import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
 

@@ -16,11 +16,13 @@ from rich import box
 from rich.table import Column, Table
 
 from ladder.cli import positive
-from ladder.commands.process import Screen, first_line
-from ladder.commands.scripts import all_scripts, title
-from ladder.commands.work import PARTS, reported, roofline_ms, share, work
 from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
+from ladder.measure.process import first_line
+from ladder.measure.scripts import all_scripts, title
+from ladder.measure.work import PARTS, roofline_ms, work
+from ladder.show.reported import reported_gpus, roofline_fraction
+from ladder.show.screen import Screen
 
 NAMES = {path.stem: title(path) for path in all_scripts()}
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
@@ -65,12 +67,16 @@ def here() -> str | None:
 
 def calibrated(name: str, B: int) -> tuple[str, list[float]]:
     """What is reported of this GPU, and the share of the roofline that it reached; else of all."""
-    rows = sorted(reported(), key=lambda row: row["tok_per_s"])
+    rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
     if own := [row for row in rows if row["gpu"] == name]:
         row = min(own, key=lambda row: abs(row["B"] - B))
         end = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        return f"Reported elsewhere: {end} (docs/reported.md)", [share(row, LISTED[name]._asdict())]
-    best = {row["gpu"]: share(row, LISTED[row["gpu"]]._asdict()) for row in rows}  # the fastest B
+        return f"Reported elsewhere: {end} (docs/reported.md)", [
+            roofline_fraction(row, LISTED[name]._asdict())
+        ]
+    best = {
+        row["gpu"]: roofline_fraction(row, LISTED[row["gpu"]]._asdict()) for row in rows
+    }  # the fastest B
     low, _, high = quantiles(best.values())
     return f"No report of this GPU: the middle half of {len(best)} others", [high, low]
 

@@ -12,7 +12,7 @@ import runpy
 from ladder.cli import add_flags, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
 from ladder.files import ROOT
-from ladder.log import printable
+from ladder.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,13 +14,13 @@ import shlex
 import zlib
 from pathlib import Path
 
-from ladder.commands.log import Log
-from ladder.commands.publishable import read_publishable
-from ladder.commands.results import first_log
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.measure.parser import Log
+from ladder.measure.rows import first_log
+from ladder.show.publishable import read_publishable
 
 LARGEST = 10_000_000  # bytes of JSON
 RATES = ("flops_per_token", "peak_flops")  # in a log's mfu line

@@ -23,11 +23,11 @@ from statistics import mean, median, stdev
 import torch
 
 from ladder.cli import MODELS, add_flags, integer, pick_device, positive
-from ladder.commands import program
-from ladder.commands.process import busy, load, run_python
+from ladder.commands.main import program
 from ladder.errors import BadInput
 from ladder.files import ROOT
 from ladder.machine import device_name, half_precision
+from ladder.measure.process import busy, load, run_python
 
 CELL = ("model", "pass", "precision", "warmup")
 LABEL = "{:12}{:17}{:10}{:6}"

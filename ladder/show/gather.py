@@ -3,15 +3,15 @@
 import tempfile
 from pathlib import Path
 
-from ladder.commands.diff import diff_lines
-from ladder.commands.kinds import kind_of
-from ladder.commands.publishable import kept
-from ladder.commands.results import COMPARABLE, Row, read_climb
-from ladder.commands.scripts import docstring
-from ladder.commands.tables import caption, cells, columns, doubts, first_beyond, foot, sizes
-from ladder.commands.work import LABELS
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
+from ladder.measure.kinds import kind_of
+from ladder.measure.rows import COMPARABLE, Row, read_climb
+from ladder.measure.scripts import docstring
+from ladder.measure.work import LABELS
+from ladder.show.diffs import diff_lines
+from ladder.show.publishable import kept
+from ladder.show.tables import caption, cells, columns, doubts, first_beyond, foot, sizes
 
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 

@@ -1,7 +1,6 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
@@ -12,11 +11,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ladder.commands.kinds import kind_of
-from ladder.commands.process import Screen, busy
-from ladder.commands.results import OUT_OF_MEMORY, Gain, Row, first_log
-from ladder.commands.scripts import all_scripts, chain, number_of, peer_scripts, title
-from ladder.log import printable
+from ladder.measure.kinds import kind_of
+from ladder.measure.process import busy
+from ladder.measure.rows import OUT_OF_MEMORY, WHY_NOT_COMPILED, Gain, Row, first_log, not_compiled
+from ladder.measure.scripts import all_scripts, peer_scripts, title
+from ladder.text import printable
 
 COLUMNS = (
     "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of roofline", "memory",
@@ -28,7 +27,6 @@ EXTRA = "extra, CPU only"
 # full load: it is named only where another reading found a higher clock.
 SLOWED_BY = {0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat", 0x80: "a power brake"}
 POWER_LIMIT = {0x04: "its power limit"}
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 @cache
@@ -153,12 +151,6 @@ def foot(facts: dict, rows: list[Row]) -> list[str]:
     return found
 
 
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
-    return eager and row.script in [path.stem for path in chain() if number_of(path) >= 5]
-
-
 def by_batch(facts: dict, rows: list[Row]) -> list[list[list[str]]]:
     """The two tables of a batch, heads first: tok/s and memory of each rung by B, and its gain at
     the smallest B, at the default one and at the largest that all rungs ran at."""
@@ -211,15 +203,6 @@ def drawn(heads: list[str], *lines: list[str]) -> Table:
     for line in lines:  # as Text: a file name may hold [what] reads like markup
         table.add_row(*(Text(text.strip("*"), "bold" * text.startswith("**")) for text in line))
     return table
-
-
-def wide_console() -> Console:
-    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at.
-
-    Names of files and kernels may hold [what] reads like markup.
-    """
-    width = None if sys.stdout.isatty() else 160
-    return Screen(highlight=False, markup=False, width=width)
 
 
 def doubts(facts: dict) -> list[str]:

@@ -1,6 +1,6 @@
 """Count the work of a training step of every rung, on fake tensors: nothing is computed.
 
-    python docs/count_work.py         writes ladder/commands/work.json and docs/roofline.png
+    python dev/count_work.py         writes ladder/measure/work.json and docs/roofline.png
 
 It takes a minute or two. A step of GPT-2 124M is traced at two batch sizes, with one and two
 layers: at T=1024 for a GPU, at T=256 for a CPU, the defaults of the scripts. Every count is linear
@@ -37,8 +37,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.commands.scripts import all_scripts, title
-from ladder.commands.work import LABELS, PARTS, SIZES, WORK, counted, work
+from ladder.files import ROOT
+from ladder.measure.scripts import all_scripts, title
+from ladder.measure.work import LABELS, PARTS, SIZES, WORK, counted, work
 
 ENDS = {"cuda": 11, "cpu": None}  # rungs above 10 change nothing on a GPU
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
@@ -359,4 +360,4 @@ if __name__ == "__main__":
     }
     WORK.write_text(json.dumps(found, indent=1) + "\n")
     counted.cache_clear()
-    draw(Path(__file__).with_name("roofline.png"))
+    draw(ROOT / "docs" / "roofline.png")

@@ -7,11 +7,11 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.commands.kinds import kind_of
-from ladder.commands.results import OUT_OF_MEMORY, Row
-from ladder.commands.tables import caption, titles
 from ladder.files import write_atomic
-from ladder.log import printable
+from ladder.measure.kinds import kind_of
+from ladder.measure.rows import OUT_OF_MEMORY, Row
+from ladder.show.tables import caption, titles
+from ladder.text import printable
 
 matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
 

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from ladder.commands.results import Row, first_log, read_climb
-from ladder.commands.scripts import low_precision
-from ladder.commands.tables import WHY_NOT_COMPILED, not_compiled
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
+from ladder.measure.rows import WHY_NOT_COMPILED, Row, first_log, not_compiled, read_climb
+from ladder.measure.scripts import low_precision
 
 SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 

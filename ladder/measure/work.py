@@ -1,15 +1,13 @@
 """The counted work of a training step, and an estimate of its time: the roofline.
 
-work.json has the FLOPs and bytes of each script's step for GPT-2 124M: docs/count_work.py counts
+work.json has the FLOPs and bytes of each script's step for GPT-2 124M: dev/count_work.py counts
 them, docs/roofline.md has the method.
 """
 
-import csv
 import json
 from functools import cache
 from pathlib import Path
 
-from ladder.files import ROOT
 from ladder.machine import find_gpu
 
 WORK = Path(__file__).with_name("work.json")
@@ -45,20 +43,6 @@ def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None
     memory = {key: step[f"{key}_bytes"] / rates["bandwidth"] / 1e6 for key in PARTS}
     at_rate = {key: step[f"{key}_flops"] / rate / 1e9 for key in ("linear", "attention")}
     return tuple(max(memory[key], at_rate.get(key, 0)) for key in PARTS)
-
-
-def reported() -> list[dict]:
-    """docs/reported_gpus.csv: a row per GPU and B, what nearly rung 10 took elsewhere."""
-    text = (ROOT / "docs" / "reported_gpus.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines()[1:])
-    return [{key: one if key == "gpu" else float(one) for key, one in row.items()} for row in rows]
-
-
-def share(row: dict, rates: dict[str, float]) -> float:
-    """What part of the roofline a row of `reported` reached: `micro_steps` batches, one AdamW."""
-    # Adding up the gradients is not counted: 3 % of a step at B=8, less above.
-    *batch, optimizer = roofline_ms(work(int(row["B"]))["10_fused_adamw"], rates)
-    return (row["micro_steps"] * sum(batch) + optimizer) / row["ms_a_step"]
 
 
 def roofline_of(stem: str, run: dict, facts: dict) -> tuple[float, ...] | None:

@@ -1,6 +1,6 @@
 """The rate of a large matmul: the peak for MFU on a device whose data sheet is not known.
 
-python -m ladder.commands.gemm [--device DEVICE]     prints one line of JSON
+python -m ladder.measure.gemm [--device DEVICE]     prints one line of JSON
 """
 
 import argparse
@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from ladder.cli import add_flags, pick_device
-from ladder.commands import program
-from ladder.commands.process import first_line
+from ladder.errors import explain, refuse
 from ladder.machine import device_name, half_precision
+from ladder.measure.process import first_line
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 MOST_SECONDS = 5  # of a CPU that only emulates bfloat16
@@ -108,4 +108,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(main))
+    try:
+        main()
+    except Exception as error:
+        line = explain(error)
+        if line is None:  # a bug: its traceback says where
+            raise
+        refuse(line)

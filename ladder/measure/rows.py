@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.commands.kinds import KINDS, kind_of
-from ladder.commands.log import Log, read_log
-from ladder.commands.work import roofline_of
 from ladder.errors import BadInput
+from ladder.measure.kinds import KINDS, kind_of
+from ladder.measure.parser import Log, read_log
+from ladder.measure.scripts import chain, number_of
+from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 NOT_YET = "not run yet"  # where another row has why it failed
+WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
 
 
@@ -211,3 +213,9 @@ def step_times(log: Log) -> np.ndarray:
 def step_tokens(log: Log) -> int:
     """Tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
     return int(log.run.get("total_batch") or int(log.run["B"]) * int(log.run["T"]))
+
+
+def not_compiled(row: Row) -> bool:
+    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
+    eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
+    return eager and row.script in [path.stem for path in chain() if number_of(path) >= 5]

@@ -1,15 +1,13 @@
 """Draws docs/cards.png: tokens per second, measured here and reported elsewhere.
 
-Run it from the root: python docs/draw_cards.py
+Run it from the root: python dev/draw_cards.py
 """
-
-import json
 
 from matplotlib import pyplot as plt
 
-from ladder.commands.results import read_climb
-from ladder.commands.work import reported
 from ladder.files import ROOT
+from ladder.measure.rows import read_climb
+from ladder.show.reported import reported_climb, reported_gpus
 
 HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
 CLIMBS = {
@@ -27,10 +25,10 @@ LEGEND = {
 def rows() -> list[tuple[str, str, list[float]]]:
     """Label, colour and tokens per second, slowest card first."""
     best = {}
-    for row in reported():
+    for row in reported_gpus():
         best[row["gpu"]] = max(row["tok_per_s"], best.get(row["gpu"], 0))
     found = [(gpu, END, [rate]) for gpu, rate in best.items()]
-    lecture = json.loads((ROOT / "docs" / "reported.json").read_text(encoding="utf-8"))
+    lecture = reported_climb()
     rates = [16 * 1024 / ms * 1e3 for ms in lecture["ms"].values()]  # its B and T
     found.append(("A100 80GB, step by step", STEPS, rates))
     for label, folder in CLIMBS.items():

@@ -13,11 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
-from rich.console import Console
-
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
-from ladder.log import printable
+from ladder.text import printable
 
 
 @dataclass
@@ -73,13 +71,6 @@ def failure(status: int, stderr: str) -> str:
     return printable(said[-1].removeprefix("error "))[:300]
 
 
-class Screen(Console):
-    """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
-
-    def on_broken_pipe(self) -> None:
-        raise  # the BrokenPipeError that rich caught
-
-
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     """The given ones of these flags, as words for a script's command line."""
     values = [(name, getattr(args, name)) for name in names]
@@ -108,7 +99,7 @@ def first_line(*command: str) -> str:
         return ""
 
 
-def new_folder(name: str | Path | None, kind: str) -> Path:
+def make_folder(name: str | Path | None, kind: str) -> Path:
     """Make a folder for results, `name` or runs/KIND-DATE-TIME. Raises OSError if it is there."""
     folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
     folder.mkdir(parents=True)

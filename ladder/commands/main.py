@@ -1,0 +1,102 @@
+"""The `ladder` command: climb the rungs, compare them, look into one."""
+
+import importlib
+import re
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ladder.cli import Parser, signals_to
+from ladder.errors import BadInput, explain
+from ladder.files import IS_CHECKOUT, ROOT, commit, drop
+from ladder.text import printable
+
+# Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
+COMMANDS = {
+    "climb": "run rungs interleaved, several times, and say what each one gains here",
+    "diff": "show the one change of a rung, or the changes between any two",
+    "ablate": "take single optimisations back from the top rung and measure what that costs",
+    "batch": "what a larger batch buys: tokens per second and memory by B",
+    "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
+    "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
+    "timeit": "timing matrix: model sizes x passes x warm-up x precision",
+    "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
+    "doctor": "what this machine is, and which rungs can run or help here",
+    "sample": "write text with a model that ddp_run.py trained",
+    "propagate": "carry an edit of one rung through all later rungs",
+    "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
+    "share": "pack a climb into one small file to send, without paths and names",
+    "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status, 2 for what a user can put right."""
+    return program(command, sys.argv[1:] if argv is None else argv)
+
+
+def command(argv: list[str]) -> int:
+    """Run the subcommand argv[0], with the other words as its flags."""
+    name, *words = argv or ["--help"]
+    if name in ("-h", "--help"):
+        lines = (f"  {name:10s}{summary}" for name, summary in COMMANDS.items())
+        print(__doc__, "\nusage: ladder COMMAND [-h] …, or ladder --version\n", *lines, sep="\n")
+        return 0
+    if not IS_CHECKOUT:
+        how = "clone the repository, and `pip install -e .` in it"
+        raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
+    if name == "--version":
+        number = re.search('^version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
+        print(f"ladder {number[1]}, commit {commit()}, in {ROOT}")
+        return 0
+    above = (Path.cwd(), *Path.cwd().parents)
+    here = (f for f in above if (f / "ladder/commands").is_dir() and (f / "baseline.py").exists())
+    if (clone := next(here, ROOT)) != ROOT:
+        how = f"`python -m ladder` in {clone} runs that one's; or `pip install -e {clone}`"
+        raise BadInput(f"you are in {clone}, but this `ladder` is that of {ROOT}: {how}")
+    if name not in COMMANDS:
+        raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
+    module = importlib.import_module(f"ladder.commands.{name}")
+    parser = Parser(module.__doc__, prog=f"ladder {name}")
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(words))
+
+
+def program(function: Callable, *args) -> int:
+    """function(*args) as a program: its exit status, which is 2 after one line of what was wrong,
+    and 128 more than the number of a signal that ended it.
+
+    What the terminal cannot show is printed escaped; a pipe gets each line at once.
+    """
+    first = iter([True])
+
+    def interrupt(number, _frame):  # the second does not interrupt what the first has to save
+        if next(first, False):
+            raise KeyboardInterrupt(number)
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
+    try:
+        with signals_to(interrupt):
+            status = function(*args)
+            print(end="", flush=True)  # a full device shows here and not as the process ends
+            return status or 0
+    except KeyboardInterrupt as stop:
+        return 128 + (stop.args or (signal.SIGINT,))[0]
+    except OSError as error:
+        line = explain(error) or f"{error.filename or 'the system'}: {error.strerror}"
+        try:
+            print(end="", flush=True)
+        except OSError:
+            drop(sys.stdout)
+            line = f"standard output: {error.strerror}"
+        if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
+            return 130
+    except Exception as error:
+        if (line := explain(error)) is None:  # a bug: its traceback says where
+            raise
+    with suppress(OSError):  # of a terminal that was closed
+        print(f"error {printable(line)}", file=sys.stderr)
+    return 2

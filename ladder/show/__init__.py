@@ -1,0 +1,1 @@
+"""What makes a table, a picture or a page out of rows."""

@@ -1,0 +1,21 @@
+"""The console that tables are printed on."""
+
+import sys
+
+from rich.console import Console
+
+
+class Screen(Console):
+    """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that rich caught
+
+
+def wide_console() -> Console:
+    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at.
+
+    Names of files and kernels may hold [what] reads like markup.
+    """
+    width = None if sys.stdout.isatty() else 160
+    return Screen(highlight=False, markup=False, width=width)
