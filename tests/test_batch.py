@@ -12,7 +12,7 @@ from ladder.commands import batch, climb
 from ladder.commands.main import main
 from ladder.machine import device_name
 from ladder.measure import scripts
-from ladder.measure.rows import read_climb, read_facts
+from ladder.measure.rows import read_climb, read_climb_json
 from ladder.show.tables import markdown
 
 # It leaves a log at the last B of its command line, and fails at some B. As a copy of ddp_run.py it
@@ -53,7 +53,7 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(
     assert "a_B16, round 1 of 2: out of memory (" in out
     failures = {"b_B4.r1": "out of memory", "a_B16.r1": "out of memory"}
     why = "ZeroDivisionError: division by zero"
-    assert read_facts(folder)["failures"] == failures | {"c_B2.r1": why, "c_B2.r2": why}
+    assert read_climb_json(folder)["failures"] == failures | {"c_B2.r1": why, "c_B2.r2": why}
     assert re.search(r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", out)
     assert all(len(line) <= 80 for line in out.splitlines() if line.startswith(" "))
     (folder / "code" / "c.py").write_text((folder / "code" / "a.py").read_text())

@@ -22,7 +22,7 @@ from ladder.commands.main import main
 from ladder.errors import BadInput
 from ladder.machine import device_name
 from ladder.measure import process
-from ladder.measure.rows import read_facts
+from ladder.measure.rows import read_climb_json
 
 FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
 LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.log").read_text()
@@ -145,7 +145,7 @@ def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, monkeypatch, 
     assert "stopped; 13 runs are kept" in capsys.readouterr().err
     assert main(["climb", "--resume", str(tmp_path)]) == 0  # a round that was begun is completed
     assert capsys.readouterr().out.splitlines()[1].startswith("b, round 7 of 20")
-    assert len(list(tmp_path.glob("*.log"))) == 14 and read_facts(tmp_path)["repeats"] == 7
+    assert len(list(tmp_path.glob("*.log"))) == 14 and read_climb_json(tmp_path)["repeats"] == 7
 
 
 FAILS = {
@@ -170,14 +170,14 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
         (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     assert "good, round" not in capsys.readouterr().out and not list(tmp_path.glob("*.failed"))
-    assert read_facts(tmp_path)["failures"] == {} and len(list(tmp_path.glob("*.log"))) == 5
+    assert read_climb_json(tmp_path)["failures"] == {} and len(list(tmp_path.glob("*.log"))) == 5
     ended = (tmp_path / "climb.json").read_bytes()  # nothing is left to do: it stays as it is
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     assert (tmp_path / "climb.json").read_bytes() == ended
 
 
 def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
-    facts = read_facts(write(tmp_path, {"a.py": copies(LOG)}))
+    facts = read_climb_json(write(tmp_path, {"a.py": copies(LOG)}))
     for changed in ({"device": "a Z80"}, {"versions": {"torch": "2.0"}}):
         climb.save(tmp_path, facts | changed)
         assert main(["climb", "--resume", str(tmp_path)]) == 2
@@ -221,4 +221,4 @@ def test_a_run_on_a_full_disk_stops_the_climb_and_is_due_again(tmp_path, capsys)
     stopped, why = capsys.readouterr().err.splitlines()
     assert stopped.startswith("stopped; 0 runs are kept.") and why.endswith(": File too large")
     assert main(["climb", "--resume", str(tmp_path)]) == 0
-    assert read_facts(tmp_path)["failures"] == {"a.r1": "no output on stderr"}
+    assert read_climb_json(tmp_path)["failures"] == {"a.r1": "no output on stderr"}

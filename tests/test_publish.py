@@ -10,7 +10,7 @@ from conftest import ROOT
 from ladder.commands import publish
 from ladder.commands.main import main
 from ladder.errors import BadInput
-from ladder.measure.rows import read_climb, read_facts
+from ladder.measure.rows import read_climb, read_climb_json
 from ladder.show import blocks
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
@@ -39,7 +39,7 @@ def project(tmp_path, monkeypatch):
 
 
 def change(folder, **facts):
-    text = json.dumps({**read_facts(folder), **facts})
+    text = json.dumps({**read_climb_json(folder), **facts})
     (folder / "climb.json").write_text(text)
 
 
@@ -137,7 +137,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
         path.rename(folder / path.name.replace("baseline", "mine"))
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
-    change(folder, scripts=[*read_facts(folder)["scripts"][1:], "mine.py"])
+    change(folder, scripts=[*read_climb_json(folder)["scripts"][1:], "mine.py"])
     with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
@@ -194,7 +194,7 @@ def test_the_table_of_rungs_says_what_the_logs_say():
         "[02 TF32](speedups/02_tf32.py)", "FP32 matmuls may round their operands to TF32",
         "+1 −0", "333 ms, +200 %", "−0.5 % (−8.3 … +8.1)",
     ]  # fmt: skip
-    assert [row[-1] for row in cells[:2]] == ["204 tok/s", "**+10.1 % (+3.3 … +17.4)**"]
+    assert [row[-1] for row in cells[:2]] == ["204 tok/s", "+10.1 % (+3.3 … +17.4)"]
     assert [row[3] for row in cells[10:]] == ["90 ms, +3 %", "CPU only", "CPU only"]
 
 

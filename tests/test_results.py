@@ -12,7 +12,8 @@ from rich.console import Console
 from ladder.errors import BadInput
 from ladder.measure import rows as results
 from ladder.measure.parser import Log
-from ladder.measure.rows import Gain, Row, gain, interval, read_climb, step_times
+from ladder.measure.rows import Row, gain, read_climb, step_times
+from ladder.measure.stats import Gain, gain_of, holm
 from ladder.show.tables import cells, doubts, foot, markdown, screen
 
 LOGS = ROOT / "logs"
@@ -47,24 +48,47 @@ def identical():
     return draw
 
 
-def test_student_s_quantiles_are_those_of_the_tables():
-    known = {2: 4.302653, 3: 3.182446, 4: 2.776445, 9: 2.262157, 30: 2.042272, 1000: 1.962339}
-    assert {n: results.student(n) for n in known} == pytest.approx(known, abs=1e-6)
+def test_a_gain_has_student_s_interval_and_p_value():
+    """By hand: log ratios 1, 2 and 3 have the mean 2 and the standard error 1/√3; the tables have
+    t = 4.302653 for two degrees of freedom. There p = 1 - t / √(2 + t²), of t = 2√3."""
+    found = gain_of([1, 2, 3])
+    half = 4.302653 / 3**0.5
+    assert np.log([found.ratio, found.low, found.high]) == pytest.approx([2, 2 - half, 2 + half])
+    assert found.p == pytest.approx(1 - (12 / 14) ** 0.5) and found.rounds == 3
+    assert gain_of([1, 2]).low is None and gain_of([1, 2]).p is None
+    assert (gain_of([0, 0, 0]).p, gain_of([1, 1, 1]).p) == (1, 0)
+
+
+def test_holm_s_correction_is_over_the_whole_column():
+    """With four p-values the bounds are 0.05/4, 0.05/3, 0.05/2 and 0.05, from the smallest on."""
+
+    def significant(*values):
+        gains = [value if value is None else Gain(1, 1, 1, 3, value) for value in values]
+        holm(gains)
+        return [gain and gain.significant for gain in gains]
+
+    assert significant(0.005, 0.01, 0.03, 0.04) == [True, True, False, False]
+    assert significant(0.04, 0.012, None, 0.016, 0.024) == [True, True, None, True, True]
+    assert significant(0.04, 0.013, 0.016, 0.024) == [False] * 4  # the first one that fails ends it
+    assert significant(0.04) == [True]
+    without_interval = Gain(2, None, None, 2)
+    holm([without_interval])
+    assert not without_interval.significant
 
 
 @pytest.mark.parametrize("rounds", [3, 6, 10])
 def test_two_identical_scripts_differ_once_in_twenty(rounds, identical):
     times = np.exp(identical(np.random.default_rng(rounds), 1000, 2, rounds))
     pairs = [(as_row(a), as_row(b)) for a, b in times]
-    assert 33 <= sum(gain(*pair).significant for pair in pairs) <= 67  # 50: by 2.5 deviations
+    assert 33 <= sum(gain(*pair).p < 0.05 for pair in pairs) <= 67  # 50: by 2.5 deviations
 
 
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
-    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
-    rows[1].gain, rows[1].total = Gain(1.101, 1.033, 1.174, 3), Gain(0.95, 0.9, 1.02, 3)
-    rows[2].gain = rows[2].total = interval(np.log([1.1, 1.2]))
-    rows[3].gain, rows[3].total = interval(np.log([0.9])), None
-    found = [[one.strip() for one in line.split("|")] for line in markdown(facts, rows).split("\n")]
+    climb, rows = read_climb(LOGS / f"{HERE}-climb-3")
+    rows[1].gain, rows[1].total = Gain(1.101, 1.033, 1.174, 3, 0.01, True), Gain(0.95, 0.9, 1.02, 3)
+    rows[2].gain = rows[2].total = gain_of(np.log([1.1, 1.2]))
+    rows[3].gain, rows[3].total = gain_of(np.log([0.9])), None
+    found = [[one.strip() for one in line.split("|")] for line in markdown(climb, rows).split("\n")]
     gains, totals = ([line[k] for line in found[3:6]] for k in (5, 6))
     assert gains == ["**+10.1 % (+3.3 … +17.4)**", "+14.9 % (2 rounds)", "−10.0 % (1 round)"]
     assert totals == ["0.95× (0.90 … 1.02)", "1.15× (2 rounds)", "–"]
@@ -91,14 +115,14 @@ def test_a_log_that_is_cut_short_and_a_foreign_climb_json_are_refused_in_one_lin
         read_climb(folder)
     (folder / "climb.json").write_text('{"kind": "fit"}')
     with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
-        results.read_facts(folder)
+        results.read_climb_json(folder)
 
 
 def test_a_terminal_shows_as_many_columns_as_fit():
-    facts, rows = read_climb(LOGS / f"{HERE}-climb-3")
+    climb, rows = read_climb(LOGS / f"{HERE}-climb-3")
     for width, shown in ((80, []), (120, ["GB"]), (140, ["GB", "final loss"])):
         console = Console(width=width, file=io.StringIO())
-        console.print(screen(facts, rows, console))
+        console.print(screen(climb, rows, console))
         text = console.file.getvalue()
         assert [words for words in ("GB", "final loss") if words in text] == shown
         assert all(cells(row)["gain"] in text for row in rows)
@@ -108,8 +132,8 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
     rows = [as_row([[1], [1], [3]], "baseline"), as_row([[1]] * 2, "05_torch_compile")]
     for log in rows[1].logs.values():
         log.effective["compiled"] = "no"
-    facts = {"failures": {"05_torch_compile.r3": "killed\nby <b>", "none.r1": "no log at all"}}
-    failed, eager, slow = foot(facts, rows)
+    climb = {"failures": {"05_torch_compile.r3": "killed\nby <b>", "none.r1": "no log at all"}}
+    failed, eager, slow = foot(climb, rows)
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert failed.endswith("killed by <b>")
     assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")

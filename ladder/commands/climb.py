@@ -40,7 +40,7 @@ from ladder.measure import process, scripts
 from ladder.measure import rows as results
 from ladder.measure.kinds import kind_of
 from ladder.measure.parser import read_log
-from ladder.measure.rows import OUT_OF_MEMORY, read_climb, read_facts, runs_of
+from ladder.measure.rows import OUT_OF_MEMORY, read_climb, read_climb_json, runs_of
 from ladder.show import tables
 from ladder.show.screen import wide_console
 from ladder.text import show
@@ -122,7 +122,7 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
     names = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     ran = [path.name if path in own else path.relative_to(ROOT).as_posix() for path in chosen]
     runs = [[f"{Path(name).stem}_B{B}", name, f"--batch-size={B}"] for B in sizes for name in ran]
-    facts = {
+    climb = {
         "kind": kind,
         "started": f"{datetime.now():%Y-%m-%d %H:%M}",
         "commit": commit(),
@@ -143,9 +143,9 @@ def new_folder(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Pa
         **({"runs": runs} if runs else {}),
         **found,
     }
-    copy_code(folder / "code", own, facts["commit"])
-    save(folder, facts)
-    print(*(f"note  {line}\n" for line in tables.doubts(facts)), sep="", end="")
+    copy_code(folder / "code", own, climb["commit"])
+    save(folder, climb)
+    print(*(f"note  {line}\n" for line in tables.doubts(climb)), sep="", end="")
     return folder
 
 
@@ -165,8 +165,8 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     return process.run_python("-m", "ladder.measure.gemm", *device, package=package).answer()
 
 
-def save(folder: Path, facts: dict):
-    write_atomic(folder / "climb.json", json.dumps(facts, indent=1).encode() + b"\n")
+def save(folder: Path, climb: dict):
+    write_atomic(folder / "climb.json", json.dumps(climb, indent=1).encode() + b"\n")
 
 
 def find_stopped(name: str) -> Path:
@@ -176,24 +176,24 @@ def find_stopped(name: str) -> Path:
     """
     if not name:
         found = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        left = [path.parent for path in found if has_runs_left(read_facts(path.parent))]
+        left = [path.parent for path in found if has_runs_left(read_climb_json(path.parent))]
         if not left:
             raise BadInput("no climb under runs/ was stopped, or had a run that failed: name one")
         name = left[-1]
-    facts = read_facts(folder := Path(name))
+    climb = read_climb_json(folder := Path(name))
     if not (folder / "code").is_dir():  # a published one
         raise BadInput(f"{folder} is no climb to go on with: it has no code/")
-    now = machine.device_name(cli.parse_args("", facts["flags"]).device), version("torch")
-    if (then := (facts["device"], facts["versions"]["torch"])) != now:
+    now = machine.device_name(cli.parse_args("", climb["flags"]).device), version("torch")
+    if (then := (climb["device"], climb["versions"]["torch"])) != now:
         began, here = map(", torch ".join, (then, now))
         raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
     return folder
 
 
-def has_runs_left(facts: dict) -> bool:
+def has_runs_left(climb: dict) -> bool:
     """Whether a climb was stopped, or a run of it failed (out of memory is a result)."""
-    failed = any(why != OUT_OF_MEMORY for why in facts["failures"].values())
-    return failed or "after" not in facts["clocks"]
+    failed = any(why != OUT_OF_MEMORY for why in climb["failures"].values())
+    return failed or "after" not in climb["clocks"]
 
 
 def run_and_report(folder: Path) -> int:
@@ -210,10 +210,10 @@ def run_and_report(folder: Path) -> int:
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:
-            facts = run_rounds(folder, Path(scratch), console)
-            if "after" not in facts["clocks"]:  # else it had ended already
-                facts["clocks"]["after"] = clocks(cli.parse_args("", facts["flags"]).device)
-                save(folder, facts)
+            climb = run_rounds(folder, Path(scratch), console)
+            if "after" not in climb["clocks"]:  # else it had ended already
+                climb["clocks"]["after"] = clocks(cli.parse_args("", climb["flags"]).device)
+                save(folder, climb)
         except (KeyboardInterrupt, OSError, BadInput):
             ended = len(list(folder.glob("*.r*.log")))
             with suppress(OSError):  # of a terminal that was closed
@@ -229,78 +229,78 @@ def run_rounds(folder: Path, scratch: Path, console: Console) -> dict:
     A run is announced as it begins. While it is under way this process sleeps. What it compiles is
     kept in `scratch` for the next rounds.
     """
-    facts, started = read_facts(folder), time.monotonic()
-    failures = facts["failures"].items()  # what failed is due again, but where that is a result
-    facts["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
-    earlier, k, ended = facts["minutes"], 0, {path.stem for path in folder.glob("*.r*.log")}
+    climb, started = read_climb_json(folder), time.monotonic()
+    failures = climb["failures"].items()  # what failed is due again, but where that is a result
+    climb["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
+    earlier, k, ended = climb["minutes"], 0, {path.stem for path in folder.glob("*.r*.log")}
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
     if ended:
         kept = f"going on with {folder}: {len(ended)} runs are kept"
         console.print(f"{kept}; its code/ runs, without your edits since", soft_wrap=True)
-    while k < begun or another_round(facts, k):
+    while k < begun or another_round(climb, k):
         k += 1
-        runs = [run for run in runs_of(facts) if fits(facts, run)]
+        runs = [run for run in runs_of(climb) if fits(climb, run)]
         due = [run for run in runs if f"{run[0]}.r{k}" not in ended]
-        if due and len(facts["peaks"]) < k:
+        if due and len(climb["peaks"]) < k:
             console.print(f"round {k}: timing a large matmul")
-            add_peak(folder, facts, k)
-            console.print(f"round {k}: it runs at {facts['peaks'][-1] / 1e12:.3g} TFLOP/s")
+            add_peak(folder, climb, k)
+            console.print(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
         if len(due) == len(runs) and k > 1:  # not as a stopped round goes on
-            console.print(tables.screen(facts, read_climb(folder)[1], console))
+            console.print(tables.screen(climb, read_climb(folder)[1], console))
         for run in due if k % 2 else due[::-1]:  # what a run leaves to the next cancels
-            if not fits(facts, run):
+            if not fits(climb, run):
                 continue
-            now = f"{run[0]}, round {k} of {facts['repeats']}"
+            now = f"{run[0]}, round {k} of {climb['repeats']}"
             console.print(f"{now}, running since {datetime.now():%H:%M}", soft_wrap=True)
             try:
-                news = f"{run_once(folder, facts, run, k, scratch):.0f} tok/s"
+                news = f"{run_once(folder, climb, run, k, scratch):.0f} tok/s"
             except BadInput as error:
                 news, why = f"failed: {error}", str(error)
-                if kind_of(facts).varied and re.search("^out of memory|memory is full$", why):
+                if kind_of(climb).varied and re.search("^out of memory|memory is full$", why):
                     news, why = why.partition(":")[0], OUT_OF_MEMORY
-                facts["failures"][f"{run[0]}.r{k}"] = why
+                climb["failures"][f"{run[0]}.r{k}"] = why
             ended.add(f"{run[0]}.r{k}")
-            facts["minutes"] = earlier + (time.monotonic() - started) / 60
-            save(folder, facts)
-            rounds, runs = range(1, facts["repeats"] + 1), [r for r in runs if fits(facts, r)]
+            climb["minutes"] = earlier + (time.monotonic() - started) / 60
+            save(folder, climb)
+            rounds, runs = range(1, climb["repeats"] + 1), [r for r in runs if fits(climb, r)]
             total = len(ended.union(f"{name}.r{n}" for n in rounds for name, *_ in runs))
-            left = f"about {facts['minutes'] / len(ended) * (total - len(ended)):.0f} min left"
+            left = f"about {climb['minutes'] / len(ended) * (total - len(ended)):.0f} min left"
             console.print(f"{now}: {news} ({len(ended)} of {total} runs, {left})", soft_wrap=True)
-    return facts | {"repeats": k}
+    return climb | {"repeats": k}
 
 
-def fits(facts: dict, run: list[str]) -> bool:
+def fits(climb: dict, run: list[str]) -> bool:
     """Whether memory may hold a run: it held all that were tried of its script at B up to this."""
-    up_to = [name for name, script, *_ in runs_of(facts) if script == run[1]]
+    up_to = [name for name, script, *_ in runs_of(climb) if script == run[1]]
     del up_to[up_to.index(run[0]) + 1 :]
-    full = (name for name, why in facts["failures"].items() if why == OUT_OF_MEMORY)
+    full = (name for name, why in climb["failures"].items() if why == OUT_OF_MEMORY)
     return not any(name.rpartition(".")[0] in up_to for name in full)
 
 
-def add_peak(folder: Path, facts: dict, k: int) -> None:
+def add_peak(folder: Path, climb: dict, k: int) -> None:
     """Time the large matmul again, as round k begins."""
-    found = large_matmul(facts["flags"], folder / "code")
-    facts["peaks"].append(found["peak_flops"])
-    facts["peak_flops"] = statistics.median(facts["peaks"])
+    found = large_matmul(climb["flags"], folder / "code")
+    climb["peaks"].append(found["peak_flops"])
+    climb["peak_flops"] = statistics.median(climb["peaks"])
     if found["clocks"].startswith("clocks"):  # a GPU's
-        facts["clocks"][f"round {k}"] = found["clocks"]
+        climb["clocks"][f"round {k}"] = found["clocks"]
 
 
-def another_round(facts: dict, done: int) -> bool:
+def another_round(climb: dict, done: int) -> bool:
     """Whether one more round follows these `done` ones: none that would not end in time, if it
     takes as long as the others did."""
-    limit = facts["at_most"] or math.inf
-    return done < facts["repeats"] and facts["minutes"] * (done + 1) / done <= limit
+    limit = climb["at_most"] or math.inf
+    return done < climb["repeats"] and climb["minutes"] * (done + 1) / done <= limit
 
 
-def run_once(folder: Path, facts: dict, run: list[str], k: int, scratch: Path) -> float:
+def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -> float:
     """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
 
     Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
     """
     name, script, *flags = run
     code, log_dir = (folder / "code").resolve(), scratch / f"{name}.r{k}"
-    flags = [*facts["flags"], *(["--data", facts["data"]] if facts["data"] else []), *flags]
+    flags = [*climb["flags"], *(["--data", climb["data"]] if climb["data"] else []), *flags]
     if "from ladder.ranks import" in (code / script).read_text("utf-8", "replace"):  # ddp_run.py
         flags.append("--ckpt-every=0")
     log_path, failed = (folder / f"{name}.r{k}.{suffix}" for suffix in ("log", "failed"))
@@ -316,7 +316,7 @@ def run_once(folder: Path, facts: dict, run: list[str], k: int, scratch: Path) -
         if log.result["status"] != "ok":
             raise BadInput(f"its run ended {log.result['status']}")
         others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
-        results.check_comparable("this climb", [log, *others], facts)
+        results.check_comparable("this climb", [log, *others], climb)
     except BadInput as error:
         write_atomic(failed, done.stderr.encode())
         raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
@@ -326,22 +326,22 @@ def run_once(folder: Path, facts: dict, run: list[str], k: int, scratch: Path) -
 
 def report(folder: Path, console: Console, draw) -> int:
     """Print the table of a climb and draw its picture; 1 if not one run came to its end."""
-    facts, rows = read_climb(folder)
-    console.print(tables.screen(facts, rows, console))
+    climb, rows = read_climb(folder)
+    console.print(tables.screen(climb, rows, console))
     for row in (row for row in rows if row.failure not in (None, OUT_OF_MEMORY)):
         console.print(f"{row.stem} failed: {row.failure}", soft_wrap=True)
     good = [row for row in rows if not row.failure]
     if good:
         result = good[0].log.result
-        console.print(tables.caption(facts, rows))
+        console.print(tables.caption(climb, rows))
         console.print(
-            f"Rounds: {facts['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
+            f"Rounds: {climb['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
             f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval."
         )
-        notes = [f"note  {line}" for line in tables.doubts(facts | {"load": 0})]  # that was told
-        for line in [*tables.foot(facts, rows), *notes]:
+        notes = [f"note  {line}" for line in tables.doubts(climb | {"load": 0})]  # that was told
+        for line in [*tables.foot(climb, rows), *notes]:
             console.print(line)
-        draw(facts, rows, folder / "climb.png")
+        draw(climb, rows, folder / "climb.png")
     console.print(f"Logs, climb.json, what ran: {folder}", soft_wrap=True)
     with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
         pack(folder)

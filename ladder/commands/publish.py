@@ -19,7 +19,7 @@ from ladder.commands.share import unpack
 from ladder.errors import BadInput
 from ladder.files import SCRIPTS, write_atomic
 from ladder.measure.kinds import KINDS
-from ladder.measure.rows import Row, first_log, read_facts
+from ladder.measure.rows import Row, first_log, read_climb_json
 from ladder.measure.scripts import ROOT
 from ladder.show.blocks import BLOCK, climbs_of, on_cpu, render, rungs_of
 from ladder.show.publishable import kept, read_publishable
@@ -72,7 +72,7 @@ def new_target(facts: dict) -> Path:
         target = ROOT / "logs" / (name if number == 1 else f"{name}-{number}")
         if not target.exists():
             return target
-        if read_facts(target).get("started") == facts["started"]:
+        if read_climb_json(target).get("started") == facts["started"]:
             why = "has this climb already: to publish it again, delete that first"
             raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
 

@@ -1,11 +1,11 @@
-"""What a climb, an ablation and a run of peers differ in: the one table that says it."""
+"""What a climb, a batch, an ablation and a run of peers differ in: the one table that says it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of interleaved runs, as climb.json names it."""
+class Comparison:
+    """What the rows of one kind of climb are compared with, and the headings for it."""
 
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
@@ -17,25 +17,25 @@ class Kind:
 
 
 KINDS = {
-    "climb": Kind(
+    "climb": Comparison(
         what="the climb",
         gain="tok/s vs. previous",
         total="vs. first",
         against="above",
     ),
-    "ablate": Kind(
+    "ablate": Comparison(
         what="one optimisation left out",
         gain="the top rung is faster than without it by",
         total="beside the top",
         against="first",
     ),
-    "batch": Kind(
+    "batch": Comparison(
         what="batch sizes",
         gain="tok/s over the rung above",
         total="over the first",
         varied="B",  # the rows are the rungs at the smallest B, then at the next one, and so on
     ),
-    "peers": Kind(
+    "peers": Comparison(
         what="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
@@ -43,6 +43,6 @@ KINDS = {
 }
 
 
-def kind_of(facts: dict) -> Kind:
-    """The kind that climb.json names; a climb where there is none."""
-    return KINDS[facts.get("kind", "climb")]
+def kind_of(climb: dict) -> Comparison:
+    """The kind that climb.json names; a climb where it names none."""
+    return KINDS[climb.get("kind", "climb")]

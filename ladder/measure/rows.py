@@ -2,8 +2,8 @@
 
 import json
 import math
+import statistics
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from ladder.errors import BadInput
 from ladder.measure.kinds import KINDS, kind_of
 from ladder.measure.parser import Log, read_log
 from ladder.measure.scripts import chain, number_of
+from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table. The commit stands for the shared part.
@@ -21,42 +22,27 @@ COMPARABLE += ("data", "data_sha256")
 NOT_YET = "not run yet"  # where another row has why it failed
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
-
-
-@dataclass
-class Gain:
-    """How many times faster, and between which bounds with 95 % confidence.
-
-    Below three rounds there are no bounds: they are None.
-    """
-
-    ratio: float
-    low: float | None
-    high: float | None
-    rounds: int
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval excludes no difference."""
-        return self.low is not None and not self.low <= 1 <= self.high
+DISTURBED = 2  # a round, or the slowest tenth of a run's steps, that takes this many times longer
 
 
 @dataclass
 class Row:
-    """One script of a climb over all its rounds, or of a batch at one B. Times in milliseconds;
-    None is not known."""
+    """One script of a climb over all its rounds, or of a batch at one B.
 
-    stem: str  # of the script, and of a batch its B too
+    Times are in milliseconds. None means not known.
+    """
+
+    stem: str  # of the script; in a batch its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failure: str | None = None
     script: str = ""  # its stem
-    B: int | None = None  # of a batch
+    B: int | None = None  # only in a batch
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
-    gain: Gain | None = None  # vs. the row before, or as its kind of climb has it
-    total: Gain | None = None  # vs. the first row
+    gain: Gain | None = None  # over the row that its kind of climb compares it with
+    total: Gain | None = None  # over the first row
     mfu: float | None = None
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
@@ -66,7 +52,7 @@ class Row:
 
     @property
     def log(self) -> Log:
-        """That of its first round."""
+        """The log of its first round."""
         return self.logs[min(self.logs)]
 
     @property
@@ -76,24 +62,53 @@ class Row:
 
     @property
     def slow_rounds(self) -> dict[int, float]:
-        """Rounds that took more than twice the median of the row, with their milliseconds."""
-        times = {k: float(np.median(step_times(log))) for k, log in sorted(self.logs.items())}
-        return {k: ms for k, ms in times.items() if ms > 2 * np.median([*times.values()])}
+        """The rounds that took more than twice the row's median, with their milliseconds."""
+        times = {k: median_ms(log) for k, log in sorted(self.logs.items())}
+        usual = statistics.median(times.values()) if times else 0
+        return {k: ms for k, ms in times.items() if ms > DISTURBED * usual}
+
+    @property
+    def disturbed_runs(self) -> dict[int, float]:
+        """The rounds whose slowest tenth of steps took more than twice the median of that run.
+
+        With their 90th percentile, in milliseconds.
+        """
+        disturbed = {}
+        for k, log in sorted(self.logs.items()):
+            p90 = float(np.percentile(step_times(log), 90))
+            if p90 > DISTURBED * median_ms(log):
+                disturbed[k] = p90
+        return disturbed
 
 
-def read_facts(folder: Path) -> dict:
-    """climb.json. Raises BadInput if there is none, or it is of no kind that is known."""
-    if not (path := folder / "climb.json").is_file():
+def read_climb_json(folder: Path) -> dict:
+    """climb.json. Raises BadInput if there is none, or its kind is unknown."""
+    path = folder / "climb.json"
+    if not path.is_file():
         raise BadInput(f"{folder} is not a climb's: it has no climb.json")
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    if (kind := facts.get("kind")) not in KINDS:
+    climb = json.loads(path.read_text(encoding="utf-8"))
+    kind = climb.get("kind")
+    if kind not in KINDS:
         raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {kind}")
-    return facts
+    return climb
 
 
-def runs_of(facts: dict) -> list[list[str]]:
-    """What is run in a round, in order: a name, the script and flags of its own."""
-    return facts.get("runs") or [[Path(name).stem, name] for name in facts["scripts"]]
+def runs_of(climb: dict) -> list[list[str]]:
+    """The runs of a round, in order: a name, the script and flags of its own."""
+    return climb.get("runs") or [[Path(name).stem, name] for name in climb["scripts"]]
+
+
+def out_of_memory(climb: dict) -> set[str]:
+    """The names of runs that memory does not hold, or that need more of it than one of those."""
+    failed = {name.rpartition(".")[0] for name, why in climb.get("failures", {}).items()
+              if why == OUT_OF_MEMORY}  # fmt: skip
+    names, scripts = set(), set()
+    for name, script, *_ in runs_of(climb):  # from the smallest B to the largest
+        if name in failed:
+            scripts.add(script)
+        if script in scripts:
+            names.add(name)
+    return names
 
 
 def read_climb(folder: Path) -> tuple[dict, list[Row]]:
@@ -101,103 +116,130 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
 
     Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
     """
-    facts, logs = read_facts(folder), {}
+    climb = read_climb_json(folder)
+    logs = {}
     for path in folder.glob("*.r*.log"):
-        stem, _, k = path.stem.rpartition(".r")
-        logs.setdefault(stem, {})[int(k)] = read_log(path)
-    failures = {name.rpartition(".")[0]: why for name, why in facts.get("failures", {}).items()}
+        name, _, k = path.stem.rpartition(".r")
+        logs.setdefault(name, {})[int(k)] = read_log(path)
+    failures = {}
+    for name, why in climb.get("failures", {}).items():
+        failures[name.rpartition(".")[0]] = why
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
-    check_comparable(folder, [log for rounds in logs.values() for log in rounds.values()], facts)
-    rows, full = [], set()
-    for stem, script, *flags in runs_of(facts):
-        row = Row(stem, logs.get(stem, {}), failures.get(stem), Path(script).stem)
-        row.B = int(flags[0].partition("=")[2]) if flags else None
-        if row.logs or row.script not in full:  # else a smaller B was more than memory holds
-            rows.append(measure(row, facts))
-        if row.failure == OUT_OF_MEMORY:
-            full.add(row.script)
-    kind = kind_of(facts)
-    for above, row in pairwise(rows):
-        row.total = row.gain = gain(rows[0], row)
-        if kind.against == "first":
-            row.gain = gain(row, rows[0])
-        elif kind.against == "above" or kind.varied:
-            row.gain = gain(above, row) if above.B == row.B else None
-    return facts, rows
+    every_log = [log for rounds in logs.values() for log in rounds.values()]
+    check_comparable(folder, every_log, climb)
+    too_large = out_of_memory(climb)
+    rows = []
+    for name, script, *flags in runs_of(climb):
+        row = Row(name, logs.get(name, {}), failures.get(name), Path(script).stem)
+        if flags:
+            row.B = int(flags[0].partition("=")[2])
+        if row.logs or row.failure or name not in too_large:
+            rows.append(measure(row, climb))
+    set_gains(climb, rows)
+    return climb, rows
 
 
-def check_comparable(folder: Path | str, logs: list[Log], facts: dict) -> None:
+def check_comparable(folder: Path | str, logs: list[Log], climb: dict) -> None:
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
         values = sorted({str(log.run.get(key)) for log in logs})
-        if len(values) > 1 and key != kind_of(facts).varied:
-            found = f"{key} ({', '.join(values)})"
-            raise BadInput(f"{folder}: its logs differ in {found}: they cannot stand in one table")
+        if len(values) > 1 and key != kind_of(climb).varied:
+            differs = f"{key} ({', '.join(values)})"
+            raise BadInput(
+                f"{folder}: its logs differ in {differs}: they cannot stand in one table"
+            )
 
 
-def measure(row: Row, facts: dict) -> Row:
-    """`row` with the numbers that need no other. A failure counts where no run ended well."""
-    row.failure = None if row.logs else row.failure or NOT_YET
-    if row.failure:
+def measure(row: Row, climb: dict) -> Row:
+    """`row` with the numbers that need no other row. A failure counts if no run ended well."""
+    if not row.logs:
+        row.failure = row.failure or NOT_YET
         return row
-    times = [step_times(log) for log in row.logs.values()]
-    row.ms = float(np.exp(np.mean([np.log(np.median(run)) for run in times])))
-    row.p10_ms, row.p90_ms = map(float, np.percentile(np.concatenate(times), (10, 90)))
+    row.failure = None
+    logs = row.logs.values()
+    row.ms = statistics.geometric_mean(median_ms(log) for log in logs)
+    steps = np.concatenate([step_times(log) for log in logs])
+    row.p10_ms = float(np.percentile(steps, 10))
+    row.p90_ms = float(np.percentile(steps, 90))
     row.tok_per_s = step_tokens(row.log) / row.ms * 1e3
-    limit = limit_tok_per_s(facts, row.log)
-    row.mfu = row.tok_per_s / limit if limit else None
-    row.roofline = roofline_of(row.script, row.log.run, facts)
+    limit = limit_tok_per_s(climb, row.log)
+    if limit:
+        row.mfu = row.tok_per_s / limit
+    row.roofline = roofline_of(row.script, row.log.run, climb)
     # Not the most of them: in the first round the compiler needs more than training does.
-    peaks = [log.result["peak_bytes"] or 0 for log in row.logs.values()]
+    peaks = [log.result["peak_bytes"] or 0 for log in logs]
     row.peak_bytes = int(np.median(peaks)) or None
     return row
+
+
+def set_gains(climb: dict, rows: list[Row]) -> None:
+    """Compare each row with the one that its kind of climb says, and with the first."""
+    kind = kind_of(climb)
+    first = rows[0]
+    for above, row in pairwise(rows):
+        row.total = gain(first, row)
+        if kind.against == "first":
+            row.gain = gain(row, first)
+        elif kind.against != "above" and not kind.varied:
+            row.gain = gain(first, row)
+        elif above.B == row.B:
+            row.gain = gain(above, row)
+    shown = rows
+    if kind.varied:
+        sizes = sizes_with_gains(climb, rows)
+        shown = [row for row in rows if row.B in sizes]
+    holm(row.gain for row in shown)
+    holm(row.total for row in rows)
+
+
+def sizes_with_gains(climb: dict, rows: list[Row]) -> list[int]:
+    """The B at which a batch shows gains: the smallest, the default, the largest of all scripts."""
+    sizes = sorted({row.B for row in rows})
+    scripts = {row.script for row in rows}
+    default = [flag for flag in climb["flags"] if flag.startswith("--batch-size=")]
+    shown = {sizes[0], *(int(flag.partition("=")[2]) for flag in default)}
+    for B in reversed(sizes):
+        if {row.script for row in rows if row.B == B and row.logs} == scripts:
+            shown.add(B)
+            break
+    return [B for B in sizes if B in shown]
+
+
+def gains_of_neighbours(rungs: dict[int, Row]) -> dict[int, Gain]:
+    """The gain of each rung over the one before it where both ran, as one column of a table."""
+    gains = {}
+    for number, row in rungs.items():
+        if number - 1 in rungs:
+            gains[number] = gain(rungs[number - 1], row)
+    holm(gains.values())
+    return gains
 
 
 def gain(before: Row, after: Row) -> Gain | None:
     """How many times faster per token `after` is, with its 95 % interval; None without a round.
 
     Round k of one script is paired with round k of the other, which ran next to it: one log ratio
-    of their medians. The gain is the mean of these, its interval Student's with n - 1 degrees of
-    freedom. What steps vary by inside a run is in the spread of the rounds already.
+    of their medians. What steps vary by inside a run is in the spread of the rounds already.
     """
-    rounds = sorted(before.logs.keys() & after.logs.keys())
-    medians = [
-        [np.median(step_times(r.logs[k])) / step_tokens(r.logs[k]) for k in rounds]
-        for r in (before, after)
-    ]
-    return interval(np.log(medians[0]) - np.log(medians[1])) if rounds else None
+    ratios = []
+    for k in sorted(before.logs.keys() & after.logs.keys()):
+        old, new = before.logs[k], after.logs[k]
+        per_token = [median_ms(log) / step_tokens(log) for log in (old, new)]
+        ratios.append(math.log(per_token[0] / per_token[1]))
+    return gain_of(ratios) if ratios else None
 
 
-def interval(ratios: np.ndarray) -> Gain:
-    """The gain from the log ratio of each round."""
-    n, centre = len(ratios), float(ratios.mean())
-    if n < 3:
-        return Gain(math.exp(centre), None, None, n)
-    half = student(n - 1) * float(ratios.std(ddof=1)) / math.sqrt(n)
-    return Gain(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)
-
-
-@cache
-def student(degrees: int) -> float:
-    """97.5 % quantile of Student's t with so many degrees of freedom, two or more.
-
-    With t = tan(angle)·√degrees its density is that of cos(angle)^(degrees - 1), which is summed.
-    """
-    (_, *ends), step = np.linspace(0, np.pi / 2, 100_001, retstep=True)
-    below = np.cumsum(np.cos(np.array(ends) - step / 2) ** (degrees - 1))
-    return math.sqrt(degrees) * math.tan(np.interp(0.95 * below[-1], below, ends))
-
-
-def limit_tok_per_s(facts: dict, log: Log) -> float | None:
+def limit_tok_per_s(climb: dict, log: Log) -> float | None:
     """Tokens per second at 100 % MFU; None if the peak is unknown.
 
     The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
     FP32 on a CPU that multiplies that faster.
     """
-    measured = max(facts.get(key) or 0 for key in ("peak_flops", "fp32_flops"))
-    peak = measured if log.mfu["peak_flops"] == "unknown" else float(log.mfu["peak_flops"])
-    return peak / int(log.mfu["flops_per_token"]) if peak else None
+    peak = log.mfu["peak_flops"]
+    if peak == "unknown":
+        peak = max(climb.get(key) or 0 for key in ("peak_flops", "fp32_flops"))
+    return float(peak) / int(log.mfu["flops_per_token"]) or None
 
 
 def first_log(rows: list[Row]) -> Log:
@@ -210,12 +252,18 @@ def step_times(log: Log) -> np.ndarray:
     return np.array([step["dt"] * 1e3 for step in log.steps[log.result["warmup_steps"] :]])
 
 
+def median_ms(log: Log) -> float:
+    """The median of the measured steps, in milliseconds."""
+    return float(np.median(step_times(log)))
+
+
 def step_tokens(log: Log) -> int:
-    """Tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
+    """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
     return int(log.run.get("total_batch") or int(log.run["B"]) * int(log.run["T"]))
 
 
 def not_compiled(row: Row) -> bool:
     """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
+    compiles = [path.stem for path in chain() if number_of(path) >= 5]
     eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
-    return eager and row.script in [path.stem for path in chain() if number_of(path) >= 5]
+    return eager and row.script in compiles

@@ -45,7 +45,7 @@ def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None
     return tuple(max(memory[key], at_rate.get(key, 0)) for key in PARTS)
 
 
-def roofline_of(stem: str, run: dict, facts: dict) -> tuple[float, ...] | None:
+def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
     """roofline_ms of a step in a climb, by its run line and climb.json; None if it is not known.
 
     Known is GPT-2 124M: at T=1024 on a GPU with all rates in the table, and at T=256 on a CPU whose
@@ -54,10 +54,10 @@ def roofline_of(stem: str, run: dict, facts: dict) -> tuple[float, ...] | None:
     gpu, device = find_gpu(run["device"]), "cuda"
     if gpu and gpu.bandwidth:
         rates = gpu._asdict()
-    elif facts.get("copy_bytes_per_s") and facts.get("peak_dtype") == "bfloat16":
-        device, fp32 = "cpu", facts["fp32_flops"] / 1e12  # it has no TF32 units
-        rates = {"fp32": fp32, "tf32": fp32, "bf16": facts["peak_flops"] / 1e12}
-        rates["bandwidth"] = facts["copy_bytes_per_s"] / 1e9
+    elif climb.get("copy_bytes_per_s") and climb.get("peak_dtype") == "bfloat16":
+        device, fp32 = "cpu", climb["fp32_flops"] / 1e12  # it has no TF32 units
+        rates = {"fp32": fp32, "tf32": fp32, "bf16": climb["peak_flops"] / 1e12}
+        rates["bandwidth"] = climb["copy_bytes_per_s"] / 1e9
     else:
         return None
     if stem not in counted()[device] or run["model"] != "gpt2" or int(run["T"]) != SIZES[device]:

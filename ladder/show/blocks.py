@@ -3,7 +3,7 @@
 import re
 
 from ladder.files import ROOT
-from ladder.measure.rows import Row, first_log, gain, read_climb, read_facts
+from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
 from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
 from ladder.show.diffs import changed_lines, code_lines
 from ladder.show.reported import reported_climb
@@ -67,6 +67,7 @@ def rungs_table(climbs: list) -> str:
         run = first_log(rows).run
         head.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
     scripts, measured = all_scripts(), [rungs_of(rows) for _, _, rows in climbs]
+    columns = [(rungs, gains_of_neighbours(rungs)) for rungs in measured]
     lines, before = [], None
     for number, path in enumerate(scripts):
         size, more = "", ""
@@ -81,11 +82,10 @@ def rungs_table(climbs: list) -> str:
         line = [f"[{title(path)}]({shown(path)})", change, size]
         without = other["within"].get(f"{number:02}", "CPU only" * cpu_only(path))
         line.append(f"{ms} ms{more}" if ms else without)
-        for rungs in measured:
+        for rungs, gains in columns:
             cell = f"{rungs[0].tok_per_s:.0f} tok/s"
             if number:
-                both = {number, number - 1} <= rungs.keys()
-                found = gain(rungs[number - 1], rungs[number]) if both else None
+                found = gains.get(number)
                 cell = f"**{percent(found)}**" if found and found.significant else percent(found)
             line.append(cell)
         lines.append(line)
@@ -97,8 +97,8 @@ def machines_table(_) -> str:
     rung 10 or above."""
     newest, lines = {}, []
     folders = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
-    for folder in sorted(folders, key=lambda folder: read_facts(folder)["started"]):
-        if read_facts(folder)["kind"] == "climb":
+    for folder in sorted(folders, key=lambda folder: read_climb_json(folder)["started"]):
+        if read_climb_json(folder)["kind"] == "climb":
             facts, rows = read_climb(folder)
             if {0, 10} <= (rungs := rungs_of(rows)).keys():
                 newest[facts["device"]] = facts, folder, rungs

@@ -13,8 +13,16 @@ from rich.text import Text
 
 from ladder.measure.kinds import kind_of
 from ladder.measure.process import busy
-from ladder.measure.rows import OUT_OF_MEMORY, WHY_NOT_COMPILED, Gain, Row, first_log, not_compiled
+from ladder.measure.rows import (
+    OUT_OF_MEMORY,
+    WHY_NOT_COMPILED,
+    Row,
+    first_log,
+    not_compiled,
+    sizes_with_gains,
+)
 from ladder.measure.scripts import all_scripts, peer_scripts, title
+from ladder.measure.stats import Gain
 from ladder.text import printable
 
 COLUMNS = (
@@ -80,7 +88,7 @@ def percent(gain: Gain | None) -> str:
 
 
 def bold(text: str, gain: Gain | None) -> str:
-    """`text` with ** around it if the interval of this gain excludes no difference."""
+    """`text` with ** around it if this gain survives Holm's correction."""
     return f"**{text}**" if gain and gain.significant else text
 
 
@@ -107,7 +115,7 @@ def first_beyond(facts: dict, rows: list[Row]) -> int | None:
 
 
 def lines(facts: dict, rows: list[Row]) -> list[dict[str, str]]:
-    """The cells of each row, with ** around what is bold: gains whose interval excludes zero."""
+    """The cells of each row, with ** around the gains that are significant."""
     found = [cells(row) for row in rows]
     for row, line in zip(rows, found, strict=True):
         for name, gain in (("gain", row.gain), ("total", row.total)):
@@ -148,6 +156,9 @@ def foot(facts: dict, rows: list[Row]) -> list[str]:
         for k, ms in row.slow_rounds.items():
             line = f"Round {k} of {called[row.stem]} took {ms:.1f} ms a step, more than twice "
             found.append(f"{line}the median of its row. It is kept.")
+        for k, ms in row.disturbed_runs.items():
+            line = f"Round {k} of {called[row.stem]} was disturbed: a tenth of its steps took "
+            found.append(f"{line}{ms:.1f} ms or more, more than twice its median. It is kept.")
     return found
 
 
@@ -165,9 +176,7 @@ def by_batch(facts: dict, rows: list[Row]) -> list[list[list[str]]]:
         end = f"{most}" if of[max(of)].failure == OUT_OF_MEMORY else f"≥ {most}"
         rates.append([f"{name}, tok/s", *found, end])
         rates.append(["memory, GB", *(text["memory"].removesuffix(" GB") for text in texts), ""])
-    common = [B for B in sizes if all(B in of and of[B].logs for of in rungs.values())]
-    default = {int(flag[13:]) for flag in facts["flags"] if flag.startswith("--batch-size=")}
-    shown = [B for B in sizes if B in {*sizes[:1], *default, *common[-1:]}]
+    shown = sizes_with_gains(facts, rows)
     gains = [["gain over the rung above", *(f"B={B}" for B in shown)]]
     for name, of in [*rungs.items()][1:]:
         found = [of[B].gain if B in of else None for B in shown]
