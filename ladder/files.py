@@ -14,10 +14,20 @@ from ladder.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
-# The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
 SCRIPTS = ("baseline.py", "ddp_run.py", "fsdp_run.py")  # outside the folders
-_FOLDERS = (f":(glob){name}/*.py" for name in ("candidates", "ladder", "peers", "speedups"))
-RUNNING_CODE = (*SCRIPTS, "ladder/gpus.csv", "data/tinyshakespeare.bin", *_FOLDERS)
+# What makes the numbers, as git path patterns: the scripts, what they import or read, and what
+# measures. Nothing in ladder/show/ or ladder/commands/.
+RUNNING_CODE = (
+    *SCRIPTS,
+    ":(glob)speedups/*.py",
+    ":(glob)candidates/*.py",
+    ":(glob)peers/*.py",
+    ":(glob)ladder/*.py",
+    ":(glob)ladder/measure/*.py",
+    "ladder/gpus.csv",
+    "ladder/measure/work.json",
+    "data/tinyshakespeare.bin",
+)
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
@@ -53,7 +63,10 @@ def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> Non
     temporary = path.with_name("unfinished.tmp")
     try:
         with temporary.open("w+b") as file:
-            content(file) if callable(content) else file.write(content)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -81,10 +94,13 @@ def commit() -> str:
     Running code is RUNNING_CODE; a README is not. In a climb's copy of the code, the file COMMIT
     has what this returned when it was copied. `unknown` if git cannot say.
     """
-    if (copied := ROOT / "COMMIT").is_file():
+    copied = ROOT / "COMMIT"
+    if copied.is_file():
         return copied.read_text("utf-8").strip()
     head = git("rev-parse", "--short=12", "HEAD")
     changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
     if head.returncode or changes.returncode or not IS_CHECKOUT:
         return "unknown"
-    return head.stdout.strip() + "-dirty" * bool(changes.stdout)
+    if changes.stdout:
+        return head.stdout.strip() + "-dirty"
+    return head.stdout.strip()

@@ -60,18 +60,24 @@ def device_name(device) -> str:
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
-    if info.exists() and (found := re.search(r"^model name\s*: (.+)", info.read_text(), re.M)):
-        name = found[1].strip()
+    if info.exists():
+        model_name = re.search(r"^model name\s*: (.+)", info.read_text(), re.MULTILINE)
+        if model_name:
+            name = model_name[1].strip()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
-    return f"{name} ({threads} thread{'s' * (threads > 1)})"
+    if threads == 1:
+        return f"{name} (1 thread)"
+    return f"{name} ({threads} threads)"
 
 
 def peak_flops(device) -> float | None:
     """Dense BF16 peak of the device in FLOP/s, or None if it has none or is not in the table."""
     gpu = find_gpu(device_name(device))
-    return gpu.bf16 * 1e12 if gpu and gpu.bf16 else None
+    if gpu is None or not gpu.bf16:
+        return None
+    return gpu.bf16 * 1e12
 
 
 def peak_bytes(device) -> int | None:
@@ -81,9 +87,10 @@ def peak_bytes(device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
-    text = status.read_text() if device.type == "cpu" and status.exists() else ""
-    found = re.search(r"VmHWM:\s+(\d+) kB", text)
-    return int(found[1]) * 1024 if found else None
+    if device.type != "cpu" or not status.exists():
+        return None
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return int(peak[1]) * 1024 if peak else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
@@ -92,37 +99,53 @@ AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
 def has_bf16(device) -> bool:
-    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32.
-
-    By its architecture: PyTorch's is_bf16_supported counts emulation, and says yes to any AMD GPU.
-    """
-    if device.type != "cuda":
-        return True
+    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32."""
     import torch
 
+    if device.type == "cpu":
+        return _cpu_has_bf16()
+    if device.type == "mps":
+        return True
+    # Not PyTorch's is_bf16_supported, which counts emulation and says yes to any AMD GPU.
     gpu = torch.cuda.get_device_properties(device)
-    return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
+    if torch.version.hip:
+        return gpu.gcnArchName.startswith(AMD_WITH_BF16)
+    return gpu.major >= 8
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the CPU has bfloat16 units, and oneDNN may use them (ONEDNN_MAX_CPU_ISA)."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def half_precision(device):
-    """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it.
+    """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
 
-    torch.float32, with which autocast stays off, on a CPU without AVX-512, for which oneDNN has no
-    bfloat16 matmul: PyTorch's own is many times slower than FP32 (a step of `tiny`: 15 s, not 1.5).
+    torch.float32, with which autocast stays off, on a CPU without bfloat16 units.
     """
     import torch
 
-    if not has_bf16(device):
+    if has_bf16(device):
+        return torch.bfloat16
+    if device.type == "cuda":
         return torch.float16
-    by_onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
-    if by_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
-        return torch.float32
-    return torch.bfloat16
+    warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
+    return torch.float32
 
 
 def require_bf16(device) -> None:
     """Raise BadInput if autocast does not multiply bfloat16 here."""
-    if half_precision(device).itemsize > 2 or not has_bf16(device):
+    import torch
+
+    if half_precision(device) != torch.bfloat16:
         why = "no bfloat16 units, which candidates 14 and above need"
         raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiktoken
+import tiktoken_ext.openai_public as openai_public
 import torch
 from conftest import ROOT, SMALL, load, rung, write_shard
 
@@ -134,6 +135,7 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
         time.sleep(0.5)  # as on a network that drops packets
         raise OSError("no network")
 
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/my/cache")
     monkeypatch.setattr(tiktoken, "get_encoding", get_encoding)
     monkeypatch.setattr(data, "SILENCE_S", 0.1)
     (tmp_path / "play.txt").write_text("to be")
@@ -142,7 +144,15 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
         load(rung(0)).main([*SMALL, *flags])
     waiting, line = capsys.readouterr().err.splitlines()
     assert waiting.startswith("note  waiting for tiktoken to download")
-    assert line.startswith("error no GPT-2 vocabulary in tiktoken's cache")
+    assert line.startswith("error no GPT-2 vocabulary on the network or in /my/cache: connect once")
+    assert all(name in line for name in data.VOCABULARY_FILES)
+
+
+def test_the_files_of_the_vocabulary_are_those_that_tiktoken_looks_for(monkeypatch):
+    monkeypatch.setattr(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda **words: words)
+    words = openai_public.gpt2()["mergeable_ranks"]
+    urls = (words["encoder_json_file"], words["vocab_bpe_file"])
+    assert tuple(hashlib.sha1(url.encode()).hexdigest() for url in urls) == data.VOCABULARY_FILES
 
 
 @pytest.fixture

@@ -101,16 +101,22 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatc
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROOT", tmp_path)
     assert files.commit() == "unknown"  # no repository
-    (tmp_path / "ladder" / "commands").mkdir(parents=True)
-    for name in ("README.md", "baseline.py", "ladder/run.py", "ladder/commands/climb.py"):
+    running = ("baseline.py", "peers/a.py", "ladder/measure/gemm.py", "ladder/measure/work.json")
+    others = ("README.md", "ladder/commands/climb.py", "ladder/show/page.py")
+    for name in (*running, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init"], ["add", "."], [*author, "commit", "-m", "all"]):
         files.git(*words)
     head = files.git("rev-parse", "HEAD").stdout[:12]
-    (tmp_path / "README.md").write_text("2")
-    (tmp_path / "ladder/commands/climb.py").write_text("2")
+    for name in others:
+        (tmp_path / name).write_text("2")
     assert files.commit() == head
+    for name in running:
+        (tmp_path / name).write_text("2")
+        assert files.commit() == f"{head}-dirty", name
+        files.git("checkout", "--", name)
     (tmp_path / "ladder" / "mine.py").touch()
     assert files.commit() == f"{head}-dirty"
     (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
