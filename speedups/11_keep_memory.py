@@ -8,6 +8,7 @@ Why: on a CPU every large tensor is a fresh mapping. The system zeroes each of i
   On a GPU nothing changes: PyTorch's own allocator keeps memory there already.
 Numerics: identical. The same arithmetic, in memory that was used before.
 Run: python speedups/11_keep_memory.py
+Device: CPU
 """
 
 import ctypes

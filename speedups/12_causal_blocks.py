@@ -10,6 +10,7 @@ Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CP
   heads in one call. The scores are in memory again, which costs some memory.
 Numerics: rounding. Scores and probabilities are bfloat16 between the matmuls, as before rung 06.
 Run: python speedups/12_causal_blocks.py
+Device: CPU
 """
 
 import ctypes
