@@ -56,7 +56,7 @@ def roofline_of(stem: str, run: dict, facts: dict) -> tuple[float, ...] | None:
         rates = gpu._asdict()
     elif facts.get("copy_bytes_per_s") and facts.get("peak_dtype") == "bfloat16":
         device, fp32 = "cpu", facts["fp32_flops"] / 1e12  # it has no TF32 units
-        rates = {"fp32": fp32, "tf32": fp32, "bf16": facts["peak_flops"] / 1e12}
+        rates = {"fp32": fp32, "tf32": fp32, "half": facts["peak_flops"] / 1e12}
         rates["bandwidth"] = facts["copy_bytes_per_s"] / 1e9
     else:
         return None
