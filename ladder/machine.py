@@ -15,41 +15,59 @@ from ladder.errors import BadInput
 
 
 class GPU(NamedTuple):
-    """Dense rates in TFLOP/s, with FP32 accumulation, and memory bandwidth in GB/s.
+    """Dense rates in TFLOP/s with FP32 accumulation, bandwidth in GB/s, memory in GB.
 
-    Dense is half of a figure "with sparsity". 0: it has no such units; None: not looked up.
+    Dense is half of a figure "with sparsity". None: not looked up.
     """
 
     name: str  # for people; several names of a driver may share it
     source: str
-    bf16: float
-    fp32: float | None = None
-    tf32: float | None = None
-    bandwidth: float | None = None
+    note: str
+    dtype: str  # what `half` multiplies: bfloat16, or float16 where that is all it has
+    half: float
+    fp32: float | None
+    tf32: float | None  # FP32's rate where it has no TF32 units: rung 02 changes nothing there
+    bandwidth: float | None
+    memory: float | None
 
 
-# By the beginning, in whole words, of the name that the driver gives. "calculated": no bf16 figure
-# of NVIDIA's was found. Multiprocessors x FLOP a clock x boost clock; with 512 on a GeForce and
-# 1024 on an RTX card this gives those figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s
-# for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000.
-with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as _file:
-    DATA_SHEETS = {
-        driver: GPU(name, source, *(float(rate) if rate else None for rate in rates))
-        for driver, name, source, *rates, _note in list(csv.reader(_file))[1:]
-    }
+def read_data_sheets() -> dict[str, GPU]:
+    """The rows of gpus.csv by the beginning, in whole words, of the name that the driver gives.
+
+    "calculated": no half-precision figure of NVIDIA's was found. It is multiprocessors x FLOP a
+    clock x boost clock, with 512 FLOP on a GeForce and 1024 on an RTX card. This gives those
+    figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz
+    = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz = 53.8 for an RTX 2080 Ti. FP32 is half of it on
+    a GeForce, a quarter on an RTX 20. A laptop has the highest clock of its range: with less power
+    it is slower.
+    """
+    sheets = {}
+    with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            driver = row.pop("driver")
+            for column in ("half", "fp32", "tf32", "bandwidth", "memory"):
+                row[column] = float(row[column]) if row[column] else None
+            sheets[driver] = GPU(**row)
+    return sheets
+
+
+DATA_SHEETS = read_data_sheets()
 # Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
-OTHER_CHIP = {"Ti", "D", "SUPER", "Laptop", "NVL", "MIG", "MI250"}
+OTHER_CHIP = {"Ti", "D", "SUPER", "Super", "Laptop", "Max", "NVL", "MIG", "MI250"}
 
 
 def find_gpu(name: str) -> GPU | None:
     """The row of a GPU by the name that its driver gives, such as `NVIDIA A100-SXM4-80GB`."""
     name = re.sub(r"[\s-]+", " ", name) + " "
-    known = [gpu for gpu in DATA_SHEETS if name.startswith(f"{gpu} ")]
-    gpu = max(known, key=len, default="")
-    # What follows may be memory or form factor ("H200 141GB"), but not another chip.
-    if not gpu or OTHER_CHIP & set(name.removeprefix(gpu).split()):
+    known = [driver for driver in DATA_SHEETS if name.startswith(f"{driver} ")]
+    if not known:
         return None
-    return DATA_SHEETS[gpu]
+    driver = max(known, key=len)
+    # What follows may be memory or form factor ("H200 141GB"), but not another chip.
+    rest = name.removeprefix(driver).split()
+    if OTHER_CHIP.intersection(rest):
+        return None
+    return DATA_SHEETS[driver]
 
 
 def device_name(device) -> str:
@@ -73,11 +91,11 @@ def device_name(device) -> str:
 
 
 def peak_flops(device) -> float | None:
-    """Dense BF16 peak of the device in FLOP/s, or None if it has none or is not in the table."""
+    """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
-    if gpu is None or not gpu.bf16:
+    if gpu is None:
         return None
-    return gpu.bf16 * 1e12
+    return gpu.half * 1e12
 
 
 def peak_bytes(device) -> int | None:

@@ -16,6 +16,8 @@ from ladder.measure.process import Finished, run_python
 from ladder.measure.scripts import all_scripts
 
 CPU = torch.device("cpu")
+PURPOSE_OF_10 = "the optimizer updates all parameters in one fused kernel"
+SLOW = {True: doctor.SLOWS, False: "no"}
 
 
 @pytest.fixture
@@ -70,6 +72,55 @@ def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatc
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", without_kernel)
     assert doctor.judge("06_flash_attention", CPU)[1:][0] == "no"
+
+
+def test_doctor_says_what_a_rung_that_needs_nothing_is_for():
+    said = {}
+    for path in all_scripts():
+        if path.stem not in doctor.TRIALS:
+            said[path.stem[:2]] = doctor.purpose(path, CPU)
+    assert said["10"] == ("–", f"for speed: {PURPOSE_OF_10}")
+    assert said["12"][1].startswith("for speed: on a CPU, attention takes 128 queries at a time")
+    not_for_speed = [number for number, (helps, _) in said.items() if helps == "no"]
+    assert not_for_speed == ["04", "08", "09"]
+    for number in not_for_speed:
+        assert said[number][1].startswith("not for speed: ")
+    helps, why = doctor.purpose(all_scripts()[-1], torch.device("cuda"))
+    assert helps == "no" and why.startswith("for CPUs: ")
+
+
+@pytest.mark.parametrize(
+    ("half", "helps", "why"),
+    [
+        (2.0, "yes", "a bfloat16 matmul is faster than one in FP32 (timed)"),
+        (1.0, "no", "a bfloat16 matmul is no faster than one in FP32 (timed)"),
+        (0.7, "no", "a bfloat16 matmul is slower than one in FP32 (timed)"),
+        (0.2, "slows", "a bfloat16 matmul is slower than one in FP32 (timed)"),
+    ],
+)
+def test_doctor_times_half_precision(monkeypatch, half, helps, why):
+    rates = {torch.bfloat16: half, torch.float32: 1.0}
+    monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
+    monkeypatch.setattr(doctor, "half_precision", lambda _: torch.bfloat16)
+    assert doctor.bf16(CPU) == (helps, why)
+
+
+@pytest.mark.parametrize("slows", [True, False])
+def test_doctor_says_that_the_ladder_goes_down(ladder, monkeypatch, slows):
+    verdict = "makes this machine slower: the top rung will be slower than the baseline here\n"
+    monkeypatch.setattr(doctor, "TRIALS", {"03_bf16_autocast": lambda _: (SLOW[slows], "timed")})
+    done = ladder("doctor", "--device", "cpu")
+    assert done.status == 0
+    assert done.stdout.endswith(f"03 bf16 autocast {verdict}") == slows
+    assert (verdict in done.stdout) == slows
+
+
+def test_without_half_precision_units_rung_03_is_rung_02(monkeypatch):
+    monkeypatch.setattr(doctor, "half_precision", lambda _: torch.float32)
+    assert doctor.bf16(CPU) == (
+        "no",
+        "no bfloat16 units: autocast stays off, and the step is rung 02's",
+    )
 
 
 def broken_loss(model):

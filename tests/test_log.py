@@ -138,7 +138,7 @@ def test_flops_per_token_of_the_124m_model():
     [
         ("NVIDIA A100-SXM4-80GB", 312e12),
         ("NVIDIA A10", 125e12),
-        ("NVIDIA A10G", None),
+        ("NVIDIA A10G", 70e12),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("AMD Instinct MI250X / MI250", None),  # either
     ],
