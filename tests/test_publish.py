@@ -206,7 +206,7 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
     for path in folder.glob("1[12]*"):  # its top is 10
         path.unlink()
     shutil.copytree(folder, copy / "logs" / "a-newer-one")
-    rows = {line.split(",")[0]: line for line in blocks.machines_table([]).splitlines()[2:]}
+    rows = {line.split(",")[0]: line for line in blocks.machines_table().splitlines()[2:]}
     assert rows[f"| {CPU}"].endswith(
         f"| 204 | 659 | 861 (12) | 4.23× (3.78 … 4.74) | [2026-11-21](logs/{CLIMB.name}) |"
     )

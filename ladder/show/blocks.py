@@ -1,30 +1,42 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
 import re
+from pathlib import Path
 
 from ladder.files import ROOT
 from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
 from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
 from ladder.show.diffs import changed_lines, code_lines
 from ladder.show.reported import reported_climb
-from ladder.show.tables import factor, markdown, percent, pipes
+from ladder.show.tables import bold, factor, markdown, percent, pipes
 
-# What is made from logs. In README.md the headline and the table of rungs name a climb on a GPU,
-# one on a CPU or both; in RUNLOG.md each entry has the table of one, the machines all of logs/.
+# In README.md the headline and the table of rungs name a climb on a GPU, one on a CPU or both; in
+# RUNLOG.md each entry has the table of one, and the machines are all of logs/.
 BLOCK = re.compile(
     r"<!-- (?P<kind>headline|rungs|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
+NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#share)."
 
 
 def render(text: str) -> str:
     """`text` with every block between markers made again from the logs that its marker names."""
-
-    def block(match: re.Match) -> str:
-        made = MAKERS[match["kind"]](climbs_of(match))
-        return f"{match[0].partition(chr(10))[0]}\n{made}<!-- end -->"
-
     return BLOCK.sub(block, text)
+
+
+def block(match: re.Match) -> str:
+    """One block with its markers, made from its logs."""
+    marker = match[0].partition("\n")[0]
+    climbs = climbs_of(match)
+    if match["kind"] == "headline":
+        made = headline(climbs)
+    elif match["kind"] == "rungs":
+        made = rungs_table(climbs)
+    elif match["kind"] == "machines":
+        made = machines_table()
+    else:
+        made = markdown(*climbs[0][1:])
+    return f"{marker}\n{made}<!-- end -->"
 
 
 def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
@@ -34,85 +46,118 @@ def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
 
 def headline(climbs: list) -> str:
     """What the ladder gains: in each of these climbs, and as reported for a GPU."""
-    lines, other = [], reported_climb()
-    first, last = other["ms"]["00"], other["ms"]["10"]
-    for folder, facts, rows in climbs:
-        rungs, run = rungs_of(rows), first_log(rows).run
-        base, top = rungs[0], rungs[max(rungs)]
-        low, high = top.total.low, top.total.high
-        between = f" ({low:.1f} to {high:.1f}, 95 % interval)" if low else ""
-        ten = f" (rung 10: {rungs[10].total.ratio:.1f} times)" if max(rungs) > 10 else ""
-        lines.append(
-            f"- **{top.total.ratio:.1f} times**{between} on {run['device']}, B={run['B']}, "
-            f"T={run['T']}: {base.tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second{ten}. "
-            f"*Measured here*, {facts['repeats']} rounds of all scripts ([logs]({folder}))."
-        )
-    none = "No GPU has been measured here yet: [send yours](docs/commands.md#share)." * all(
-        on_cpu(rows) for _, _, rows in climbs
-    )
-    lines.append(
-        f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
-        f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
-        f"{other['who']}. {none}".rstrip()
-    )
-    return "\n".join(lines) + "\n"
+    text = ""
+    for folder, climb, rows in climbs:
+        rungs = rungs_of(rows)
+        top = rungs[max(rungs)]
+        run = first_log(rows).run
+        text += f"- **{top.total.ratio:.1f} times**"
+        if top.total.low:
+            text += f" ({top.total.low:.1f} to {top.total.high:.1f}, 95 % interval)"
+        text += f" on {run['device']}, B={run['B']}, T={run['T']}: "
+        text += f"{rungs[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
+        if max(rungs) > 10:
+            text += f" (rung 10: {rungs[10].total.ratio:.1f} times)"
+        text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder})).\n"
+    other = reported_climb()
+    first = other["ms"]["00"]
+    last = other["ms"]["10"]
+    text += f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
+    text += f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
+    text += f"{other['who']}."
+    if all(on_cpu(rows) for _, _, rows in climbs):
+        text += NO_GPU
+    return f"{text}\n"
 
 
 def rungs_table(climbs: list) -> str:
     """Every rung with its one change and what that gains: as reported for a GPU, which is not ours,
     and in these climbs. A gain is over the rung before it in any order of a climb."""
     other = reported_climb()
-    head = ["rung", "the one change", "lines", f"*reported*: {other['settings']}"]
+    header = ["rung", "the one change", "lines", f"*reported*: {other['settings']}"]
+    measured = []
     for folder, _, rows in climbs:
         run = first_log(rows).run
-        head.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
-    scripts, measured = all_scripts(), [rungs_of(rows) for _, _, rows in climbs]
-    columns = [(rungs, gains_of_neighbours(rungs)) for rungs in measured]
-    lines, before = [], None
+        header.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
+        measured.append(measured_column(rungs_of(rows)))
+    scripts = all_scripts()
+    reported = reported_column(scripts, other)
+    body = []
     for number, path in enumerate(scripts):
-        size, more = "", ""
-        if number:
-            codes = map(code_lines, scripts[number - 1 : number + 1])
-            signs = [line[0] for line in changed_lines(*codes)]
-            size = f"+{signs.count('+')} −{signs.count('-')}"
-        if ms := other["ms"].get(f"{number:02}"):
-            more = f", {(before / ms - 1) * 100:+.0f} %" if before else ""
-            before = ms
         change = re.split(r"\.(?: |$)", describe(path)["Change"])[0]
-        line = [f"[{title(path)}]({shown(path)})", change, size]
-        without = other["within"].get(f"{number:02}", "CPU only" * cpu_only(path))
-        line.append(f"{ms} ms{more}" if ms else without)
-        for rungs, gains in columns:
-            cell = f"{rungs[0].tok_per_s:.0f} tok/s"
-            if number:
-                found = gains.get(number)
-                cell = f"**{percent(found)}**" if found and found.significant else percent(found)
-            line.append(cell)
-        lines.append(line)
-    return f"{pipes(head, lines, left=2)}\n*Reported*: {other['note']}\n"
+        size = size_of_change(scripts[number - 1], path) if number else ""
+        line = [f"[{title(path)}]({shown(path)})", change, size, reported[number]]
+        for column in measured:
+            line.append(column.get(number, percent(None)))
+        body.append(line)
+    return f"{pipes(header, body, left=2)}\n*Reported*: {other['note']}\n"
 
 
-def machines_table(_) -> str:
+def size_of_change(before: Path, after: Path) -> str:
+    """How many lines of code a rung adds and removes: `+9 −3`."""
+    lines = changed_lines(code_lines(before), code_lines(after))
+    added = sum(line.startswith("+") for line in lines)
+    return f"+{added} −{len(lines) - added}"
+
+
+def reported_column(scripts: list[Path], other: dict) -> list[str]:
+    """What was reported for each rung, with the gain over the reported time before it."""
+    cells = []
+    before = None
+    for number, path in enumerate(scripts):
+        ms = other["ms"].get(f"{number:02}")
+        if ms and before:
+            cells.append(f"{ms} ms, {(before / ms - 1) * 100:+.0f} %")
+        elif ms:
+            cells.append(f"{ms} ms")
+        else:
+            without = "CPU only" if cpu_only(path) else ""
+            cells.append(other["within"].get(f"{number:02}", without))
+        before = ms or before
+    return cells
+
+
+def measured_column(rungs: dict[int, Row]) -> dict[int, str]:
+    """The baseline's rate, and the gain of each other rung over the one before it."""
+    cells = {0: f"{rungs[0].tok_per_s:.0f} tok/s"}
+    for number, gain in gains_of_neighbours(rungs).items():
+        cells[number] = bold(percent(gain), gain)
+    return cells
+
+
+def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above."""
-    newest, lines = {}, []
     folders = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
-    for folder in sorted(folders, key=lambda folder: read_climb_json(folder)["started"]):
-        if read_climb_json(folder)["kind"] == "climb":
-            facts, rows = read_climb(folder)
-            if {0, 10} <= (rungs := rungs_of(rows)).keys():
-                newest[facts["device"]] = facts, folder, rungs
-    for facts, folder, rungs in newest.values():
-        run, number = rungs[0].log.run, max(rungs)
-        base, ten, top = (rungs[n].tok_per_s for n in (0, 10, number))
-        cells = ["{device}, B={B}, T={T}".format(**run), run["torch"]]
-        cells += [f"{facts['peak_flops'] / 1e12:.3g}", f"{facts['repeats']}", f"{base:.0f}"]
-        cells += [f"{ten:.0f}", f"{top:.0f} ({number})", factor(rungs[number].total)]
-        cells.append(f"[{facts['started'][:10]}]({folder.relative_to(ROOT).as_posix()})")
-        lines.append((top, cells))
-    head = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
-    head += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    return pipes(head, [cells for _, cells in sorted(lines, reverse=True)], left=2)
+    folders.sort(key=lambda folder: read_climb_json(folder)["started"])
+    newest = {}
+    for folder in folders:
+        climb, rows = read_climb(folder)
+        rungs = rungs_of(rows)
+        if climb["kind"] == "climb" and 0 in rungs and 10 in rungs:
+            top = rungs[max(rungs)]
+            newest[climb["device"]] = top.tok_per_s, machine_line(folder, climb, rungs)
+    header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
+    header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
+    body = [line for _, line in sorted(newest.values(), reverse=True)]
+    return pipes(header, body, left=2)
+
+
+def machine_line(folder: Path, climb: dict, rungs: dict[int, Row]) -> list[str]:
+    """The cells of one machine."""
+    run = rungs[0].log.run
+    number = max(rungs)
+    return [
+        "{device}, B={B}, T={T}".format(**run),
+        run["torch"],
+        f"{climb['peak_flops'] / 1e12:.3g}",
+        f"{climb['repeats']}",
+        f"{rungs[0].tok_per_s:.0f}",
+        f"{rungs[10].tok_per_s:.0f}",
+        f"{rungs[number].tok_per_s:.0f} ({number})",
+        factor(rungs[number].total),
+        f"[{climb['started'][:10]}]({folder.relative_to(ROOT).as_posix()})",
+    ]
 
 
 def on_cpu(rows: list[Row]) -> bool:
@@ -122,13 +167,9 @@ def on_cpu(rows: list[Row]) -> bool:
 
 def rungs_of(rows: list[Row]) -> dict[int, Row]:
     """The rungs among the rows that ran, by number."""
-    known = {path.stem: number for number, path in enumerate(all_scripts())}
-    return {known[row.stem]: row for row in rows if row.logs and row.stem in known}
-
-
-MAKERS = {
-    "headline": headline,
-    "rungs": rungs_table,
-    "machines": machines_table,
-    "table": lambda climbs: markdown(*climbs[0][1:]),
-}
+    by_stem = {row.stem: row for row in rows if row.logs}
+    rungs = {}
+    for number, path in enumerate(all_scripts()):
+        if path.stem in by_stem:
+            rungs[number] = by_stem[path.stem]
+    return rungs

@@ -9,15 +9,20 @@ from ladder.measure.scripts import parts_of, shown
 
 def diff_lines(before: Path, after: Path) -> list[str]:
     """A unified diff of the code of two scripts, with the line numbers of the whole files."""
-    parts = [parts_of(path) for path in (before, after)]
-    above = [docstring.count("\n") for docstring, _ in parts]
-    sides = [code.removesuffix("\n").split("\n") for _, code in parts]
-    lines = list(unified_diff(*sides, shown(before), shown(after), lineterm=""))
-    for at, line in enumerate(lines):
-        if hunk := re.match(r"@@ -(\d+)(.*) \+(\d+)(.*) @@", line):
-            a, b = int(hunk[1]) + above[0], int(hunk[3]) + above[1]
-            lines[at] = f"@@ -{a}{hunk[2]} +{b}{hunk[4]} @@"
-    return lines
+    old_docstring, old_code = parts_of(before)
+    new_docstring, new_code = parts_of(after)
+    old_start = old_docstring.count("\n")
+    new_start = new_docstring.count("\n")
+
+    def in_whole_file(hunk: re.Match) -> str:
+        old = int(hunk[1]) + old_start
+        new = int(hunk[3]) + new_start
+        return f"@@ -{old}{hunk[2]} +{new}{hunk[4]} @@"
+
+    old_lines = old_code.removesuffix("\n").split("\n")
+    new_lines = new_code.removesuffix("\n").split("\n")
+    diff = unified_diff(old_lines, new_lines, shown(before), shown(after), lineterm="")
+    return [re.sub(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@", in_whole_file, line) for line in diff]
 
 
 def code_lines(path: Path) -> list[str]:
@@ -27,5 +32,5 @@ def code_lines(path: Path) -> list[str]:
 
 def changed_lines(before: list[str], after: list[str]) -> list[str]:
     """The + and - lines between the code_lines of two scripts: how large a change is."""
-    lines = list(unified_diff(before, after, n=0, lineterm=""))[2:]
-    return [line for line in lines if not line.startswith("@@")]
+    diff = list(unified_diff(before, after, n=0, lineterm=""))[2:]
+    return [line for line in diff if not line.startswith("@@")]

@@ -17,73 +17,91 @@ BESIDE = ("commit", "python", "steps")  # may differ between a climb and an abla
 
 
 def gather(folder: Path) -> dict:
-    """All that the page shows of one climb. Raises BadInput if it is none."""
-    facts, rows = read_climb(folder)
+    """The section of the page that shows one climb. Raises BadInput if it is none."""
+    climb, rows = read_climb(folder)
     good = [row for row in rows if not row.failure]
     if not good:
         raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
-    run, kind = good[0].log.run, kind_of(facts)
-    rungs = find_rungs(folder, facts, rows)
-    label = "{device}, {started}, {model}, B={B}, T={T}: "
-    label = label.format(**run | {"B": sizes(good), "started": facts["started"]})
-    between = f"{rungs[0]['title']} to {rungs[-1]['title']}"
+    run = good[0].log.run
+    rungs = gather_rungs(folder, climb, rows)
+    what = kind_of(climb).what
+    if climb["kind"] == "climb":
+        what = f"{rungs[0]['title']} to {rungs[-1]['title']}"
+    size = f"B={sizes(good)}, T={run['T']}"
     return {
         "id": folder.resolve().name,
         "folder": short_name(folder),
-        "label": label + (between if facts["kind"] == "climb" else kind.what),
-        "caption": f"{caption(facts, good)}.",
-        "facts": facts,
+        "label": f"{run['device']}, {climb['started']}, {run['model']}, {size}: {what}",
+        "caption": f"{caption(climb, good)}.",
+        "climb": climb,
         "run": run,
         "result": good[0].log.result,
         # What it has in common with an ablation that belongs to it.
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
-        "kind": kind,
+        "kind": kind_of(climb),
         "rungs": rungs,
-        "beyond": first_beyond(facts, rows),
-        "notes": foot(facts, rows) + doubts(facts),
+        "beyond": first_beyond(climb, rows),
+        "notes": foot(climb, rows) + doubts(climb),
     }
 
 
-def find_rungs(folder: Path, facts: dict, rows: list[Row]) -> list[dict]:
+def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
     """Each row with the docstring and diff of its script as measured, and its logs."""
-    against, heads = kind_of(facts).against, columns(facts, rows)
+    against = kind_of(climb).against
+    headings = columns(climb, rows)
     rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
-            path, source = as_measured(folder, facts, row.script, Path(scratch))
-            base = rungs[-1 if against == "above" else 0] if rungs and against else None
-            both = base and base["path"] and path
-            line, parts, state = cells(row), row.roofline or (), ""
-            if row.gain and row.gain.significant:
-                state = "up" if row.gain.ratio > 1 else "down"
-            paths = [folder / f"{row.stem}.r{repeat}.log" for repeat in sorted(row.logs)]
+            path, source = as_measured(folder, climb, row.script, Path(scratch))
+            base = None
+            if rungs and against == "above":
+                base = rungs[-1]
+            elif rungs and against == "first":
+                base = rungs[0]
+            diff = None
+            if path and base and base["path"]:
+                diff = diff_lines(base["path"], path)[2:]
+            texts = cells(row)
+            logs = [folder / f"{row.stem}.r{k}.log" for k in sorted(row.logs)]
             rung = {
                 "row": row,
-                "title": line["rung"],
-                "gain": line["gain"],
-                "figures": {head: line[column] for column, head in heads.items()},
-                "state": state,
+                "title": texts["rung"],
+                "gain": texts["gain"],
+                "figures": {headings[name]: texts[name] for name in headings},
+                "state": state(row),
                 "base": base,
-                "roofline": dict(zip(LABELS, parts, strict=False)),  # milliseconds, or empty
+                "roofline": dict(zip(LABELS, row.roofline or (), strict=False)),  # milliseconds
                 "path": path,
                 "source": source,
                 "doc": docstring(path) if path else None,
-                "diff": diff_lines(base["path"], path)[2:] if both else None,
-                "logs": {path.name: path.read_text(encoding="utf-8") for path in paths},
+                "diff": diff,
+                "logs": {log.name: log.read_text(encoding="utf-8") for log in logs},
             }
             rungs.append(rung)
     return rungs
 
 
-def as_measured(folder: Path, facts: dict, stem: str, into: Path) -> tuple[Path | None, str]:
+def state(row: Row) -> str:
+    """`up` if the row is significantly faster than its base, `down` if slower, else empty."""
+    if not row.gain or not row.gain.significant:
+        return ""
+    return "up" if row.gain.ratio > 1 else "down"
+
+
+def as_measured(folder: Path, climb: dict, stem: str, scratch: Path) -> tuple[Path | None, str]:
     """A script as it was when measured, and where it comes from, in words; (None, why) without."""
-    name = {Path(name).stem: name for name in facts["scripts"]}.get(stem, f"{stem}.py")
-    path, source, commit = kept(folder, name), "kept with its logs", facts["commit"]
-    if not path and (text := git("show", f"{commit}:./{name}").stdout):
-        path, source = into / f"{stem}.py", f"at commit {commit}"
-        path.write_text(text, encoding="utf-8")
+    names = {Path(name).stem: name for name in climb["scripts"]}
+    name = names.get(stem, f"{stem}.py")
+    commit = climb["commit"]
+    source = "kept with its logs"
+    path = kept(folder, name)
     if not path:
-        return None, f"the script is not here, nor is commit {commit}, at which it ran"
+        source = f"at commit {commit}"
+        text = git("show", f"{commit}:./{name}").stdout
+        if not text:
+            return None, f"the script is not here, nor is commit {commit}, at which it ran"
+        path = scratch / f"{stem}.py"
+        path.write_text(text, encoding="utf-8")
     try:
         docstring(path)
     except BadInput:  # then the row says how it failed

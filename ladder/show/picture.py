@@ -10,33 +10,37 @@ from matplotlib.figure import Figure
 from ladder.files import write_atomic
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import OUT_OF_MEMORY, Row
-from ladder.show.tables import caption, titles
+from ladder.show.tables import caption, title_of
 from ladder.text import printable
 
 matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
 
 
-def draw(facts: dict, rows: list[Row], path: Path) -> None:
+def draw(climb: dict, rows: list[Row], path: Path) -> None:
     """Write a PNG, readable at the width of a README. Rows that failed have no bar."""
     good = [row for row in rows if not row.failure]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
-    if kind_of(facts).varied:
-        lines(axes, rows, good)
+    if kind_of(climb).varied:
+        lines(axes, rows)
     else:
         bars(axes, good)
-    axes.set_title(plain(caption(facts, good)), fontsize=7, loc="left", wrap=True)
+    axes.set_title(plain(caption(climb, good)), fontsize=7, loc="left", wrap=True)
     axes.spines[["top", "right"]].set_visible(False)
     write_atomic(path, partial(axes.figure.savefig, format="png", dpi=110))
 
 
-def lines(axes: Axes, rows: list[Row], good: list[Row]) -> None:
+def lines(axes: Axes, rows: list[Row]) -> None:
     """Tokens per second over B, a line for each rung; a cross where memory ends."""
-    for script in dict.fromkeys(row.script for row in good):
-        of = [row for row in good if row.script == script]
-        sizes, rates = [row.B for row in of], [row.tok_per_s for row in of]
-        (line,) = axes.plot(sizes, rates, "o-", label=plain(titles().get(script, script)))
-        if any(row.failure == OUT_OF_MEMORY for row in rows if row.script == script):
-            axes.plot(sizes[-1:], rates[-1:], "x", ms=14, mew=2, color=line.get_color())
+    scripts: dict[str, list[Row]] = {}
+    for row in rows:
+        scripts.setdefault(plain(title_of(row)), []).append(row)
+    for name, its_rows in scripts.items():
+        points = [(row.B, row.tok_per_s) for row in its_rows if not row.failure]
+        if not points:
+            continue
+        (line,) = axes.plot(*zip(*points, strict=True), "o-", label=name)
+        if its_rows[-1].failure == OUT_OF_MEMORY:
+            axes.plot(*points[-1], "x", ms=14, mew=2, color=line.get_color())
     if any(row.failure == OUT_OF_MEMORY for row in rows):
         axes.plot([], [], "kx", ms=9, label="the next B is out of memory")
     sizes = sorted({row.B for row in rows})
@@ -48,18 +52,16 @@ def lines(axes: Axes, rows: list[Row], good: list[Row]) -> None:
     axes.legend(framealpha=1, edgecolor="white")
 
 
-def bars(axes: Axes, good: list[Row]) -> None:
+def bars(axes: Axes, rows: list[Row]) -> None:
     """Tokens per second of each row, with the spread of its steps."""
-    rates = [row.tok_per_s for row in good]
-    above = [row.tok_per_s * (row.spread[1] - 1) for row in good]
-    below = [row.tok_per_s * (1 - row.spread[0]) for row in good]
-    labels = [plain(titles().get(row.stem, row.stem.replace("_", " "))) for row in good]
-    rows_at = range(len(good))  # not by label: two scripts may have equal ones
-    axes.barh(rows_at, rates, xerr=[below, above], color="#4c78a8", ecolor="#333333", capsize=3)
-    axes.set_yticks(rows_at, labels)
-    for y, (rate, high) in enumerate(zip(rates, above, strict=True)):
-        axes.annotate(f" {rate:,.0f}", (rate + high, y), va="center", fontsize=9)
-    axes.set_xlim(0, max(rates) * 1.12)
+    for y, row in enumerate(rows):  # not by label: two scripts may have equal ones
+        rate = row.tok_per_s
+        slow, fast = row.spread
+        spread = [[rate * (1 - slow)], [rate * (fast - 1)]]
+        axes.barh(y, rate, xerr=spread, color="#4c78a8", ecolor="#333333", capsize=3)
+        axes.annotate(f" {rate:,.0f}", (rate * fast, y), va="center", fontsize=9)
+    axes.set_yticks(range(len(rows)), [plain(title_of(row)) for row in rows])
+    axes.set_xlim(0, max(row.tok_per_s for row in rows) * 1.12)
     axes.invert_yaxis()
     axes.set_xlabel("tokens per second, with the 10th to 90th percentile of the steps")
 

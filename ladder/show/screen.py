@@ -1,5 +1,6 @@
 """The console that tables are printed on."""
 
+import os
 import sys
 
 from rich.console import Console
@@ -13,9 +14,11 @@ class Screen(Console):
 
 
 def wide_console() -> Console:
-    """The screen. A file or a pipe is 160 columns wide: it has no edge to wrap at.
+    """The screen. A file or a pipe is as wide as COLUMNS says, else 160: it has no edge to wrap at.
 
     Names of files and kernels may hold [what] reads like markup.
     """
-    width = None if sys.stdout.isatty() else 160
+    width = None
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        width = 160
     return Screen(highlight=False, markup=False, width=width)
