@@ -101,12 +101,15 @@ def test_result_follows_from_the_step_lines(
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 
-def test_what_only_the_screen_shows(shard, tmp_path, small_model, monkeypatch, capsys):
+@pytest.mark.parametrize(("number", "following"), [(0, 1), (3, 4)])
+def test_what_only_the_screen_shows(
+    number, following, shard, tmp_path, small_model, monkeypatch, capsys
+):
     monkeypatch.setattr(machine, "peak_bytes", lambda _: 1_500_000_000)
     args = parse_args("doc", [*SMALL, "--steps=6", "--log-dir", str(tmp_path)])
     module = load(rung(0))
     model = module.GPT(module.GPTConfig(**SMALLER))
-    with Run(rung(0), args) as run:
+    with Run(rung(number), args) as run:
         run.header(model, Batches(load_corpus(str(shard), print), 2, 64))
         for step, dt in enumerate([90, 10, 30, 20, 0.05, 0.05]):
             run.log(step, loss=9 - step, dt=dt, tok_per_s=128 / dt)
@@ -115,8 +118,8 @@ def test_what_only_the_screen_shows(shard, tmp_path, small_model, monkeypatch, c
     # The median of the steps after the first, times the steps left.
     assert left == ["", "0:00:40", "0:01:00", "0:00:40", "0:00:15", ""]
     assert lines[-1] == (
-        "baseline: 13 tok/s, 10,025 ms a step (4 of 6 steps measured), 1.5 GB, "
-        "loss 9.00 -> 4.00; next: ladder diff 1"
+        f"{rung(number).stem}: 13 tok/s, 10,025 ms a step (4 of 6 steps measured), 1.5 GB, "
+        f"loss 9.00 -> 4.00; next: ladder diff {following}"
     )
     (log,) = tmp_path.glob("*.log")
     assert " | left " not in log.read_text() and lines[-1] not in log.read_text()
