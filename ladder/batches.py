@@ -18,7 +18,7 @@ class Batches:
     there. Raises BadInput if the corpus is shorter than one batch.
     """
 
-    def __init__(self, corpus: Corpus, B: int, T: int, rank=0, ranks=1, shuffle: int | None = None):
+    def __init__(self, corpus: Corpus, B: int, T: int, rank=0, ranks=1, shuffle=None):
         if len(corpus) < B * T + 1:
             raise BadInput(
                 f"corpus {corpus.name} has {len(corpus)} tokens, but one batch needs {B * T + 1} "
@@ -35,13 +35,13 @@ class Batches:
         self.epoch = None  # the one that `order` is of
         self.order = None
 
-    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def __next__(self):
         """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
         first = self.position + self.rank * self.B
         self.position += self.ranks * self.B
         return self.rows(range(first, first + self.B))
 
-    def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
+    def rows(self, numbers: range):
         """x and y of these rows, each (len(numbers), T) int64 on the CPU.
 
         Row numbers continue from one epoch to the next. Raises BadInput if a row has a token id

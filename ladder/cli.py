@@ -4,7 +4,6 @@ import argparse
 import math
 import re
 import signal
-from collections.abc import Callable
 from contextlib import contextmanager
 
 from ladder.errors import BadInput, explain, refuse
@@ -20,7 +19,7 @@ MODELS = {
 BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
-def checked(convert: Callable, holds: Callable, expected: str) -> Callable:
+def checked(convert, holds, expected: str):
     """An argparse type: convert(text) if that holds, else an error that says what is expected."""
 
     def parse(text: str):
@@ -35,7 +34,7 @@ def checked(convert: Callable, holds: Callable, expected: str) -> Callable:
     return parse
 
 
-def integer(low: int) -> Callable:
+def integer(low: int):
     """An argparse type: integers of at least `low`."""
     return checked(int, lambda value: value >= low, f"an integer of at least {low}")
 
@@ -154,7 +153,7 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
 
 
 @contextmanager
-def signals_to(handler: Callable):
+def signals_to(handler):
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     A signal that is ignored, as under nohup, stays ignored.

@@ -12,8 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def read_shard(path: Path) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
 
 
-def load_corpus(path: str | None, say: Callable[[str], None]) -> Corpus:
+def load_corpus(path: str | None, say) -> Corpus:
     """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
 
     `say` is called with a line for what a user may not expect. Raises BadInput.
@@ -118,7 +117,7 @@ def _load_folder(folder: Path, say) -> Corpus:
     return _shard_corpus(name, [shard for shard in shards if shard not in held_out])
 
 
-def load_splits(path: str | None, say: Callable[[str], None]) -> tuple[Corpus, Corpus]:
+def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
     """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
     corpus = load_corpus(path, say)
     held_out = val_shards(Path(path)) if path else []
@@ -161,18 +160,12 @@ def _shard_corpus(name: str, files: list[Path]) -> Corpus:
 
 def _texts(folder: Path, say) -> list[Path]:
     """The texts in a folder and below it, sorted."""
-    texts = []
-    left_out = Counter()
-    for file in folder.rglob("*"):
-        if file.suffix.lower() in (".txt", ".md") and file.is_file():
-            texts.append(file)
-        elif file.is_file():
-            left_out[file.suffix or "other"] += 1
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    texts = [file for file in files if file.suffix.lower() in (".txt", ".md")]
     if not texts:
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
-    if left_out:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in left_out.most_common(5))
-        say(f"note  only .txt and .md files are read; left out: {kinds}")
+    if len(texts) < len(files):
+        say(f"note  {len(texts)} of {len(files)} files are read: those named .txt or .md")
     return sorted(texts)
 
 
@@ -183,9 +176,8 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     if not size:
         raise BadInput(f"corpus {name} is empty: expected text")
     for mark, what in SURPRISES.items():
-        count = sum(mark in document for document in documents)
-        if count:
-            say(f"note  in {count} of {len(documents)} texts of {name}: {what}")
+        if any(mark in document for document in documents):
+            say(f"note  {name} has {what}")
     encode = gpt2_vocabulary().encode_ordinary
     hashes = []
     tokens = []

@@ -6,9 +6,8 @@ This module does not import torch.
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from ladder.errors import BadInput
 
@@ -53,11 +52,12 @@ def drop(stream: IO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+def write_atomic(path: Path, content) -> None:
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` may be a function that writes to the open file. What kill -9 leaves of that other file
-    is replaced by the next write into the folder. Raises OSError, or what such a function raises.
+    `content` is bytes, or a function that writes to the open binary file. What kill -9 leaves of
+    that other file is replaced by the next write into the folder. Raises OSError, or what such a
+    function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")

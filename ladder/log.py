@@ -24,7 +24,7 @@ def _quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float, **more) -> str:
+def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
     """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` values a rung adds."""
     line = f"step {step + 1:4d}/{steps} | loss {loss:.6f} | dt {dt * 1e3:8.2f} ms"
     line += f" | tok/s {tok_per_s:7.0f}"

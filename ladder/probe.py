@@ -47,14 +47,14 @@ def matmul_units(device: torch.device) -> str:
     return "fp32" if torch.equal(a @ torch.eye(512, device=device), a) else "tf32"
 
 
-def operators(recording: profile) -> list[tuple[str, list[str]]]:
+def operators(recording: profile) -> list:
     """Name and dtypes of the first inputs of each event on the CPU side, without repeats."""
     events = recording.profiler.kineto_results.events()
     ran = {(event.name(), *event.dtypes()[:3]) for event in events}
     return [(name, dtypes) for name, *dtypes in sorted(ran)]
 
 
-def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
+def effective(ran: list) -> dict:
     """What one training step ran, from its `operators`.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled,
@@ -89,7 +89,7 @@ def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
     }
 
 
-def _compile_cache() -> dict[str, str]:
+def _compile_cache() -> dict:
     """Whether the first step compiled (cold) or found all its graphs on disk (warm)."""
     dynamo = sys.modules.get("torch._dynamo.utils")  # imported only if something was compiled
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:

@@ -11,7 +11,6 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO
 
 import torch
 
@@ -87,7 +86,7 @@ class Run:
         self.closing.enter_context(self.file)
         return self
 
-    def _open_log(self) -> IO:
+    def _open_log(self):
         if self.rank:
             return open(os.devnull, "w")
         folder = Path(self.args.log_dir)
@@ -137,7 +136,7 @@ class Run:
             with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
                 print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
-    def say(self, line: str, stream: IO | None = None) -> None:
+    def say(self, line: str, stream=None) -> None:
         """Write one line to the log and print it, flushing both.
 
         A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
@@ -146,7 +145,7 @@ class Run:
         self._write(self.file, line)
         self._write(stream or sys.stdout, line)
 
-    def _write(self, out: IO, line: str) -> None:
+    def _write(self, out, line: str) -> None:
         if self.rank:
             if out is not sys.stderr:
                 return

@@ -70,6 +70,15 @@ def test_a_shuffled_epoch_has_every_row_once_in_an_order_of_its_own():
     assert first != read(Batches(corpus_of(101), B=5, T=4, shuffle=2), 5)
 
 
+def test_the_hash_of_a_shard_covers_its_size_and_both_ends(tmp_path):
+    tokens = np.arange(600_000, dtype=np.uint32).astype(np.uint16)
+    write_shard(tmp_path / "a.bin", tokens)
+    first, last = tokens[:262_144].tobytes(), tokens[-262_144:].tobytes()
+    covered = (600_000).to_bytes(8, "little") + first + last
+    corpus = load_corpus(str(tmp_path / "a.bin"), say=print)
+    assert corpus.sha256 == hashlib.sha256(covered).hexdigest()
+
+
 def test_shard_round_trip_and_layout(tmp_path):
     write_shard(tmp_path / "a.bin", np.array([1, 50256, 3], dtype=np.uint16))
     raw = (tmp_path / "a.bin").read_bytes()
@@ -173,10 +182,9 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     # Not that of both joined, which another text could be.
     both = b"".join(hashlib.sha256(text).digest() for text in (one, two))
     assert corpus.sha256 == hashlib.sha256(both).hexdigest()
-    assert said[0].endswith("left out: 1 .jsonl")
-    starts = (f"in 2 of 2 texts of {tmp_path.name}: CRLF", "in 1 of 2 ", "in 1 of 2 ")
-    for line, start in zip(said[1:], starts, strict=True):
-        assert line.startswith(f"note  {start}")
+    assert said[0] == "note  2 of 3 files are read: those named .txt or .md"
+    for line, start in zip(said[1:], ("CRLF", "a byte-order mark", "<|endoftext|>"), strict=True):
+        assert line.startswith(f"note  {tmp_path.name} has {start}")
 
 
 def test_a_long_text_shows_progress_and_names_prepare(bytes_for_tokens, tmp_path, monkeypatch):
