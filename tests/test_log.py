@@ -111,12 +111,12 @@ def test_what_only_the_screen_shows(
     model = module.GPT(module.GPTConfig(**SMALLER))
     with Run(rung(number), args) as run:
         run.header(model, Batches(load_corpus(str(shard), print), 2, 64))
-        for step, dt in enumerate([90, 10, 30, 20, 0.05, 0.05]):
+        for step, dt in enumerate([90, 10, 40, 20, 0.05, 0.05]):
             run.log(step, loss=9 - step, dt=dt, tok_per_s=128 / dt)
     lines = capsys.readouterr().out.splitlines()
     left = [line.partition(" | left ")[2] for line in lines if line.startswith("step ")]
     # The median of the steps after the first, times the steps left.
-    assert left == ["", "0:00:40", "0:01:00", "0:00:40", "0:00:15", ""]
+    assert left == ["", "0:00:40", "0:01:15", "0:00:40", "0:00:15", ""]
     assert lines[-1] == (
         f"{rung(number).stem}: 13 tok/s, 10,025 ms a step (4 of 6 steps measured), 1.5 GB, "
         f"loss 9.00 -> 4.00; next: ladder diff {following}"
