@@ -19,7 +19,9 @@ from ladder.measure.work import roofline_of
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
-NOT_YET = "not run yet"  # where another row has why it failed
+# Where another row has why it failed:
+NOT_YET = "not run yet"
+OUT_OF_TIME = "not run: the time was over"
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
 DISTURBED = 2  # a round, or the slowest tenth of a run's steps, that takes this many times longer
@@ -154,7 +156,8 @@ def check_comparable(folder: Path | str, logs: list[Log], climb: dict) -> None:
 def measure(row: Row, climb: dict) -> Row:
     """`row` with the numbers that need no other row. A failure counts if no run ended well."""
     if not row.logs:
-        row.failure = row.failure or NOT_YET
+        ended = "after" in climb["clocks"]
+        row.failure = row.failure or (OUT_OF_TIME if ended else NOT_YET)
         return row
     row.failure = None
     logs = row.logs.values()

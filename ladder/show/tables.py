@@ -15,6 +15,7 @@ from ladder.measure.kinds import kind_of
 from ladder.measure.process import busy
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
+    OUT_OF_TIME,
     WHY_NOT_COMPILED,
     Row,
     first_log,
@@ -63,7 +64,9 @@ def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS; of a row that failed only why."""
     name = name_of(row)
     if row.failure:
-        why = row.failure if row.failure == OUT_OF_MEMORY else f"failed: {row.failure}"
+        why = (
+            row.failure if row.failure in (OUT_OF_MEMORY, OUT_OF_TIME) else f"failed: {row.failure}"
+        )
         return dict.fromkeys(COLUMNS, "") | {"rung": name, "ms / step": why}
     first = row.log.result
     return {
