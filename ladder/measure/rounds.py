@@ -53,7 +53,7 @@ def prepare(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
     folder = process.make_folder(args.out, kind)
-    names = [path.name if path in own else path.relative_to(ROOT).as_posix() for path in chosen]
+    names = [path.name if path in own else scripts.shown(path) for path in chosen]
     packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     climb = {
         "kind": kind,
@@ -92,7 +92,7 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
 
     Raises BadInput if one of them has the file name of another script: its logs would too.
     """
-    ours = [*scripts.chain(), *scripts.peer_scripts(), *(ROOT / name for name in SCRIPTS)]
+    ours = scripts.chain() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
     own = [path for path in chosen if path not in ours]
     names = {path.stem for path in ours}
     for path in own:
@@ -197,8 +197,8 @@ def run_rounds(folder: Path, scratch: Path, say: Callable, show_table: Callable)
     climb["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
     ended = [path.stem for path in folder.glob("*.r*.log")]
     if ended:
-        say(f"going on with {folder}: {len(ended)} runs are kept; its code/ runs, without your "
-            "edits since")  # fmt: skip
+        kept = f"going on with {folder}: {len(ended)} runs are kept"
+        say(f"{kept}; its code/ runs, without your edits since")
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
     k = 0
     while k < begun or another_round(climb, k):
