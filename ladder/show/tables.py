@@ -15,6 +15,7 @@ from ladder.measure.kinds import kind_of
 from ladder.measure.process import busy
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
+    OUT_OF_TIME,
     WHY_NOT_COMPILED,
     Row,
     first_log,
@@ -74,7 +75,7 @@ def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS. A row that failed has only why."""
     texts = dict.fromkeys(COLUMNS, "")
     texts["rung"] = name_of(row)
-    if row.failure == OUT_OF_MEMORY:
+    if row.failure in (OUT_OF_MEMORY, OUT_OF_TIME):
         return texts | {"ms / step": row.failure}
     if row.failure:
         return texts | {"ms / step": f"failed: {row.failure}"}
