@@ -13,9 +13,7 @@ Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat
 Run: python candidates/14_bf16_residual.py
 """
 
-import ctypes
 import math
-import os
 import time
 from dataclasses import dataclass
 
@@ -32,8 +30,6 @@ from ladder.run import Run
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
 
-QUERIES = 128  # speedup 12: in one block of attention
-
 
 # ------------------------------------------------------------------------------ model
 
@@ -45,20 +41,6 @@ class GPTConfig:
     n_layer: int = 12  # this and the next two: 124M by default; --model sets others
     n_head: int = 12
     n_embd: int = 768
-
-
-def causal_blocks(q, k, v):
-    """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
-    T, hs = q.shape[2:]
-    k = k.contiguous()  # one copy for all blocks: bmm reads it transposed
-    blocks = []
-    for start in range(0, T, QUERIES):
-        stop = min(start + QUERIES, T)
-        att = q[:, :, start:stop] @ k[:, :, :stop].transpose(-2, -1)  # (B, nh, queries, keys)
-        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # key later
-        att = (att / math.sqrt(hs)).masked_fill(future, -math.inf)
-        blocks.append(F.softmax(att, dim=-1) @ v[:, :, :stop])  # (B, nh, queries, hs)
-    return torch.cat(blocks, dim=2)
 
 
 class CausalSelfAttention(nn.Module):
@@ -76,11 +58,8 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        if x.device.type == "cpu":  # speedup 12: large matmuls are what a CPU is fast at
-            y = causal_blocks(q, k, v)
-        else:
-            # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)
 
@@ -171,26 +150,11 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-def keep_memory(say):
-    """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
-    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt:  # with jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's
-        libraries = ctypes.CDLL(None), ctypes.CDLL("libc.so.6")
-        used, glibc = (ctypes.cast(lib.malloc, ctypes.c_void_p).value for lib in libraries)
-        mallopt = mallopt if used == glibc else None
-    # In this order: where an older glibc refuses the first, the second is not set either.
-    settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
-    if not mallopt or not all(mallopt(name, value) for name, value in settings):
-        say("note  this malloc cannot be told to keep memory: it frees it as it always does")
-
-
 def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
-        keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated

@@ -13,9 +13,7 @@ Numerics: low precision. A class of its own: logits to 3 bits, their gradient to
 Run: python candidates/19_fp8_head.py
 """
 
-import ctypes
 import math
-import os
 import time
 import warnings
 from contextlib import nullcontext
@@ -35,8 +33,6 @@ from ladder.run import Run
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
 
-QUERIES = 128  # speedup 12: in one block of attention
-
 
 # ------------------------------------------------------------------------------ model
 
@@ -50,27 +46,13 @@ class GPTConfig:
     n_embd: int = 768
 
 
-def causal_blocks(q, k, v):
-    """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
-    T, hs = q.shape[2:]
-    k = k.contiguous()  # one copy for all blocks: bmm reads it transposed
-    blocks = []
-    for start in range(0, T, QUERIES):
-        stop = min(start + QUERIES, T)
-        att = q[:, :, start:stop] @ k[:, :, :stop].transpose(-2, -1)  # (B, nh, queries, keys)
-        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # key later
-        att = (att / math.sqrt(hs)).masked_fill(future, -math.inf)
-        blocks.append(F.softmax(att, dim=-1) @ v[:, :, :stop])  # (B, nh, queries, hs)
-    return torch.cat(blocks, dim=2)
-
-
 def to_fp8(x):
     """x as float8_e4m3fn, its largest value at that type's 448, and the factor that undoes it."""
     scale = x.abs().amax().float().clamp(min=1e-12) / 448
     return (x.float() / scale).to(torch.float8_e4m3fn), scale
 
 
-class LinearCrossEntropy(torch.autograd.Function):  # speedup 15: forward keeps d loss / d logits
+class LinearCrossEntropy(torch.autograd.Function):  # speedup 16: forward keeps d loss / d logits
     """Mean loss of x @ weight.T: x (N, C), weight (vocab_size, C), both bfloat16, targets (N)."""
 
     @staticmethod
@@ -111,11 +93,8 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        if x.device.type == "cpu":  # speedup 12: large matmuls are what a CPU is fast at
-            y = causal_blocks(q, k, v)
-        else:
-            # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)
 
@@ -130,7 +109,7 @@ class MLP(nn.Module):
 
     def forward(self, x):
         x = self.c_fc(x).float()  # in registers only: what is between two matmuls is one kernel
-        # speedup 16: 0.5 (1 + tanh u) is sigmoid(2 u), one exponential instead of libdevice's tanh
+        # speedup 15: 0.5 (1 + tanh u) is sigmoid(2 u), one exponential instead of libdevice's tanh
         u = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
         return self.c_proj(x * torch.sigmoid(2 * u))
 
@@ -210,24 +189,10 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-def keep_memory(say):
-    """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
-    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt:  # with jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's
-        libraries = ctypes.CDLL(None), ctypes.CDLL("libc.so.6")
-        used, glibc = (ctypes.cast(lib.malloc, ctypes.c_void_p).value for lib in libraries)
-        mallopt = mallopt if used == glibc else None
-    # In this order: where an older glibc refuses the first, the second is not set either.
-    settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
-    if not mallopt or not all(mallopt(name, value) for name, value in settings):
-        say("note  this malloc cannot be told to keep memory: it frees it as it always does")
-
-
 def step_graph(device, say):
     """What records a step as a CUDA graph, and runs it as `cuda_graph`; None on other devices."""
     if device.type != "cuda":
-        say("note  candidate 18's graph is for CUDA: here each step is launched anew")
+        say("note  candidate 17's graph is for CUDA: here each step is launched anew")
         return None
     # The default stream cannot be recorded, and autograd stays on the stream of the first step.
     torch.cuda.set_stream(torch.cuda.Stream(device))
@@ -249,14 +214,13 @@ def main(argv=None):
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
-        keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
         require_fp8(device)
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
-        # speedup 17: tiles of the generated CUDA kernels are measured, not taken by a rule
+        # speedup 18: tiles of the generated CUDA kernels are measured, not taken by a rule
         tuning = {"coordinate_descent_tuning": True}
         # speedup 05: fuses the elementwise chains between matmuls
         model = torch.compile(model, options=tuning)
@@ -284,7 +248,7 @@ def main(argv=None):
             start = time.perf_counter()
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
             lr_of_step.fill_(lr)
-            if not graph or step < 2:  # speedup 18: the second is recorded, then replayed
+            if not graph or step < 2:  # speedup 17: the second is recorded, then replayed
                 with graph if graph and step else nullcontext():
                     optimizer.zero_grad()
                     with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
@@ -295,7 +259,7 @@ def main(argv=None):
                     scaler.step(optimizer)
             if graph and step:
                 graph.cuda_graph.replay()
-            # speedup 18: the next batch, while the device works on this one
+            # speedup 17: the next batch, while the device works on this one
             for now, ids in zip((x, y), next(batches), strict=True):
                 now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)
             scaler.update()

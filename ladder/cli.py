@@ -4,8 +4,7 @@ import argparse
 import math
 import re
 import signal
-from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from ladder.errors import BadInput, explain, refuse
 
@@ -20,24 +19,29 @@ MODELS = {
 BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
-def checked(convert: Callable, holds: Callable, expected: str) -> Callable:
+def checked(convert, holds, expected: str):
     """An argparse type: convert(text) if that holds, else an error that says what is expected."""
 
     def parse(text: str):
-        with suppress(ValueError):
-            if holds(value := convert(text)):
-                return value
-        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        try:
+            value = convert(text)
+        except ValueError:
+            value = None
+        if value is None or not holds(value):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return value
 
     return parse
 
 
-def integer(low: int) -> Callable:
+def integer(low: int):
     """An argparse type: integers of at least `low`."""
     return checked(int, lambda value: value >= low, f"an integer of at least {low}")
 
 
-positive, count, seed = integer(1), integer(0), int
+positive = integer(1)
+count = integer(0)
+seed = int
 above_zero = checked(float, lambda value: 0 < value < math.inf, "a number above 0")
 path = checked(str, bool, "a path")  # an empty one would be the current folder
 
@@ -85,14 +89,17 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
         add_more(parser)
     try:
         args = parser.parse_args(argv)
-        device = args.device = pick_device(args.device)
-        steps, T = (50, 1024) if device.type == "cuda" else (20, 256)
-        args.steps, args.seq_len = args.steps or steps, args.seq_len or T
+        args.device = pick_device(args.device)
+        on_gpu = args.device.type == "cuda"
+        args.steps = args.steps or (50 if on_gpu else 20)
+        args.seq_len = args.seq_len or (1024 if on_gpu else 256)
         if args.seq_len > longest:
             raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
-        args.batch_size = args.batch_size or default_batch_size(device, args.model, args.seq_len)
+        if args.batch_size is None:
+            args.batch_size = default_batch_size(args.device, args.model, args.seq_len)
     except Exception as error:  # a GPU that does not start, too
-        if (line := explain(error)) is None:
+        line = explain(error)
+        if line is None:
             raise
         refuse(line)
     return args
@@ -104,18 +111,25 @@ def pick_device(name: str | None):
 
     if name is None:
         best = torch.accelerator.current_accelerator(check_available=True)
-        name = best.type if best and best.type in ("cuda", "mps") else "cpu"
+        name = "cpu"
+        if best and best.type in ("cuda", "mps"):
+            name = best.type
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     device = torch.device(name)
-    found = {"cuda": torch.cuda.device_count, "mps": torch.backends.mps.is_available}
-    if device.type in found and (device.index or 0) >= found[device.type]():
+    number = device.index or 0
+    exists = True
+    if device.type == "cuda":
+        exists = number < torch.cuda.device_count()
+    elif device.type == "mps":
+        exists = torch.backends.mps.is_available()
+    if not exists:
         raise BadInput(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
     return device
 
 
 def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
-    """The B, at most 16, at which the baseline, which needs most memory, fits the device.
+    """Largest B, at most 16, at which the baseline fits the device. It needs the most memory.
 
     A step needs most at the loss: 12 bytes a parameter for weights and AdamW's moments; for each
     token and layer 64·C and 4 times the scores; for each token 16 times the vocabulary. 2 GB are
@@ -128,23 +142,29 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     memory = torch.cuda.get_device_properties(device).total_memory
     L, n_head, C = MODELS[model].values()
     V = 50257
-    parameters = (2 * V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
+    block = 12 * C * C + 13 * C
+    parameters = (2 * V + BLOCK_SIZE) * C + L * block + 2 * C
     per_token = L * (64 * C + 4 * n_head * T) + 10 * C + 16 * V
     room = (memory - 2e9) * 8 / 9 - 12 * parameters
-    return max((B for B in (2, 4, 8, 16) if B * T * per_token <= room), default=1)
+    for B in (16, 8, 4, 2):
+        if B * T * per_token <= room:
+            return B
+    return 1
 
 
 @contextmanager
-def signals_to(handler: Callable):
+def signals_to(handler):
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     A signal that is ignored, as under nohup, stays ignored.
     """
-    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-    heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]
-    before = {n: signal.signal(n, handler) for n in heard}
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number and signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for n, former in before.items():
-            signal.signal(n, former or signal.SIG_DFL)
+        for number, former in before.items():
+            signal.signal(number, former or signal.SIG_DFL)

@@ -6,18 +6,27 @@ This module does not import torch.
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from ladder.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
-# The scripts and what they import or read (nothing in ladder/commands/), as git path patterns.
 SCRIPTS = ("baseline.py", "ddp_run.py", "fsdp_run.py")  # outside the folders
-_FOLDERS = (f":(glob){name}/*.py" for name in ("candidates", "ladder", "peers", "speedups"))
-RUNNING_CODE = (*SCRIPTS, "ladder/gpus.csv", "data/tinyshakespeare.bin", *_FOLDERS)
+# What makes the numbers, as git path patterns: the scripts, what they import or read, and what
+# measures. Nothing in ladder/show/ or ladder/commands/.
+RUNNING_CODE = (
+    *SCRIPTS,
+    ":(glob)speedups/*.py",
+    ":(glob)candidates/*.py",
+    ":(glob)peers/*.py",
+    ":(glob)ladder/*.py",
+    ":(glob)ladder/measure/*.py",
+    "ladder/gpus.csv",
+    "ladder/measure/work.json",
+    "data/tinyshakespeare.bin",
+)
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
@@ -43,17 +52,21 @@ def drop(stream: IO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+def write_atomic(path: Path, content) -> None:
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` may be a function that writes to the open file. What kill -9 leaves of that other file
-    is replaced by the next write into the folder. Raises OSError, or what such a function raises.
+    `content` is bytes, or a function that writes to the open binary file. What kill -9 leaves of
+    that other file is replaced by the next write into the folder. Raises OSError, or what such a
+    function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")
     try:
         with temporary.open("w+b") as file:
-            content(file) if callable(content) else file.write(content)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -81,10 +94,13 @@ def commit() -> str:
     Running code is RUNNING_CODE; a README is not. In a climb's copy of the code, the file COMMIT
     has what this returned when it was copied. `unknown` if git cannot say.
     """
-    if (copied := ROOT / "COMMIT").is_file():
+    copied = ROOT / "COMMIT"
+    if copied.is_file():
         return copied.read_text("utf-8").strip()
     head = git("rev-parse", "--short=12", "HEAD")
     changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
     if head.returncode or changes.returncode or not IS_CHECKOUT:
         return "unknown"
-    return head.stdout.strip() + "-dirty" * bool(changes.stdout)
+    if changes.stdout:
+        return head.stdout.strip() + "-dirty"
+    return head.stdout.strip()

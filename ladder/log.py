@@ -13,20 +13,24 @@ from ladder.text import printable
 
 def pairs_line(kind: str, pairs: dict) -> str:
     """`run   key=value …`; a value with a space or a quote is put in double quotes."""
-    return f"{kind:5s} " + " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
+    words = [f"{key}={_quoted(str(value))}" for key, value in pairs.items()]
+    return f"{kind:5s} " + " ".join(words)
 
 
 def _quoted(value: str) -> str:
     value = printable(value)
-    plain = re.fullmatch(r"[^\s\"'\\]+", value)
-    return value if plain else json.dumps(value, ensure_ascii=False)
+    if re.fullmatch(r"[^\s\"'\\]+", value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
-def step_line(step: int, steps: int, *, loss: float, dt: float, tok_per_s: float, **more) -> str:
+def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
     """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` values a rung adds."""
     line = f"step {step + 1:4d}/{steps} | loss {loss:.6f} | dt {dt * 1e3:8.2f} ms"
     line += f" | tok/s {tok_per_s:7.0f}"
-    return line + "".join(f" | {key} {value:.4e}" for key, value in more.items())
+    for key, value in more.items():
+        line += f" | {key} {value:.4e}"
+    return line
 
 
 def result(
@@ -41,24 +45,30 @@ def result(
     import numpy as np  # not above: commands that only write lines start at once
 
     ms = [seconds * 1e3 for seconds in times]
-    measured = ms[min(10, max(2, steps // 3), max(steps - 1, 0)) :]
+    warmup = min(10, max(2, steps // 3))
+    if steps < 3:
+        warmup = max(steps - 1, 0)
+    measured = ms[warmup:]
     p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
     tok_per_s = tokens_per_step * 1e3 / median
-    found = {
+    peak = ranks * (peak_flops or math.nan)
+    numbers = {
         "median_ms": round(median, 3),
         "p10_ms": round(p10, 3),
         "p90_ms": round(p90, 3),
         "measured_steps": len(measured),
         "warmup_steps": len(ms) - len(measured),
         "tok_per_s": round(tok_per_s, 1),
-        "mfu": round(flops_per_token * tok_per_s / ((peak_flops or math.nan) * ranks), 4),
+        "mfu": round(flops_per_token * tok_per_s / peak, 4),
         "peak_bytes": peak_bytes,
         "first_step_ms": round(ms[0], 3) if ms else None,
         "first_loss": losses[0] if losses else None,
         "final_loss": losses[-1] if losses else None,
     }
-    unknown = [k for k, v in found.items() if isinstance(v, float) and not math.isfinite(v)]
-    return found | dict.fromkeys(unknown)
+    for key, value in numbers.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            numbers[key] = None
+    return numbers
 
 
 def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) -> str:

@@ -15,41 +15,59 @@ from ladder.errors import BadInput
 
 
 class GPU(NamedTuple):
-    """Dense rates in TFLOP/s, with FP32 accumulation, and memory bandwidth in GB/s.
+    """Dense rates in TFLOP/s with FP32 accumulation, bandwidth in GB/s, memory in GB.
 
-    Dense is half of a figure "with sparsity". 0: it has no such units; None: not looked up.
+    Dense is half of a figure "with sparsity". None: not looked up.
     """
 
     name: str  # for people; several names of a driver may share it
     source: str
-    bf16: float
-    fp32: float | None = None
-    tf32: float | None = None
-    bandwidth: float | None = None
+    note: str
+    dtype: str  # what `half` multiplies: bfloat16, or float16 where that is all it has
+    half: float
+    fp32: float | None
+    tf32: float | None  # FP32's rate where it has no TF32 units: rung 02 changes nothing there
+    bandwidth: float | None
+    memory: float | None
 
 
-# By the beginning, in whole words, of the name that the driver gives. "calculated": no bf16 figure
-# of NVIDIA's was found. Multiprocessors x FLOP a clock x boost clock; with 512 on a GeForce and
-# 1024 on an RTX card this gives those figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s
-# for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000.
-with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as _file:
-    DATA_SHEETS = {
-        driver: GPU(name, source, *(float(rate) if rate else None for rate in rates))
-        for driver, name, source, *rates, _note in list(csv.reader(_file))[1:]
-    }
+def read_data_sheets() -> dict[str, GPU]:
+    """The rows of gpus.csv by the beginning, in whole words, of the name that the driver gives.
+
+    "calculated": no half-precision figure of NVIDIA's was found. It is multiprocessors x FLOP a
+    clock x boost clock, with 512 FLOP on a GeForce and 1024 on an RTX card. This gives those
+    figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz
+    = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz = 53.8 for an RTX 2080 Ti. FP32 is half of it on
+    a GeForce, a quarter on an RTX 20. A laptop has the highest clock of its range: with less power
+    it is slower.
+    """
+    sheets = {}
+    with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            driver = row.pop("driver")
+            for column in ("half", "fp32", "tf32", "bandwidth", "memory"):
+                row[column] = float(row[column]) if row[column] else None
+            sheets[driver] = GPU(**row)
+    return sheets
+
+
+DATA_SHEETS = read_data_sheets()
 # Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
-OTHER_CHIP = {"Ti", "D", "SUPER", "Laptop", "NVL", "MIG", "MI250"}
+OTHER_CHIP = {"Ti", "D", "SUPER", "Super", "Laptop", "Max", "NVL", "MIG", "MI250"}
 
 
 def find_gpu(name: str) -> GPU | None:
     """The row of a GPU by the name that its driver gives, such as `NVIDIA A100-SXM4-80GB`."""
     name = re.sub(r"[\s-]+", " ", name) + " "
-    known = [gpu for gpu in DATA_SHEETS if name.startswith(f"{gpu} ")]
-    gpu = max(known, key=len, default="")
-    # What follows may be memory or form factor ("H200 141GB"), but not another chip.
-    if not gpu or OTHER_CHIP & set(name.removeprefix(gpu).split()):
+    known = [driver for driver in DATA_SHEETS if name.startswith(f"{driver} ")]
+    if not known:
         return None
-    return DATA_SHEETS[gpu]
+    driver = max(known, key=len)
+    # What follows may be memory or form factor ("H200 141GB"), but not another chip.
+    rest = name.removeprefix(driver).split()
+    if OTHER_CHIP.intersection(rest):
+        return None
+    return DATA_SHEETS[driver]
 
 
 def device_name(device) -> str:
@@ -60,18 +78,24 @@ def device_name(device) -> str:
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
-    if info.exists() and (found := re.search(r"^model name\s*: (.+)", info.read_text(), re.M)):
-        name = found[1].strip()
+    if info.exists():
+        model_name = re.search(r"^model name\s*: (.+)", info.read_text(), re.MULTILINE)
+        if model_name:
+            name = model_name[1].strip()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
-    return f"{name} ({threads} thread{'s' * (threads > 1)})"
+    if threads == 1:
+        return f"{name} (1 thread)"
+    return f"{name} ({threads} threads)"
 
 
 def peak_flops(device) -> float | None:
-    """Dense BF16 peak of the device in FLOP/s, or None if it has none or is not in the table."""
+    """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
-    return gpu.bf16 * 1e12 if gpu and gpu.bf16 else None
+    if gpu is None:
+        return None
+    return gpu.half * 1e12
 
 
 def peak_bytes(device) -> int | None:
@@ -81,9 +105,10 @@ def peak_bytes(device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
-    text = status.read_text() if device.type == "cpu" and status.exists() else ""
-    found = re.search(r"VmHWM:\s+(\d+) kB", text)
-    return int(found[1]) * 1024 if found else None
+    if device.type != "cpu" or not status.exists():
+        return None
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return int(peak[1]) * 1024 if peak else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
@@ -92,37 +117,53 @@ AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
 def has_bf16(device) -> bool:
-    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32.
-
-    By its architecture: PyTorch's is_bf16_supported counts emulation, and says yes to any AMD GPU.
-    """
-    if device.type != "cuda":
-        return True
+    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32."""
     import torch
 
+    if device.type == "cpu":
+        return _cpu_has_bf16()
+    if device.type == "mps":
+        return True
+    # Not PyTorch's is_bf16_supported, which counts emulation and says yes to any AMD GPU.
     gpu = torch.cuda.get_device_properties(device)
-    return gpu.gcnArchName.startswith(AMD_WITH_BF16) if torch.version.hip else gpu.major >= 8
+    if torch.version.hip:
+        return gpu.gcnArchName.startswith(AMD_WITH_BF16)
+    return gpu.major >= 8
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the CPU has bfloat16 units, and oneDNN may use them (ONEDNN_MAX_CPU_ISA)."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def half_precision(device):
-    """What autocast multiplies here: torch.bfloat16, or float16 on a GPU without units for it.
+    """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
 
-    torch.float32, with which autocast stays off, on a CPU without AVX-512, for which oneDNN has no
-    bfloat16 matmul: PyTorch's own is many times slower than FP32 (a step of `tiny`: 15 s, not 1.5).
+    torch.float32, with which autocast stays off, on a CPU without bfloat16 units.
     """
     import torch
 
-    if not has_bf16(device):
+    if has_bf16(device):
+        return torch.bfloat16
+    if device.type == "cuda":
         return torch.float16
-    by_onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
-    if by_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
-        return torch.float32
-    return torch.bfloat16
+    warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
+    return torch.float32
 
 
 def require_bf16(device) -> None:
     """Raise BadInput if autocast does not multiply bfloat16 here."""
-    if half_precision(device).itemsize > 2 or not has_bf16(device):
+    import torch
+
+    if half_precision(device) != torch.bfloat16:
         why = "no bfloat16 units, which candidates 14 and above need"
         raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")

@@ -13,7 +13,7 @@ _MATMUL = re.compile(r"aten::(mm|addmm|bmm|baddbmm)$|mkldnn::_linear_pointwise")
 _ATTENTION = re.compile(
     r"aten::_scaled_dot_product_(flash|efficient|cudnn|fused|attention_math)\w*(?<!backward)$"
 )
-_OPTIMIZERS = {
+_OPTIMIZERS = {  # on a CPU a foreach optimizer calls the operators of a for-loop
     "aten::_fused_adamw_": "fused",
     "aten::_foreach_addcdiv_": "foreach",
     "aten::addcdiv_": "for-loop",
@@ -47,46 +47,55 @@ def matmul_units(device: torch.device) -> str:
     return "fp32" if torch.equal(a @ torch.eye(512, device=device), a) else "tf32"
 
 
-def operators(recording: profile) -> list[tuple[str, list[str]]]:
+def operators(recording: profile) -> list:
     """Name and dtypes of the first inputs of each event on the CPU side, without repeats."""
     events = recording.profiler.kineto_results.events()
-    found = {(event.name(), *event.dtypes()[:3]) for event in events}
-    return [(name, dtypes) for name, *dtypes in sorted(found)]
+    ran = {(event.name(), *event.dtypes()[:3]) for event in events}
+    return [(name, dtypes) for name, *dtypes in sorted(ran)]
 
 
-def effective(ran: list[tuple[str, list[str]]]) -> dict[str, str]:
+def effective(ran: list) -> dict:
     """What one training step ran, from its `operators`.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled,
     compile_cache (only if something was compiled), attention (`math` means scores, softmax and
     values as separate operators) and optimizer.
     """
-    names = {name for name, _ in ran}
-    matmuls = [inputs for name, inputs in ran if _MATMUL.match(name) and len(inputs) > 1]
-    # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
-    dtypes = {_DTYPES.get(inputs[1], inputs[1]) for inputs in matmuls}
-    matches = filter(None, map(_ATTENTION.match, names))
-    kernels = {match[1].replace("attention_math", "sdpa-math") for match in matches}
+    names = set()
+    dtypes = set()
+    kernels = set()
+    for name, inputs in ran:
+        names.add(name)
+        if _MATMUL.match(name) and len(inputs) > 1:
+            # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
+            dtypes.add(_DTYPES.get(inputs[1], inputs[1]))
+        kernel = _ATTENTION.match(name)
+        if kernel:
+            kernels.add(kernel[1].replace("attention_math", "sdpa-math"))
     compiled = "no"
     if any("Torch-Compiled Region" in name for name in names):
         # A compiled layer norm is generated code: one that is an operator was not compiled.
         compiled = "partly" if "aten::native_layer_norm" in names else "yes"
+    optimizers = [kind for name, kind in _OPTIMIZERS.items() if name in names]
+    autocast = "+".join(sorted(dtypes)) or "unknown"
+    if autocast == "float32":
+        autocast = "off"
     return {
-        "autocast": "off" if dtypes == {"float32"} else "+".join(sorted(dtypes)) or "unknown",
+        "autocast": autocast,
         "compiled": compiled,
         **_compile_cache(),
         "attention": "+".join(sorted(kernels)) or "math",
-        # A step that was skipped ran none of them.
-        "optimizer": next((kind for name, kind in _OPTIMIZERS.items() if name in names), "unknown"),
+        "optimizer": optimizers[0] if optimizers else "unknown",  # a skipped step ran none
     }
 
 
-def _compile_cache() -> dict[str, str]:
+def _compile_cache() -> dict:
     """Whether the first step compiled (cold) or found all its graphs on disk (warm)."""
     dynamo = sys.modules.get("torch._dynamo.utils")  # imported only if something was compiled
     if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
         return {}
     # A cache that is switched off counts neither hits nor misses.
-    kinds = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
-    hits, *others = map(dynamo.counters["inductor"].get, kinds)
-    return {"compile_cache": "warm" if hits and not any(others) else "cold"}
+    counters = dynamo.counters["inductor"]
+    hits = counters["fxgraph_cache_hit"]
+    compiled = counters["fxgraph_cache_miss"] + counters["fxgraph_cache_bypass"]
+    return {"compile_cache": "warm" if hits and not compiled else "cold"}

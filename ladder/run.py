@@ -8,10 +8,9 @@ import platform
 import signal
 import statistics
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO
 
 import torch
 
@@ -36,26 +35,34 @@ class Run:
     status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
     RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
     before its last step. If the screen or the log can no longer be written, the run continues with
-    the other one and exits with status 2. Other ranks than 0 write no log and print only errors.
+    the other one and exits with status 2. Only rank 0 writes a log; other ranks print only errors.
 
     A script that sets `waits_for_step` reads `stop` after each step: the first signal only sets it.
     A second Ctrl-C interrupts the script.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
-        self.args, self.rank, self.ranks = args, rank, ranks
+        self.args = args
+        self.rank = rank
+        self.ranks = ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        self.step_times: list[float] = []  # seconds
-        self.losses: list[float] = []
-        self.waits_for_step, self.stop = False, 0  # stop: the first signal's number
-        self.writing = False  # a step or RESULT: a signal waits for that
-        self.lost = False  # whether lines could not be written
-        self.model, self.left = None, 0  # steps not done yet
-        self.scaler = NO_SCALER  # a script with autocast has its own
+        # Scripts set these two.
+        self.scaler = NO_SCALER
+        self.waits_for_step = False
+        # What happened so far.
+        self.stop = 0  # the number of the first signal
+        self.lost = False  # whether something could not be written
+        self.holds_signals = False  # while a step or RESULT is written
+        self.model = None
+        self.left = 0  # steps not done yet
+        self.step_times = []  # seconds
+        self.losses = []
         self.skipped = 0  # steps whose gradient overflowed float16
         self.recording = None  # the profile of the second step, while that runs
-        self.effective = self.peak_bytes = self.result = None
+        self.effective = None
+        self.peak_bytes = None
+        self.result = None
 
     def __enter__(self):
         # PyTorch's CUDA build warns while compiling that there is no GPU: silence it.
@@ -74,11 +81,12 @@ class Run:
             refuse(f"--log-dir: cannot write {error.filename}: {error.strerror}")
         except RuntimeError as error:  # of CUDA, which starts here
             refuse(explain(error) or error)
-        self.signals = signals_to(self._on_signal)
-        self.signals.__enter__()
+        self.closing = ExitStack()  # closes the log, then restores the signals
+        self.closing.enter_context(signals_to(self._on_signal))
+        self.closing.enter_context(self.file)
         return self
 
-    def _open_log(self) -> IO:
+    def _open_log(self):
         if self.rank:
             return open(os.devnull, "w")
         folder = Path(self.args.log_dir)
@@ -87,40 +95,48 @@ class Run:
         return (folder / name).open("x", encoding="utf-8")
 
     def __exit__(self, kind, error, traceback):
-        self.writing = True  # from here on no signal interrupts
+        self.holds_signals = True
         self._stop_recording()  # if the second step did not finish
-        status, end, line = 0, "stopped" if self.left else "ok", None
-        if isinstance(error, KeyboardInterrupt):
-            status, end = 128 + (self.stop or signal.SIGINT), "interrupted"
-        elif isinstance(error, NotFinite):
-            status, end, line = 1, "not finite", str(error)
-        elif isinstance(error, SystemExit):  # why was printed where it was raised
-            status, end = error.code, None
-        elif error and (line := explain(error)):
-            status, end = 2, "failed"
-        elif error:  # a bug in a script: its traceback follows
-            status, end = None, "failed"
-            line = f"{type(error).__name__}: {error}".splitlines()[0]
-        with self.file:
+        exit_status, result_status, line = self._ending(error)
+        with self.closing:
             if line:
                 self.say(f"error {line}", sys.stderr)
-            if end and self.model is not None:  # else it failed before the run line
-                self._finish(end)
-        self.signals.__exit__(None, None, None)
-        if status is not None and (status or self.lost):
-            raise SystemExit(status or 2) from None
+            if result_status and self.model is not None:  # else it failed before the run line
+                self._finish(result_status)
+        if exit_status == 0 and self.lost:
+            exit_status = 2
+        if exit_status:
+            raise SystemExit(exit_status) from None
+
+    def _ending(self, error) -> tuple:
+        """The exit status, RESULT's status and the error line of what ended the run."""
+        if error is None:
+            return 0, "stopped" if self.left else "ok", None
+        if isinstance(error, KeyboardInterrupt):
+            return 128 + (self.stop or signal.SIGINT), "interrupted", None
+        if isinstance(error, NotFinite):
+            return 1, "not finite", str(error)
+        if isinstance(error, SystemExit):  # why was printed where it was raised
+            return error.code, None, None
+        known = explain(error)
+        if known:
+            return 2, "failed", known
+        # A bug in a script: its traceback follows.
+        return None, "failed", f"{type(error).__name__}: {error}".splitlines()[0]
 
     def _on_signal(self, number, _frame=None) -> None:
-        """End the run: at once, or after the step that is under way or being recorded."""
+        """End the run: at once, or after the step that is under way or being written."""
         again = self.stop and number == signal.SIGINT
-        self.stop = self.stop or number
-        if not self.writing and (again or not self.waits_for_step):
+        if not self.stop:
+            self.stop = number
+        at_once = again or not self.waits_for_step
+        if at_once and not self.holds_signals:
             raise KeyboardInterrupt
-        if self.waits_for_step and not self.rank:
+        if self.waits_for_step and self.rank == 0:
             with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
                 print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
-    def say(self, line: str, stream: IO | None = None) -> None:
+    def say(self, line: str, stream=None) -> None:
         """Write one line to the log and print it, flushing both.
 
         A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
@@ -129,8 +145,8 @@ class Run:
         self._write(self.file, line)
         self._write(stream or sys.stdout, line)
 
-    def _write(self, out: IO, line: str) -> None:
-        if self.rank:  # it says only why it failed
+    def _write(self, out, line: str) -> None:
+        if self.rank:
             if out is not sys.stderr:
                 return
             line = f"rank {self.rank}: {line}"
@@ -152,14 +168,15 @@ class Run:
         `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
         added to the line.
         """
+        self.model = model
         self.left = max(0, self.args.steps - first_step)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
-        self.model = model
         if self.rank:
             return
-        epoch = batches.rows_per_epoch * batches.T / self.tokens_per_step
-        self.facts = {
+        tokens_per_epoch = batches.rows_per_epoch * batches.T
+        epoch_batches = f"{tokens_per_epoch / self.tokens_per_step:.1f}".removesuffix(".0")
+        self.settings = {
             "script": self.script,
             "commit": commit(),
             "torch": torch.__version__,
@@ -175,15 +192,22 @@ class Run:
             "data": batches.corpus.name,
             "data_sha256": batches.corpus.sha256[:12],
             "tokens": len(batches.corpus),
-            "epoch_batches": f"{epoch:.1f}".removesuffix(".0"),
+            "epoch_batches": epoch_batches,
             "dropped": batches.dropped,
         }
-        self.say(pairs_line("run", self.facts))
-        if self.scaler is not NO_SCALER and machine.half_precision(self.args.device).itemsize > 2:
-            self.say("note  autocast stays off: without AVX-512 bfloat16 is slower than FP32 here")
+        self.say(pairs_line("run", self.settings))
+        if self._lacks_half_precision():
+            self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
             self.say("note  compiling: the first step takes minutes, seconds with a warm cache")
+
+    def _lacks_half_precision(self) -> bool:
+        """Whether the script uses autocast, and the device makes it stay off."""
+        if self.scaler is NO_SCALER:
+            return False
+        dtype = getattr(self.args, "dtype", "float32")  # ddp_run.py has a flag for it
+        return dtype == "float32" and machine.half_precision(self.args.device) == torch.float32
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -191,34 +215,38 @@ class Run:
         It also profiles the second step, a warm-up step, and prints the `effective` line from it;
         if float16 overflowed in that step, of the next one in which it did not.
         """
-        self.writing = True  # a step is recorded everywhere or nowhere
+        self.holds_signals = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)
         self.losses.append(loss)
         self.left -= 1
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
-        if self.left and (times := self.step_times[1:][-20:]):  # the first one compiles
-            seconds = round(statistics.median(times) * self.left)
-            line += f" | left {timedelta(seconds=seconds)}"
-        self._write(sys.stdout, line)
-        before, self.scale = self.scale, self.scaler.get_scale()
-        if skipped := self.scale < before:
+        self._write(sys.stdout, line + self._time_left())
+        scale_before = self.scale
+        self.scale = self.scaler.get_scale()
+        overflowed = self.scale < scale_before
+        if overflowed:
             self.skipped += 1
             self.say(f"note  step {step + 1} skipped: a gradient overflowed float16")
         self.peak_bytes = machine.peak_bytes(self.args.device)
-        if (recording := self._stop_recording()) and not skipped:
-            self.effective = {"matmul": probe.matmul_units(self.args.device)}
-            self.effective |= probe.effective(probe.operators(recording))
-            if self.scaler.is_enabled():
-                self.effective["loss_scale"] = f"{self.scale:g}"
-            self.say(pairs_line("effective", self.effective))
+        recording = self._stop_recording()
+        if recording and not overflowed:
+            self._say_effective(recording)
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
-        self.writing = False
+        self.holds_signals = False
         if self.stop and not self.waits_for_step:
             raise KeyboardInterrupt
-        if self.left and not (self.effective or self.rank):
+        if self.left and self.rank == 0 and not self.effective:
             self.recording = probe.start()
+
+    def _time_left(self) -> str:
+        """About how long the remaining steps take, for the end of a step line on the screen."""
+        times = self.step_times[1:][-20:]  # the first one compiles
+        if not times or not self.left:
+            return ""
+        seconds = round(statistics.median(times) * self.left)
+        return f" | left {timedelta(seconds=seconds)}"
 
     @contextmanager
     def between_steps(self):
@@ -229,10 +257,20 @@ class Run:
             self.recording = probe.start()
 
     def _stop_recording(self):
-        recording, self.recording = self.recording, None
+        """The profile that was being recorded, stopped, or None."""
+        recording = self.recording
+        self.recording = None
         if recording:
             recording.stop()
         return recording
+
+    def _say_effective(self, recording) -> None:
+        """Print what the recorded step really ran."""
+        self.effective = {"matmul": probe.matmul_units(self.args.device)}
+        self.effective |= probe.effective(probe.operators(recording))
+        if self.scaler.is_enabled():
+            self.effective["loss_scale"] = f"{self.scale:g}"
+        self.say(pairs_line("effective", self.effective))
 
     def _finish(self, status: str) -> None:
         """Print the mfu line and RESULT of the steps done."""
@@ -243,10 +281,17 @@ class Run:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
-        facts = dict(flops_per_token=flops, peak_flops=peak, peak_bytes=self.peak_bytes)
-        facts |= dict(steps=planned, tokens_per_step=self.tokens_per_step, ranks=self.ranks)
-        self.result = {"script": self.script, "status": status}
-        self.result |= result(self.step_times, self.losses, **facts)
+        numbers = result(
+            self.step_times,
+            self.losses,
+            steps=planned,
+            tokens_per_step=self.tokens_per_step,
+            flops_per_token=flops,
+            peak_flops=peak,
+            ranks=self.ranks,
+            peak_bytes=self.peak_bytes,
+        )
+        self.result = {"script": self.script, "status": status, **numbers}
         self.say(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
@@ -256,15 +301,19 @@ class Run:
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log, and the command that shows the next rung."""
-        found, name = self.result, Path(self.script).stem
-        ms, memory = found["median_ms"], found["peak_bytes"]
-        line = f"{name}: {found['tok_per_s']:,.0f} tok/s, {ms:,.{int(ms < 100)}f} ms a step "
-        line += f"({found['measured_steps']} of {len(self.step_times)} steps measured), "
-        line += f"{memory / 1e9:.1f} GB, " if memory else ""
+        name = Path(self.script).stem
+        ms = self.result["median_ms"]
+        decimals = 1 if ms < 100 else 0
+        line = f"{name}: {self.result['tok_per_s']:,.0f} tok/s, {ms:,.{decimals}f} ms a step "
+        line += f"({self.result['measured_steps']} of {len(self.step_times)} steps measured), "
+        if self.peak_bytes:
+            line += f"{self.peak_bytes / 1e9:.1f} GB, "
         line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
         number = "00" if name == "baseline" else name[:2]
-        if number.isdecimal() and any(ROOT.glob(f"*/{int(number) + 1:02d}_*.py")):
-            line += f"; next: ladder diff {int(number) + 1}"
+        if number.isdecimal():
+            after = int(number) + 1
+            if any(ROOT.glob(f"*/{after:02d}_*.py")):
+                line += f"; next: ladder diff {after}"
         return line
 
 

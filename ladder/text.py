@@ -3,9 +3,12 @@
 
 def printable(text: str, keep: str = "") -> str:
     r"""`text` with all but `keep` escaped that is not printable: a newline as \n, \udcff."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
-    )
+    shown = []
+    for character in text:
+        if not character.isprintable() and character not in keep:
+            character = character.encode("unicode_escape").decode()
+        shown.append(character)
+    return "".join(shown)
 
 
 def show(line: str) -> None:

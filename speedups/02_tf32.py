@@ -1,11 +1,14 @@
 """02 TF32
 
 Change: FP32 matmuls may round their operands to TF32.
-Why: tensor cores multiply TF32 but not FP32. On an H100 that is 495 instead of 67 TFLOP/s. TF32
-  has FP32's 8 exponent bits and 10 of its 23 mantissa bits; sums stay FP32. Tensors stay 4 bytes
-  an element in memory, so what is limited by memory gains nothing. Needs an Ampere GPU or newer;
-  a CPU without TF32 units computes as before.
-Numerics: rounding. Each matmul operand is off by less than 2^-10 of its value.
+Why: tensor cores multiply TF32 but not FP32: 156 instead of 19.5 TFLOP/s on an A100. TF32 has
+  FP32's 8 exponent bits and 10 of its 23 mantissa bits; sums stay FP32. Tensors still take 4 bytes
+  a number in memory, so the traffic between the matmuls takes as long as before. That is why an
+  A100's roofline falls from 838 to 230 ms, 3.6 times and not 8. Needs an Ampere GPU or newer.
+  Expect less on a GeForce, whose data sheet gives TF32 the rate of FP32 (docs/reported.md has what
+  people got), and nothing on a CPU without TF32 units.
+Numerics: rounding. Each matmul operand loses 13 bits. They may be cut off, so it is off by less
+  than 2^-10 of its value; rounding to the nearest would halve that.
 Run: python speedups/02_tf32.py
 """
 

@@ -1,22 +1,23 @@
 """03 bf16 autocast
 
-Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. On a GPU
-  without bfloat16 units (T4, V100, RTX 20) it is float16, and a gradient scaler.
-  On a CPU without AVX-512 autocast stays off: bfloat16 would be many times slower than FP32.
-Why: half the bytes an element, and tensor cores multiply bfloat16 at twice their TF32 rate (989
-  instead of 495 TFLOP/s on an H100). Weights, gradients and AdamW's moments stay FP32; backward
-  runs in the types that forward recorded, so `loss.backward()` needs no autocast. No FP32 matmul
-  is left that rung 02's setting could speed up. The price: autocast casts the weights again in each
-  step, and their gradients back; each cast reads and writes 6 bytes, 2 x 123.6M x 6 bytes = 1.5 GB.
-  On CUDA softmax and its scores stay FP32, so memory use hardly falls.
-  bfloat16 has FP32's range and needs no scaler. float16's largest number is 65504, its smallest
-  6.0e-8: at B=16, T=1024 the gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9, which is
-  zero there. So the scaler multiplies the loss, and with it every gradient, by 65536 before the
-  backward pass, and divides the gradients by it before the update. If one has overflowed, it skips
-  the step and halves its factor; after 2000 steps without an overflow it doubles it.
+Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. A GPU without
+  bfloat16 units (T4, V100, RTX 20) gets float16 and a gradient scaler. On an x86 CPU without them
+  (AVX512_BF16 or AMX) autocast stays off: emulated, bfloat16 is slower than FP32.
+Why: tensor cores multiply bfloat16 at twice their TF32 rate (312 instead of 156 TFLOP/s on an
+  A100), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
+  Backward runs in the types that forward recorded, so `loss.backward()` needs no autocast. But the
+  traffic between the matmuls hardly falls: softmax and its saved output stay FP32 on CUDA, and
+  each step casts the weights to bfloat16 and their gradients back, 2 x 123.6M x 6 bytes = 1.5 GB.
+  Of an A100's 230 ms (roofline) this traffic takes 115, and 110 are left: expect 1.35 times there,
+  not twice, more where the matmuls are most of a step, and less without tensor cores.
+  float16 needs the scaler because it rounds numbers below 3.0e-8 to zero: at B=16, T=1024 the
+  gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9. The scaler multiplies the loss by
+  65536 before backward and divides the gradients by it afterwards; if one has overflowed, it skips
+  the step and halves its factor.
 Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value (2^-11 in
-  float16). On a CPU the loss is computed in FP32. On CUDA autocast has no rule for cross-entropy,
-  which then works in the type of the logits: log-probabilities near 11 are rounded by up to 0.03.
+  float16). On a CPU the loss is computed in FP32. On CUDA autocast has no rule for cross-entropy
+  (autocast_mode.h; PyTorch's documentation says it has), which then works in the type of the
+  logits: log-probabilities near 11 are rounded by up to 0.03.
 Run: python speedups/03_bf16_autocast.py
 """
 

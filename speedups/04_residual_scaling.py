@@ -2,9 +2,10 @@
 
 Change: projections into the residual stream start with std 0.02 / sqrt(2 * n_layer), not 0.02.
   These are c_proj of attention and MLP.
-Why: it brings no speed. It is here because GPT-2 has it (section 2.3 of its paper). 24 such
-  projections add to the stream of the 124M model; unscaled, each of them adds to its variance.
-  Divided by sqrt(24), all of them together add as much as one alone.
+Why: it is here because GPT-2 has it (section 2.3 of its paper). In the 124M model 24 such
+  projections add to the residual stream, and the variances of what they add sum up. Divided by
+  sqrt(24), all of them together add as much as one alone. Expect no speed on any device, as the
+  same kernels run.
 Numerics: changes the function. Other initial weights, the same mathematics.
 Run: python speedups/04_residual_scaling.py
 """

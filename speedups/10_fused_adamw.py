@@ -1,10 +1,14 @@
 """10 fused AdamW
 
 Change: the optimizer updates all parameters in one fused kernel.
-Why: an update reads weight, gradient and two moments and writes three of them: 7 x 4 bytes x
-  124.5M = 3.5 GB, about 1 ms at an H100's 3.35 TB/s. PyTorch's default for GPUs does the
-  same arithmetic in eight passes over whole lists of tensors, 20 reads and writes instead of 7; on
-  a CPU it goes through the tensors one by one.
+Why: an update reads weight, gradient and two moments and writes all but the gradient: 7 x 4 bytes
+  x 124.5M = 3.5 GB. PyTorch's default for GPUs does the same arithmetic in eight passes over whole
+  lists of tensors, which read or write 20 numbers per parameter; on a CPU it goes through the
+  tensors one by one. The 13 x 4 bytes x 124.5M = 6.5 GB saved take an A100 3.2 ms. It also saves
+  launches: 16 kernels (62 with drivers older than CUDA 12.1, whose kernels take shorter lists)
+  become 4 (11), one to count steps and one to update for each group of parameters. Expect a
+  twentieth of a step on an A100 at B=16, more at a small B, and less where gradients are
+  accumulated.
 Numerics: rounding. The same formula, evaluated in another order.
 Run: python speedups/10_fused_adamw.py
 """

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 
+from ladder import machine
 from ladder.cli import MODELS
-from ladder.machine import half_precision
 from ladder.measure.parser import read_log
 from ladder.measure.scripts import ROOT, chain, number_of, parts_of
 
@@ -28,7 +28,7 @@ ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device
 TINY = dict(MODELS["tiny"])
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
 SCRIPTS = {number_of(path): path for path in reversed(chain())}
-HALF = str(half_precision(torch.device("cpu"))).removeprefix("torch.")
+HALF = str(machine.half_precision(torch.device("cpu"))).removeprefix("torch.")
 AUTOCAST = "off" if HALF == "float32" else HALF  # what a rung from 03 on logs on this CPU
 
 # Ignored under nohup, or behind `&` in a script: the tests' signals would do nothing.
@@ -139,6 +139,12 @@ def run_script(path, *flags, env=None, **options):
     words, env = [sys.executable, path, *map(str, flags)], {**os.environ, **(env or {})}
     kept = dict(capture_output=True, text=True, timeout=900)
     return subprocess.run(words, cwd=ROOT, env=env, **kept, **options)
+
+
+def in_float16(patch, module) -> None:
+    """From now on the CPU multiplies float16, as a GPU without bfloat16 does, in this script."""
+    for place in (machine, module):
+        patch.setattr(place, "half_precision", lambda _: torch.float16)
 
 
 @pytest.fixture

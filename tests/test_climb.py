@@ -124,6 +124,7 @@ def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
     (tmp_path / "ladder").mkdir()
+    (tmp_path / "ladder" / "__init__.py").touch()  # else a package further down the path wins
     (tmp_path / "ladder" / "__main__.py").write_text("print(__file__)")
     monkeypatch.chdir(ROOT)
     done = process.run_python("-m", "ladder", package=tmp_path)

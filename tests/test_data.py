@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiktoken
+import tiktoken_ext.openai_public as openai_public
 import torch
 from conftest import ROOT, SMALL, load, rung, write_shard
 
@@ -67,6 +68,15 @@ def test_a_shuffled_epoch_has_every_row_once_in_an_order_of_its_own():
     assert sorted(first) == sorted(second) == list(range(0, 100, 4))
     assert first != second and first != sorted(first)
     assert first != read(Batches(corpus_of(101), B=5, T=4, shuffle=2), 5)
+
+
+def test_the_hash_of_a_shard_covers_its_size_and_both_ends(tmp_path):
+    tokens = np.arange(600_000, dtype=np.uint32).astype(np.uint16)
+    write_shard(tmp_path / "a.bin", tokens)
+    first, last = tokens[:262_144].tobytes(), tokens[-262_144:].tobytes()
+    covered = (600_000).to_bytes(8, "little") + first + last
+    corpus = load_corpus(str(tmp_path / "a.bin"), say=print)
+    assert corpus.sha256 == hashlib.sha256(covered).hexdigest()
 
 
 def test_shard_round_trip_and_layout(tmp_path):
@@ -134,6 +144,7 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
         time.sleep(0.5)  # as on a network that drops packets
         raise OSError("no network")
 
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/my/cache")
     monkeypatch.setattr(tiktoken, "get_encoding", get_encoding)
     monkeypatch.setattr(data, "SILENCE_S", 0.1)
     (tmp_path / "play.txt").write_text("to be")
@@ -142,7 +153,15 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
         load(rung(0)).main([*SMALL, *flags])
     waiting, line = capsys.readouterr().err.splitlines()
     assert waiting.startswith("note  waiting for tiktoken to download")
-    assert line.startswith("error no GPT-2 vocabulary in tiktoken's cache")
+    assert line.startswith("error no GPT-2 vocabulary on the network or in /my/cache: connect once")
+    assert all(name in line for name in data.VOCABULARY_FILES)
+
+
+def test_the_files_of_the_vocabulary_are_those_that_tiktoken_looks_for(monkeypatch):
+    monkeypatch.setattr(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda **words: words)
+    words = openai_public.gpt2()["mergeable_ranks"]
+    urls = (words["encoder_json_file"], words["vocab_bpe_file"])
+    assert tuple(hashlib.sha1(url.encode()).hexdigest() for url in urls) == data.VOCABULARY_FILES
 
 
 @pytest.fixture
@@ -163,10 +182,9 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     # Not that of both joined, which another text could be.
     both = b"".join(hashlib.sha256(text).digest() for text in (one, two))
     assert corpus.sha256 == hashlib.sha256(both).hexdigest()
-    assert said[0].endswith("left out: 1 .jsonl")
-    starts = (f"in 2 of 2 texts of {tmp_path.name}: CRLF", "in 1 of 2 ", "in 1 of 2 ")
-    for line, start in zip(said[1:], starts, strict=True):
-        assert line.startswith(f"note  {start}")
+    assert said[0] == "note  2 of 3 files are read: those named .txt or .md"
+    for line, start in zip(said[1:], ("CRLF", "a byte-order mark", "<|endoftext|>"), strict=True):
+        assert line.startswith(f"note  {tmp_path.name} has {start}")
 
 
 def test_a_long_text_shows_progress_and_names_prepare(bytes_for_tokens, tmp_path, monkeypatch):

@@ -2,16 +2,18 @@
 
 from contextlib import nullcontext
 from pydoc_data.topics import topics
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from conftest import CARDS, load, rung, write_shard
+from conftest import CARDS, ROOT, in_float16, load, rung, write_shard
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ladder import machine
 from ladder.cli import parse_args, pick_device
 from ladder.commands import doctor
+from ladder.errors import BadInput
 from ladder.measure import gemm
 from ladder.measure.parser import read_log
 from ladder.measure.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
@@ -101,10 +103,57 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
     assert (runs, helps) == ("yes", "yes") and "so float16 with a scaler: a float16 matmul" in why
 
 
+@pytest.mark.parametrize(
+    ("cpu", "avx512_bf16", "amx", "onednn", "half"),
+    [
+        ("x86_64", True, False, True, torch.bfloat16),  # EPYC from Genoa on
+        ("AMD64", False, True, True, torch.bfloat16),  # as Windows calls it
+        ("x86_64", False, False, True, torch.float32),  # Ice Lake: oneDNN would emulate
+        ("x86_64", True, True, False, torch.float32),  # ONEDNN_MAX_CPU_ISA=AVX2
+        ("aarch64", False, False, True, torch.bfloat16),  # Graviton 3
+        ("aarch64", False, False, False, torch.float32),
+        ("arm64", False, False, None, torch.float32),  # a Mac's PyTorch has no oneDNN
+    ],
+)
+def test_a_cpu_without_bfloat16_units_stays_in_fp32(
+    cpu, avx512_bf16, amx, onednn, half, monkeypatch
+):
+    monkeypatch.setattr(machine.platform, "machine", lambda: cpu)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn is not None)
+    says = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: onednn)
+    monkeypatch.setattr(torch.ops, "mkldnn", says)
+    device = torch.device("cpu")
+    assert machine.half_precision(device) == half
+    if half == torch.float32:
+        with pytest.raises(BadInput, match="has no bfloat16 units"):
+            machine.require_bf16(device)
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "said", "autocast"),
+    [
+        ("baseline.py", [], False, "off"),
+        ("speedups/03_bf16_autocast.py", [], True, "off"),
+        ("ddp_run.py", ["--dtype=auto"], True, "off"),
+        ("ddp_run.py", ["--dtype=bfloat16"], False, "bfloat16"),
+    ],
+)
+def test_the_note_that_autocast_stays_off_is_true(
+    script, flags, said, autocast, run_main, monkeypatch
+):
+    monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
+    if script == "ddp_run.py":
+        flags = [*flags, "--no-compile", "--total-batch=128", "--eval-every=0", "--ckpt-every=0"]
+    log = run_main(load(ROOT / script), "--steps", 2, *flags)
+    assert any(note.startswith("autocast stays off") for note in log.notes) == said
+    assert log.effective["autocast"] == autocast
+
+
 @pytest.fixture
-def float16(run_main, monkeypatch, tmp_path):
-    """A CPU that multiplies float16, and one batch over and over."""
-    monkeypatch.setattr(machine, "has_bf16", lambda _: False)
+def float16(monkeypatch, tmp_path):
+    """Flags for one batch over and over, and nothing is compiled."""
     monkeypatch.setattr(torch, "compile", lambda model, **_: model)
     text = " ".join(topics["while"].split())[:129].encode()
     write_shard(tmp_path / "batch.bin", np.frombuffer(text, np.uint8).astype(np.uint16))
@@ -114,6 +163,7 @@ def float16(run_main, monkeypatch, tmp_path):
 @pytest.mark.parametrize("number", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_float16_learns_a_batch_as_float32_does(number, float16, run_main, monkeypatch):
     module = load(rung(number))
+    in_float16(monkeypatch, module)
     module.LEARNING_RATE = module.MAX_LR = 6e-3
     half = run_main(module, *float16, 40)
     assert (half.effective["autocast"], half.effective["loss_scale"]) == ("float16", "65536")
@@ -126,6 +176,8 @@ def test_float16_learns_a_batch_as_float32_does(number, float16, run_main, monke
     assert fell > 0.8 * falls > 0
 
 
-def test_the_peer_takes_the_half_precision_of_the_device(float16, run_main):
-    log = run_main(load(peer_scripts()[0]), *float16, 3)
+def test_the_peer_takes_the_half_precision_of_the_device(float16, run_main, monkeypatch):
+    peer = load(peer_scripts()[0])
+    in_float16(monkeypatch, peer)
+    log = run_main(peer, *float16, 3)
     assert "float16" in log.effective["autocast"] and log.result["skipped_steps"] == 0

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ladder.commands import roofline
 from ladder.commands.main import main
+from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
 from ladder.measure.scripts import all_scripts, docstring
 from ladder.measure.work import counted, roofline_ms, roofline_of, work
@@ -143,12 +144,13 @@ L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"
 @pytest.mark.parametrize(
     ("stem", "facts", "run", "parts"),
     [
-        ("12_causal_blocks", CPU, {}, ("cpu", "bf16", 1e12, 2e10)),
+        ("12_causal_blocks", CPU, {}, ("cpu", "half", 1e12, 2e10)),
         ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
         ("02_tf32", {}, L4, ("cuda", "tf32", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9)),
         ("02_tf32", CPU, {"T": "1024"}, None),  # a CPU's is counted at T=256
         ("12_causal_blocks", {}, L4, None),  # not on a GPU
-        ("03_bf16_autocast", {}, T4, None),  # it has no such units
+        ("02_tf32", {}, T4, ("cuda", "tf32", 8.1e12, 320e9)),  # FP32's rate: it has no such units
+        ("03_bf16_autocast", {}, T4, ("cuda", "half", 65e12, 320e9)),  # float16
     ],
 )
 def test_the_roofline_of_a_step_in_a_climb(stem, facts, run, parts):
@@ -165,32 +167,103 @@ def test_the_roofline_of_a_step_in_a_climb(stem, facts, run, parts):
 
 
 def test_every_gpu_has_a_source_and_one_set_of_rates():
-    assert all(gpu.source.startswith(("https://", "calculated: ")) for gpu in DATA_SHEETS.values())
-    for gpu in {*DATA_SHEETS.values()}:
-        assert [one for one in {*DATA_SHEETS.values()} if one.name == gpu.name] == [gpu]
+    for gpu in DATA_SHEETS.values():
+        assert gpu.source.startswith(("https://", "calculated: "))
+        assert all(other == gpu for other in DATA_SHEETS.values() if other.name == gpu.name)
+        assert gpu.dtype in ("bfloat16", "float16") and gpu.half > 0
+        known = (gpu.fp32, gpu.tf32, gpu.memory)
+        assert not gpu.bandwidth or None not in known, gpu
+        if gpu.dtype == "float16":
+            assert gpu.tf32 == gpu.fp32  # no such units
         if gpu.source.startswith("calculated"):
             sm, flop, ghz = map(float, re.findall(r"[\d.]+", gpu.source))
-            assert sm * flop * ghz / 1e3 == pytest.approx(gpu.bf16, rel=1e-3), gpu
+            assert sm * flop * ghz / 1e3 == pytest.approx(gpu.half, abs=0.051), gpu
+            assert gpu.note
+            if flop == 512:  # a GeForce
+                part = 2 if gpu.dtype == "bfloat16" else 4
+                assert gpu.fp32 == pytest.approx(gpu.half / part, abs=0.051), gpu
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("Tesla T4", "T4"),
+        ("Tesla V100-SXM2-32GB", "V100 SXM2 32GB"),
+        ("Tesla P100-PCIE-16GB", "P100 PCIe 16GB"),
+        ("NVIDIA A10G", "A10G"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
+        ("NVIDIA GeForce RTX 2080 SUPER", "RTX 2080 SUPER"),
+        ("NVIDIA GeForce RTX 3080 Ti", "RTX 3080 Ti"),
+        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", "RTX 3080 Ti Laptop"),
+        ("NVIDIA GeForce RTX 4060", "RTX 4060"),
+        ("NVIDIA GeForce RTX 4060 Laptop GPU", "RTX 4060 Laptop"),
+        ("NVIDIA GeForce RTX 4070 SUPER", "RTX 4070 SUPER"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
+        ("NVIDIA GeForce RTX 5090", "RTX 5090"),
+        ("NVIDIA GeForce RTX 5060 Laptop GPU", None),  # not in the table
+        ("NVIDIA GeForce RTX 4090 D", None),  # another chip
+        ("NVIDIA GeForce RTX 2070 with Max-Q Design", None),
+        ("NVIDIA GeForce RTX 2070 Super", None),  # a laptop's
+    ],
+)
+def test_a_gpu_is_found_by_the_name_that_its_driver_gives(driver, name):
+    gpu = find_gpu(driver)
+    assert (gpu and gpu.name) == name
 
 
 def test_the_gpu_of_this_machine_and_one_by_its_words(monkeypatch):
     for driver, name in (("NVIDIA A100-PCIE-40GB", "A100 40GB"), ("no such GPU", None)):
         monkeypatch.setattr(roofline, "first_line", lambda *words, driver=driver: driver)
-        assert roofline.here() == name
-    assert roofline.find("h100 sxm") == "H100 SXM"
+        gpu = roofline.here()
+        assert (gpu and gpu.name) == name
+    assert roofline.find("a100 sxm").name == "A100 SXM 80GB"
+    assert roofline.find("rtx 4090").name == "RTX 4090"  # and not the laptop's
+    with pytest.raises(BadInput, match="not one of RTX 4060, RTX 4060 Ti, RTX 4060 Laptop"):
+        roofline.find("4060")
 
 
-def test_the_commands_of_its_docstring_work(capsys):
+def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
     for command in [*commands, "roofline --gpu T4"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
     assert len(commands) == 3 and said.count("The roofline of") == 3
-    assert "(fp32 19.5, tf32 156, bf16 312 TFLOP/s, 2039 GB/s)" in said
+    assert "(fp32 19.5, tf32 156, bfloat16 312 TFLOP/s, 2039 GB/s, 80 GB)" in said
     for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
         assert words in said  # at the nearest B, the same, and the middle half of all
-    assert "no bf16 units" in said
     assert all(said.count(f"at {share} %") == 1 for share in ("72", "64", "73 to 59"))
+
+
+def test_a_card_without_bfloat16_has_every_rung(capsys):
+    assert main(["roofline", "--gpu", "T4"]) == 0
+    said = capsys.readouterr().out.partition("The roofline of")[2]
+    assert "(fp32 8.1, no tf32, float16 65 TFLOP/s, 320 GB/s, 16 GB)" in said
+    times = re.findall(r"^ ?(\d\d) .*~\d+$", said.replace(" \n", "\n"), re.MULTILINE)
+    assert times == [f"{rung:02d}" for rung in range(11) if rung != 7]  # 07: as 06
+    # 02 gains nothing, 03 what float16 makes of 65 instead of 8.1 TFLOP/s.
+    seconds = [sum(roofline_ms(step, find_gpu("Tesla T4")._asdict())) for step in work(16).values()]
+    gain = f"{round((seconds[2] / seconds[3] - 1) * 100):+d} %"
+    assert re.search(rf"03 bf16 autocast +{seconds[3]:.1f} +\{gain} ", said)
+    assert re.search(r"02 TF32 +[\d.]+ +\+0 % ", said)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "B", "line"),
+    [
+        ("RTX 4090", 16, "B=16 does not fit its 24 GB up to rung 05: take --batch-size 8"),
+        ("RTX 4090", 8, None),
+        ("T4", 16, "B=16 does not fit its 16 GB up to rung 05: take --batch-size 4"),
+        ("RTX 2060", 16, "B=16 does not fit its 6 GB up to rung 10: take --batch-size 1"),
+        ("A100 40GB", 16, None),  # as the scripts' default there
+        ("A100 40GB", 32, "B=32 does not fit its 40 GB up to rung 05: take --batch-size 16"),
+        ("A100 SXM", 32, None),
+    ],
+)
+def test_a_batch_that_does_not_fit(gpu, B, line):
+    assert roofline.does_not_fit(roofline.find(gpu), B) == line
 
 
 def test_a_reported_step_is_its_batches_and_one_optimizer():

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import test_recordings
 import torch
-from conftest import AUTOCAST, SCRIPTS, SMALL, TINY, load, rung, with_mistake
+from conftest import AUTOCAST, SCRIPTS, SMALL, TINY, in_float16, load, rung, with_mistake
 from torch.nn import functional as F
 
 from ladder import machine, probe
@@ -67,9 +67,9 @@ class SpyAdamW(torch.optim.AdamW):
         super().step()
 
 
-def in_float16(patch, init_scale=2.0**16):
-    """From now on a CPU has no bfloat16."""
-    patch.setattr(machine, "has_bf16", lambda _: False)
+def scaled(patch, module, init_scale=2.0**16):
+    """From now on this script multiplies float16, and its scaler starts at `init_scale`."""
+    in_float16(patch, module)
     scaler = functools.partial(torch.amp.GradScaler, init_scale=init_scale)
     patch.setattr(torch.amp, "GradScaler", scaler)
 
@@ -142,7 +142,7 @@ def check_03(module, run_main, monkeypatch):
         given = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == function]
         assert given == ["device.type"], function
     with monkeypatch.context() as patch:
-        in_float16(patch, init_scale=2.0**19)
+        scaled(patch, module, init_scale=2.0**19)
         spy, log = spied_run(module, run_main, patch, 12)
     skipped = log.result.get("skipped_steps", 0)
     assert log.effective["autocast"] == "float16" and 2 <= skipped <= 8
@@ -209,7 +209,7 @@ def check_08(module, run_main, monkeypatch):
     assert no_decay["weight_decay"] == 0.0 and {p.dim() for p in no_decay["params"]} == {1}
     assert max(spy.norms) < 1.001
     with monkeypatch.context() as patch:
-        in_float16(patch)
+        scaled(patch, module)
         scaled_spy, scaled_log = spied_run(module, run_main, patch, 3)
     norms = zip((*log.steps, *scaled_log.steps), (*spy.norms, *scaled_spy.norms), strict=True)
     for logged, clipped in norms:

@@ -1,8 +1,8 @@
 """Show what one rung changes, line by line.
 
-With one rung it prints the rung's docstring and its diff against the rung before it (ddp_run.py
-against rung 10, fsdp_run.py against ddp_run.py). With two it compares those two scripts. The diff
-itself leaves out docstrings.
+With one rung it prints the rung's docstring and its diff against the rung that it adds one change
+to (for 13 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py). With two it compares those two
+scripts. The diff itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together
@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.text import Text
 
 from ladder.errors import BadInput
-from ladder.measure.scripts import A_RUNG, FIELDS, ROOT, chain, docstring, select
+from ladder.measure.scripts import A_RUNG, FIELDS, OPTIONAL, ROOT, before, chain, docstring, select
 from ladder.show.diffs import diff_lines
 from ladder.show.screen import Screen
 from ladder.text import printable
@@ -31,21 +31,31 @@ def run(args) -> int:
     if len(args.rungs) > 2:
         raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
     console = Screen(highlight=False)
-    if len(args.rungs) == 2:
-        before, after = map(one_script, args.rungs)
+    scripts = [one_script(word) for word in args.rungs]
+    after = scripts[-1]
+    if len(scripts) == 2:
+        start = scripts[0]
     else:
-        after = one_script(args.rungs[0])
-        before = {DDP: chain()[10], FSDP: DDP}.get(after)
-        if before is None and (number := rung_number(args.rungs[0])) == 0:
-            raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-        before = before or chain()[number - 1]
+        start = predecessor(after, args.rungs[0])
         text = Text(printable(docstring(after), keep="\n\t"))
-        text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS)}):", "bold")
+        text.highlight_regex(rf"(?m)\A.*|^({'|'.join((*FIELDS, OPTIONAL))}):", "bold")
         console.print(text, "\n", sep="", soft_wrap=True)
-    for line in diff_lines(before, after) or ["the code of the two is the same"]:
+    for line in diff_lines(start, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
     return 0
+
+
+def predecessor(path: Path, word: str) -> Path:
+    """The script that `path`, which the user called `word`, adds one change to. Raises BadInput."""
+    if path == DDP:
+        return chain()[10]
+    if path == FSDP:
+        return DDP
+    start = before(ladder_script(word))
+    if start is None:
+        raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
+    return start
 
 
 def one_script(word: str) -> Path:
@@ -56,9 +66,9 @@ def one_script(word: str) -> Path:
     return path
 
 
-def rung_number(word: str) -> int:
-    """Where in chain() the script is that `word` names. Raises BadInput if it is not in it."""
-    path, known = one_script(word), chain()
-    if path not in known:
+def ladder_script(word: str) -> Path:
+    """The rung or candidate that `word` names. Raises BadInput if it is another script."""
+    path = one_script(word)
+    if path not in chain():
         raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
-    return known.index(path)
+    return path

@@ -1,17 +1,20 @@
 """Say what this machine is, which rungs can run on it and which can make it faster.
 
 The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
-training step with an eager one. It trains nothing and takes a minute or two. The exit status is 1
-if a rung cannot run.
+training step with an eager one. Of a rung that needs nothing special it says what it changes. It
+trains nothing and takes a minute or two. The exit status is 1 if a rung cannot run.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
 """
 
+import logging
 import os
 import platform
+import re
 import runpy
 import tempfile
+from pathlib import Path
 
 import torch
 from rich.table import Column, Table
@@ -24,7 +27,7 @@ from ladder.errors import BadInput, explain
 from ladder.machine import device_name, half_precision
 from ladder.measure.gemm import matmul_flops
 from ladder.measure.process import busy, first_line, load
-from ladder.measure.scripts import all_scripts, title
+from ladder.measure.scripts import all_scripts, cpu_only, describe, title
 from ladder.show.screen import Screen
 
 
@@ -41,18 +44,27 @@ def run(args) -> int:
         print(f"note  there is an NVIDIA driver ({driver}), but this torch sees no GPU")
     if line := busy(load()):
         print(f"note  {line}")
+    # "No CUDA runtime is found": the note above says it, and CUDA_HOME is of no interest.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     # No spinner: its thread would disturb what is timed.
     print("trying what the rungs need ...")
     why = Column("why, or what is missing", overflow="fold")
     table = Table("rung", "runs", "can help", why, title=f"The rungs on {device}")
     runs = "yes"
+    verdict = None
     for path in all_scripts():
-        if runs == "yes":
-            runs, helps, why = judge(path.stem, device)
-        else:  # a rung needs what those before it need
+        if runs == "no":  # a rung needs what those before it need
             helps, why = "–", "the same is missing"
+        elif path.stem in TRIALS:
+            runs, helps, why = judge(path.stem, device)
+        else:
+            helps, why = purpose(path, device)
+        if helps == SLOWS:
+            verdict = f"{title(path)} makes this machine slower"
         table.add_row(title(path), runs, helps, Text(why))
     Screen().print(table)
+    if verdict:
+        print(f"{verdict}: the top rung will be slower than the baseline here")
     return int(runs == "no")
 
 
@@ -61,13 +73,25 @@ def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
 
     Assumes that the rungs before it run.
     """
-    if stem not in TRIALS:
-        return "yes", "–", "needs nothing special: see ladder diff"
     try:
         return "yes", *TRIALS[stem](device)
     except Exception as error:  # libraries raise many kinds if their hardware is missing
         text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return "no", "–", explain(error) or text
+
+
+def purpose(path: Path, device: torch.device) -> tuple[str, str]:
+    """Whether a rung that needs nothing of the machine can help, and its change, by its docstring.
+
+    A dash: it is for speed, and how much it gains is not tried.
+    """
+    fields = describe(path)
+    change = fields["Change"].partition(". ")[0].rstrip(".")
+    if cpu_only(path) and device.type != "cpu":
+        return "no", f"for CPUs: {change}"
+    if NOT_FOR_SPEED.search(fields["Why"]):
+        return "no", f"not for speed: {change}"
+    return "–", f"for speed: {change}"
 
 
 # ------------- one trial per rung: returns whether it helps and why; raises if it does not run
@@ -89,17 +113,22 @@ def tf32(device: torch.device) -> tuple[str, str]:
 
 def bf16(device: torch.device) -> tuple[str, str]:
     """Whether half precision has a faster matmul than FP32, rung 02's setting on."""
-    dtype, n = half_precision(device), 768 if device.type == "cpu" else 4096
-    name = "a bf16"
+    dtype = half_precision(device)
     if dtype == torch.float32:
-        return "no", "no AVX-512, so PyTorch is slow at bfloat16 and autocast stays off"
+        return "no", "no bfloat16 units: autocast stays off, and the step is rung 02's"
+    name = "a bfloat16"
     if dtype == torch.float16:
         name = "no bfloat16 units, so float16 with a scaler: a float16"
+    n = 768 if device.type == "cpu" else 4096
     torch.set_float32_matmul_precision("high")
-    single, half = (matmul_flops(device, dtype, n) for dtype in (torch.float32, dtype))
-    how = "faster" if half > 1.1 * single else "slower" if half < 0.9 * single else "no faster"
+    ratio = matmul_flops(device, dtype, n) / matmul_flops(device, torch.float32, n)
     # No figure: a CPU's rates vary with what else runs on it.
-    return "yes" if how == "faster" else "no", f"{name} matmul is {how} than one in FP32 (timed)"
+    if ratio > 1.1:
+        return "yes", f"{name} matmul is faster than one in FP32 (timed)"
+    if ratio > 0.9:
+        return "no", f"{name} matmul is no faster than one in FP32 (timed)"
+    # Below a half, all that the other rungs gain does not make up for it.
+    return SLOWS if ratio < 0.5 else "no", f"{name} matmul is slower than one in FP32 (timed)"
 
 
 def compiled_step(device: torch.device) -> tuple[str, str]:
@@ -108,9 +137,9 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
 
     Raises BadInput if it does not: some compilers run but compute something else.
     """
-    disabled = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
-    if "1" in map(os.environ.get, disabled):
-        return "no", f"nothing is compiled: {' or '.join(disabled)} is set"
+    for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        if os.environ.get(variable) == "1":
+            return "no", f"nothing is compiled: {variable} is set"
     another = "CXX=clang++" if device.type == "cpu" else "another version of torch"
     path = all_scripts()[-1]
     script = runpy.run_path(str(path))
@@ -134,16 +163,21 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
 
 
 def errors(script: dict, args) -> tuple[float, float]:
-    """The largest relative error of the loss and the gradients: of an eager step in half precision,
-    and of a compiled step against that one. With one layer: more would run the same kernels."""
-    B, T, device, dtype = args.batch_size, args.seq_len, args.device, half_precision(args.device)
+    """The largest relative errors of the loss and the gradients of a step.
+
+    Of an eager step in half precision against one in FP32, and of a compiled step against the eager
+    one. With one layer: more would run the same kernels.
+    """
+    device = args.device
+    dtype = half_precision(device)
     scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
     torch.manual_seed(1337)
     config = script["GPTConfig"](**{**MODELS[args.model], "n_layer": 1})
     model = script["GPT"](config).to(device)
-    x, y = torch.randint(config.vocab_size, (2, B, T), device=device)  # (B, T) token ids each
+    shape = (2, args.batch_size, args.seq_len)
+    x, y = torch.randint(config.vocab_size, shape, device=device)  # (B, T) token ids each
 
-    def step(forward, autocast=True) -> list[torch.Tensor]:
+    def step(forward, autocast: bool) -> list[torch.Tensor]:
         """The loss and the gradient of every parameter."""
         model.zero_grad()
         with torch.autocast(device.type, dtype=dtype, enabled=autocast):
@@ -151,12 +185,16 @@ def errors(script: dict, args) -> tuple[float, float]:
         (scale * loss).backward()
         return [loss.detach(), *(p.grad for p in model.parameters())]
 
-    def error(found, expected) -> float:
-        pairs = zip(found, expected, strict=True)
-        return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
+    def error(result: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+        relative = []
+        for a, b in zip(result, expected, strict=True):
+            relative.append((a - b).norm() / b.norm())
+        return torch.stack(relative).max().item()
 
-    single, eager = step(model, autocast=False), step(model)
-    return error(eager, single), error(step(torch.compile(model)), eager)
+    single = step(model, autocast=False)
+    eager = step(model, autocast=True)
+    compiled = step(torch.compile(model), autocast=True)
+    return error(eager, single), error(compiled, eager)
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
@@ -176,6 +214,8 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
     return "yes", f"PyTorch picks the {kernel} kernel (tried)"
 
 
+SLOWS = "slows"  # in the column `can help`
+NOT_FOR_SPEED = re.compile("not for speed|no speed|not faster")  # as a rung's Why says it
 # Of the scripts whose change needs something of the machine.
 TRIALS = {
     "baseline": code_for_it,

@@ -41,8 +41,9 @@ def command(argv: list[str]) -> int:
     """Run the subcommand argv[0], with the other words as its flags."""
     name, *words = argv or ["--help"]
     if name in ("-h", "--help"):
-        lines = (f"  {name:10s}{summary}" for name, summary in COMMANDS.items())
-        print(__doc__, "\nusage: ladder COMMAND [-h] …, or ladder --version\n", *lines, sep="\n")
+        print(__doc__, "\nusage: ladder COMMAND [-h] …, or ladder --version\n", sep="\n")
+        for command_name, summary in COMMANDS.items():
+            print(f"  {command_name:10s}{summary}")
         return 0
     if not IS_CHECKOUT:
         how = "clone the repository, and `pip install -e .` in it"
@@ -51,9 +52,8 @@ def command(argv: list[str]) -> int:
         number = re.search('^version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
         print(f"ladder {number[1]}, commit {commit()}, in {ROOT}")
         return 0
-    above = (Path.cwd(), *Path.cwd().parents)
-    here = (f for f in above if (f / "ladder/commands").is_dir() and (f / "baseline.py").exists())
-    if (clone := next(here, ROOT)) != ROOT:
+    clone = checkout_here()
+    if clone != ROOT:
         how = f"`python -m ladder` in {clone} runs that one's; or `pip install -e {clone}`"
         raise BadInput(f"you are in {clone}, but this `ladder` is that of {ROOT}: {how}")
     if name not in COMMANDS:
@@ -64,16 +64,26 @@ def command(argv: list[str]) -> int:
     return module.run(parser.parse_args(words))
 
 
+def checkout_here() -> Path:
+    """The checkout of this project that the current folder is in; ROOT if it is in none."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "ladder/commands").is_dir() and (folder / "baseline.py").exists():
+            return folder
+    return ROOT
+
+
 def program(function: Callable, *args) -> int:
-    """function(*args) as a program: its exit status, which is 2 after one line of what was wrong,
-    and 128 more than the number of a signal that ended it.
+    """Run function(*args) as a program and return its exit status.
 
-    What the terminal cannot show is printed escaped; a pipe gets each line at once.
+    It is 2 after one line that says what was wrong, and 128 plus its number after a signal. What
+    the terminal cannot show is printed escaped; a pipe gets each line at once.
     """
-    first = iter([True])
+    interrupted = False
 
-    def interrupt(number, _frame):  # the second does not interrupt what the first has to save
-        if next(first, False):
+    def interrupt(number, _frame):
+        nonlocal interrupted
+        if not interrupted:  # a second signal must not interrupt what the first has to save
+            interrupted = True
             raise KeyboardInterrupt(number)
 
     if hasattr(sys.stdout, "reconfigure"):
@@ -84,7 +94,8 @@ def program(function: Callable, *args) -> int:
             print(end="", flush=True)  # a full device shows here and not as the process ends
             return status or 0
     except KeyboardInterrupt as stop:
-        return 128 + (stop.args or (signal.SIGINT,))[0]
+        number = stop.args[0] if stop.args else signal.SIGINT
+        return 128 + number
     except OSError as error:
         line = explain(error) or f"{error.filename or 'the system'}: {error.strerror}"
         try:
@@ -95,7 +106,8 @@ def program(function: Callable, *args) -> int:
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
     except Exception as error:
-        if (line := explain(error)) is None:  # a bug: its traceback says where
+        line = explain(error)
+        if line is None:  # a bug: its traceback says where
             raise
     with suppress(OSError):  # of a terminal that was closed
         print(f"error {printable(line)}", file=sys.stderr)

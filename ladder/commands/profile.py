@@ -85,7 +85,7 @@ class ProfiledRun(ladder.run.Run):
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
         medians = {name: statistics.median(values) for name, values in self.times.items()}
-        facts = {"run": self.facts, "median_ms": medians, "times_ms": self.times, **found}
+        facts = {"run": self.settings, "median_ms": medians, "times_ms": self.times, **found}
         write_atomic(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
 
 

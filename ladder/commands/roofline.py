@@ -6,8 +6,9 @@
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
 124M at T=1024. Matmuls and attention take as long as their rate or the bandwidth makes them, the
-rest as the bandwidth does; caches are ignored. The last column is the time at the share of this
-that others reached with rung 10: on that GPU, else the middle half of all.
+rest as the bandwidth does; caches are ignored. `gain` is in speed, over the rung before. The last
+column is the time at the share of the roofline that others reached with rung 10: on that GPU, else
+the middle half of all.
 """
 
 from statistics import quantiles
@@ -17,15 +18,25 @@ from rich.table import Column, Table
 
 from ladder.cli import positive
 from ladder.errors import BadInput
-from ladder.machine import DATA_SHEETS, find_gpu
+from ladder.machine import DATA_SHEETS, GPU, find_gpu
 from ladder.measure.process import first_line
 from ladder.measure.scripts import all_scripts, title
 from ladder.measure.work import PARTS, roofline_ms, work
 from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.screen import Screen
 
-NAMES = {path.stem: title(path) for path in all_scripts()}
+TITLES = {path.stem: title(path) for path in all_scripts()}
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
+C, V = 768, 50257
+SCORES = 12 * 1024  # numbers of a token in a layer: 12 heads, T=1024
+# What a step needs when it computes the loss (docs/devices.md). From this rung on: bytes of a
+# parameter, and of a token in each layer and at the loss.
+MEMORY = (
+    (0, 12, 64 * C + 4 * SCORES, 16 * V),
+    (3, 14, 36 * C + 6 * SCORES, 12 * V),
+    (5, 14, 36 * C + 4 * SCORES, 6 * V),
+    (6, 14, 36 * C, 6 * V),
+)
 
 
 def add_arguments(parser):
@@ -36,79 +47,134 @@ def add_arguments(parser):
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    name, steps, console = args.gpu or here(), work(args.batch_size), Screen(highlight=False)
-    print(f"One step of GPT-2 124M, B={args.batch_size}, T=1024: counted, not measured")
+    B = args.batch_size
+    steps = work(B)
+    console = Screen(highlight=False)
+    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
-    if name:
-        rates = LISTED[name]._asdict()
-        words = "(fp32 {fp32:g}, tf32 {tf32:g}, bf16 {bf16:g} TFLOP/s, {bandwidth:g} GB/s)"
-        print(f"The roofline of {name}: calculated, not measured")
-        print(words.format(**rates))
-        end, shares = calibrated(name, args.batch_size)
-        console.print(time_table(steps, rates, shares))
-        print(f"{end}: {' to '.join(f'{one:.0%}' for one in shares)}".replace("%", " %"))
+    gpu = args.gpu or here()
+    if not gpu:
+        return 0
+    print(f"The roofline of {gpu.name}: calculated, not measured")
+    tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {gpu.tf32:g}"
+    rates = f"fp32 {gpu.fp32:g}, {tf32}, {gpu.dtype} {gpu.half:g} TFLOP/s"
+    print(f"({rates}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB)")
+    if gpu.note:
+        console.print(f"note  {gpu.note}")
+    if line := does_not_fit(gpu, B):
+        print(f"note  {line}")
+    source, shares = reported_shares(gpu.name, B)
+    console.print(time_table(steps, gpu, shares))
+    print(f"{source}: {percents(shares)}")
     return 0
 
 
-def find(text: str) -> str:
-    """The one GPU of the table with all these words in its name. Raises BadInput."""
+def find(text: str) -> GPU:
+    """The GPU of the table with this name, or the one with all these words in it.
+
+    Raises BadInput if there is none or more than one.
+    """
     words = text.lower().split()
-    found = [name for name in LISTED if all(word in name.lower().split() for word in words)]
-    if len(found) != 1:
-        raise BadInput(f"--gpu {text} is not one of {', '.join(found or LISTED)}")
-    return found[0]
+    matches = []
+    for name, gpu in LISTED.items():
+        in_name = name.lower().split()
+        if in_name == words:
+            return gpu
+        if set(words) <= set(in_name):
+            matches.append(name)
+    if len(matches) != 1:
+        raise BadInput(f"--gpu {text} is not one of {', '.join(matches or LISTED)}")
+    return LISTED[matches[0]]
 
 
-def here() -> str | None:
+def here() -> GPU | None:
     """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
     gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
-    return gpu.name if gpu and gpu.bandwidth else None
+    return gpu if gpu and gpu.bandwidth else None
 
 
-def calibrated(name: str, B: int) -> tuple[str, list[float]]:
-    """What is reported of this GPU, and the share of the roofline that it reached; else of all."""
+def fits(gpu: GPU, rung: int, B: int) -> bool:
+    """Whether a step fits the GPU, with 2 GB and an eighth to spare, as for the default B."""
+    needed = 0.0
+    for first, parameter, layer, loss in MEMORY:
+        if rung >= first:
+            token = 12 * layer + 10 * C + loss
+            parameters = 124.4e6 if rung else 163.0e6
+            needed = parameter * parameters + B * 1024 * token
+    return needed <= (gpu.memory * 2**30 - 2e9) * 8 / 9
+
+
+def does_not_fit(gpu: GPU, B: int) -> str | None:
+    """A line that says up to which rung B does not fit the GPU's memory; None if it fits all."""
+    too_large = [rung for rung in range(11) if not fits(gpu, rung, B)]
+    if not too_large:
+        return None
+    smaller = B // 2
+    while smaller > 1 and not fits(gpu, 0, smaller):
+        smaller //= 2
+    up_to = f"up to rung {too_large[-1]:02d}"
+    return f"B={B} does not fit its {gpu.memory:g} GB {up_to}: take --batch-size {smaller}"
+
+
+def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
+    """What others reported, and the shares of the roofline that they reached.
+
+    One share of this GPU, at the nearest B; without a report of it the middle half of all GPUs.
+    """
     rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    if own := [row for row in rows if row["gpu"] == name]:
+    own = [row for row in rows if row["gpu"] == name]
+    if own:
         row = min(own, key=lambda row: abs(row["B"] - B))
-        end = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        return f"Reported elsewhere: {end} (docs/reported.md)", [
-            roofline_fraction(row, LISTED[name]._asdict())
-        ]
-    best = {
-        row["gpu"]: roofline_fraction(row, LISTED[row["gpu"]]._asdict()) for row in rows
-    }  # the fastest B
-    low, _, high = quantiles(best.values())
-    return f"No report of this GPU: the middle half of {len(best)} others", [high, low]
+        what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
+        share = roofline_fraction(row, LISTED[name]._asdict())
+        return f"Reported elsewhere: {what} (docs/reported.md)", [share]
+    fastest = {}
+    for row in rows:  # the fastest B of a GPU comes last
+        fastest[row["gpu"]] = roofline_fraction(row, LISTED[row["gpu"]]._asdict())
+    low, _, high = quantiles(fastest.values())
+    return f"No report of this GPU: the middle half of {len(fastest)} others", [high, low]
+
+
+def percents(shares: list[float]) -> str:
+    """Such as `73 to 59 %`."""
+    return " to ".join(f"{share * 100:.0f}" for share in shares) + " %"
 
 
 def work_table(steps: dict[str, dict]) -> Table:
     """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
     heads = ("work\nTFLOP", "unit", "all\nGB", "matmul\nGB", "attn\nGB", "other\nGB")
-    found = new_table(*heads, "optim\nGB", "kernels\nabout")
+    table = new_table(*heads, "optim\nGB", "kernels\nabout")
     for stem, step in steps.items():
-        moved = [step[f"{part}_bytes"] / 1e9 for part in PARTS]
-        flops = (step["linear_flops"] + step["attention_flops"]) / 1e12
-        numbers = [f"{value:.1f}" for value in (sum(moved), *moved)]
-        found.add_row(NAMES[stem], f"{flops:.2f}", step["unit"], *numbers, str(step["kernels"]))
-    return found
+        flops = step["linear_flops"] + step["attention_flops"]
+        moved = [step[f"{part}_bytes"] for part in PARTS]
+        cells = [f"{flops / 1e12:.2f}", step["unit"]]
+        for value in (sum(moved), *moved):
+            cells.append(f"{value / 1e9:.1f}")
+        table.add_row(TITLES[stem], *cells, str(step["kernels"]))
+    return table
 
 
-def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[float]) -> Table:
-    """A row per rung: its roofline in milliseconds, the parts of it, and it at the shares."""
-    heads = ("roofline\nms", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
-    found = new_table(*heads, f"at {' to '.join(f'{one * 100:.0f}' for one in shares)} %\nms")
+def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
+    """A row per rung: its roofline, what it gains over the rung before, its parts, an estimate.
+
+    The estimate is the time at each of the shares.
+    """
+    heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
+    table = new_table(*heads, f"at {percents(shares)}\nms")
+    before = None
     for stem, step in steps.items():
         if stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
-            cells = ["as 06", *[""] * 4, "not predictable"]
-        elif parts := roofline_ms(step, rates):
-            total = sum(parts)
-            cells = [f"{value:.1f}" for value in (total, *parts)]
-            # A guess: two digits of it are more than is known.
-            cells.append(" – ".join(f"~{float(f'{total / one:.2g}'):.0f}" for one in shares))
-        else:
-            cells = ["–", *[""] * 4, f"no {step['unit']} units"]
-        found.add_row(NAMES[stem], *cells)
-    return found
+            table.add_row(TITLES[stem], "as 06", *[""] * 5, "unknown")
+            continue
+        parts = roofline_ms(step, gpu._asdict())
+        total = sum(parts)
+        gain = f"{round((before / total - 1) * 100):+d} %" if before else ""
+        cells = [f"{part:.1f}" for part in parts]
+        # A guess: two digits of it are more than is known.
+        guesses = [f"~{float(f'{total / share:.2g}'):.0f}" for share in shares]
+        table.add_row(TITLES[stem], f"{total:.1f}", gain, *cells, " – ".join(guesses))
+        before = total
+    return table
 
 
 def new_table(*columns: str) -> Table:

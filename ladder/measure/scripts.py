@@ -9,7 +9,8 @@ from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
-FIELDS = ("Change", "Why", "Numerics", "Run")
+FIELDS = ("Change", "Why", "Numerics", "Run")  # of each docstring, in this order
+OPTIONAL = "Device"  # after them: `Device: CPU` if the change does nothing on other devices
 
 
 def all_scripts() -> list[Path]:
@@ -18,13 +19,27 @@ def all_scripts() -> list[Path]:
 
 
 def candidate_scripts() -> list[Path]:
-    """The scripts that no GPU has measured yet, in order: the first goes on from the last rung."""
+    """The scripts that no GPU has measured yet, in order."""
     return sorted((ROOT / "candidates").glob("[0-9][0-9]_*.py"))
 
 
 def chain() -> list[Path]:
-    """All rungs, then all candidates: each is the one before it plus one change."""
+    """All rungs, then all candidates. `before` says which script each one goes on from."""
     return all_scripts() + candidate_scripts()
+
+
+def before(path: Path) -> Path | None:
+    """The script that `path` adds one change to; None for baseline.py.
+
+    The ladder forks: a script for CPUs only goes on from the one of these before it, and so do all
+    others. The first for CPUs only goes on from the rung before it.
+    """
+    scripts = chain()
+    earlier = scripts[: scripts.index(path)]
+    for script in reversed(earlier):
+        if cpu_only(script) == cpu_only(path):
+            return script
+    return earlier[-1] if earlier else None
 
 
 def number_of(path: Path) -> int:
@@ -40,32 +55,37 @@ def peer_scripts() -> list[Path]:
 def select(words: list[str]) -> list[Path]:
     """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name.
 
-    A number that a new rung has too means the rung. Raises BadInput for a word that no script has,
-    or several.
+    A number that a rung and a candidate have means the rung. Raises BadInput for a word that no
+    script has, or several.
     """
-    found, numbered = [], {number_of(path): path for path in reversed(chain())}
+    # The rungs come last here: they replace candidates of the same number.
+    numbered = {number_of(path): path for path in candidate_scripts() + all_scripts()}
+    selected = []
     for word in words:
-        if match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
-            first, last = int(match[1]), int(match[2] or match[1])
-            some = [numbered[number] for number in sorted(numbered) if first <= number <= last]
-            if not some:
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if match:
+            first = int(match[1])
+            last = int(match[2] or first)
+            numbers = [number for number in sorted(numbered) if first <= number <= last]
+            if not numbers:
                 raise BadInput(f"there is no rung {word}: they end with {chain()[-1].stem}")
-            found += some
+            selected += [numbered[number] for number in numbers]
         elif Path(word).is_file():
-            found.append(Path(word).resolve())
+            selected.append(Path(word).resolve())
         else:
-            found.append(named(word, [*chain(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
-    return found
+            selected.append(named(word, [*chain(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
+    return selected
 
 
 def named(word: str, paths: list[Path]) -> Path:
     """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    has = [path for path in paths if part in path.stem]
-    if len(has) == 1:
-        return has[0]
-    if has:
-        raise BadInput(f"{word} may be {' or '.join(path.stem for path in has)}: write more of it")
+    matches = [path for path in paths if part in path.stem]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = " or ".join(path.stem for path in matches)
+        raise BadInput(f"{word} may be {names}: write more of it")
     raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
@@ -77,8 +97,11 @@ def shown(path: Path) -> str:
 
 def split_source(source: str) -> tuple[str, str]:
     """The docstring of a source text (quotes included; empty if none) and the code after it."""
-    module, lines = ast.parse(source), source.splitlines(keepends=True)
-    end = module.body[0].end_lineno if ast.get_docstring(module) is not None else 0
+    module = ast.parse(source)
+    lines = source.splitlines(keepends=True)
+    end = 0
+    if ast.get_docstring(module) is not None:
+        end = module.body[0].end_lineno
     return "".join(lines[:end]), "".join(lines[end:])
 
 
@@ -99,28 +122,36 @@ def docstring(path: Path) -> str:
 
 def low_precision(path: Path) -> bool:
     """Whether a script declares this class of numerics, which is in no table with exact ones."""
-    return "\nNumerics: low precision" in path.read_text(encoding="utf-8", errors="replace")
+    return has_field(path, "Numerics: low precision")
 
 
 def cpu_only(path: Path) -> bool:
-    """Whether a rung says of its change, or why it is faster, that it is so on a CPU."""
-    return bool(re.search("^(Change|Why): on a CPU", docstring(path), flags=re.MULTILINE))
+    """Whether a script's docstring says that its change does nothing on other devices."""
+    return has_field(path, "Device: CPU\n")
+
+
+def has_field(path: Path, start: str) -> bool:
+    """Whether a line of a script starts like this, also where Python cannot parse it."""
+    return f"\n{start}" in path.read_text(encoding="utf-8", errors="replace")
 
 
 def title(path: Path) -> str:
-    """The first line of a script's docstring, up to a colon; the file's name without."""
+    """The first line of a script's docstring, up to a colon; without one, the file's name."""
     return re.split("[:\n]", docstring(path) or path.stem)[0]
 
 
 def describe(path: Path) -> dict[str, str]:
-    """`Title` and the fixed fields of a script's docstring, each on one line.
+    """`Title` and the fields of a script's docstring, each on one line.
 
     Raises BadInput if one is missing.
     """
     title, _, body = docstring(path).partition("\n")
-    parts = re.split(rf"^({'|'.join(FIELDS)}):", body, flags=re.MULTILINE)
-    texts = (" ".join(text.split()) for text in parts[2::2])
-    found = dict(zip(parts[1::2], texts, strict=True))
-    if tuple(found) != FIELDS or not all(found.values()):
-        raise BadInput(f"{path}: its docstring has {list(found)}, expected {list(FIELDS)}")
-    return {"Title": title, **found}
+    names = "|".join((*FIELDS, OPTIONAL))
+    _, *parts = re.split(rf"^({names}):", body, flags=re.MULTILINE)
+    fields = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        fields[name] = " ".join(text.split())
+    required = [name for name in fields if name != OPTIONAL]
+    if required != list(FIELDS) or not all(fields.values()):
+        raise BadInput(f"{path}: its docstring has {list(fields)}, expected {list(FIELDS)}")
+    return {"Title": title, **fields}

@@ -56,7 +56,7 @@ def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
         rates = gpu._asdict()
     elif climb.get("copy_bytes_per_s") and climb.get("peak_dtype") == "bfloat16":
         device, fp32 = "cpu", climb["fp32_flops"] / 1e12  # it has no TF32 units
-        rates = {"fp32": fp32, "tf32": fp32, "bf16": climb["peak_flops"] / 1e12}
+        rates = {"fp32": fp32, "tf32": fp32, "half": climb["peak_flops"] / 1e12}
         rates["bandwidth"] = climb["copy_bytes_per_s"] / 1e9
     else:
         return None

@@ -1,35 +1,26 @@
-"""ladder diff, propagate and doctor; propagate in a copy of the scripts."""
+"""ladder diff and propagate; propagate in a copy of the scripts."""
 
-import os
 import re
 import shutil
 import subprocess
-from functools import partial
 
 import pytest
-import torch
-from conftest import SMALLER
-from torch.nn import functional as F
 
 from ladder import files
-from ladder.cli import MODELS
-from ladder.commands import diff, doctor
 from ladder.commands.main import main
 from ladder.commands.propagate import merge
 from ladder.measure import scripts
-from ladder.measure.process import Finished, run_python
-from ladder.measure.scripts import ROOT, all_scripts, describe, parts_of
+from ladder.measure.process import Finished
+from ladder.measure.scripts import ROOT, all_scripts, chain, describe, parts_of
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
-STEMS = [path.stem for path in all_scripts()]
-NAMES = ["baseline.py", *(f"speedups/{stem}.py" for stem in STEMS[1:])]
+NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]
 
 
 @pytest.fixture
 def ladder(monkeypatch, capsys):
     """ladder(words…): exit status, stdout and stderr of the command, run in this process."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # doctor sets it: put back afterwards
     monkeypatch.chdir(ROOT)
 
     def run(*words):
@@ -54,20 +45,21 @@ def git(folder, *words):
 def project(ladder, tmp_path, monkeypatch):
     """A copy of the scripts, committed to a git repository of its own; `ladder` runs there."""
     folder = tmp_path / "project"
-    shutil.copytree(ROOT / "speedups", folder / "speedups", ignore=lambda *_: ["__pycache__"])
+    for name in ("speedups", "candidates"):
+        shutil.copytree(ROOT / name, folder / name, ignore=lambda *_: ["__pycache__"])
     for name in ("baseline.py", "ddp_run.py"):
         shutil.copy(ROOT / name, folder)
     git(folder, "init", "-q")
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "as it is")
     monkeypatch.chdir(folder)
-    for module in (files, scripts, diff):
+    for module in (files, scripts):
         monkeypatch.setattr(module, "ROOT", folder)
     return folder
 
 
 def texts():
-    return [path.read_text(encoding="utf-8") for path in all_scripts()]
+    return [path.read_text(encoding="utf-8") for path in chain()]
 
 
 def edit(path, old, new):
@@ -100,13 +92,13 @@ def test_diff_shows_the_docstring_and_the_one_change(ladder):
 def test_diff_of_any_two_is_a_patch_that_applies(ladder, project, monkeypatch):
     """Also on a narrow terminal, where no line may be wrapped."""
     monkeypatch.setenv("COLUMNS", "40")
-    done = ladder("diff", "baseline.py", len(STEMS) - 1)
+    top = NAMES[len(all_scripts()) - 1]
+    done = ladder("diff", "baseline.py", top)
     assert done.status == 0 and "Change:" not in done.stdout
-    patch = done.stdout.replace(f"+++ {NAMES[-1]}", "+++ baseline.py")
+    patch = done.stdout.replace(f"+++ {top}", "+++ baseline.py")
     (project / "change.patch").write_text(patch)
     git(project, "apply", "-p0", "change.patch")
-    before, after = (parts_of(project / name)[1] for name in ("baseline.py", NAMES[-1]))
-    assert before == after
+    assert parts_of(project / "baseline.py")[1] == parts_of(project / top)[1]
     assert ladder("diff", 3, 3).stdout == "the code of the two is the same\n"
 
 
@@ -133,7 +125,7 @@ def test_an_edit_is_applied_to_all_later_rungs(project, ladder):
     after = texts()
     assert after[:3] == before[:3]
     assert after[4:] == [source.replace(BATCHES, new) for source in before[4:]]
-    again = ladder("propagate", "bf16")
+    again = ladder("propagate", "03_bf16")
     assert again.status == 0 and again.stdout.count("has it already") == len(before) - 4
     assert texts() == after
 
@@ -177,8 +169,34 @@ def test_what_propagate_refuses(project, ladder):
     refused(ladder("propagate", 3), "03_bf16_autocast.py has no uncommitted edit")
     edit(all_scripts()[3], BATCHES, f"{BATCHES}\n")
     before = texts()
-    refused(ladder("propagate", len(before) - 1), "is the last rung")
+    refused(ladder("propagate", chain()[-1].stem), "is the last rung")
     assert texts() == before
+
+
+@pytest.mark.parametrize(
+    ("edited", "reached"),
+    [
+        ("10_fused_adamw", NAMES[11:]),
+        ("11_keep_memory", ["speedups/12_causal_blocks.py"]),
+        ("13_loss_only", NAMES[NAMES.index("candidates/13_loss_only.py") + 1 :]),
+    ],
+)
+def test_candidates_do_not_go_on_from_the_rungs_for_cpus(edited, reached, project, ladder):
+    (path,) = (path for path in chain() if path.stem == edited)
+    edit(path, "MIN_LR = MAX_LR / 10", "MIN_LR = MAX_LR / 20")
+    printed = ladder("propagate", edited).stdout
+    changed = [line.split()[0] for line in printed.splitlines() if line.endswith(" changed")]
+    assert changed == reached
+
+
+def test_a_conflict_in_one_branch_does_not_stop_the_other(project, ladder):
+    attend = "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+    edit(all_scripts()[10], f"        {attend}", f"        v = v.contiguous()\n        {attend}")
+    done = ladder("propagate", 10)
+    conflicts = [line for line in done.stdout.splitlines() if "conflict, marked" in line]
+    assert done.status == 1 and len(conflicts) == 1 and NAMES[12] in conflicts[0]
+    assert "go on from it" not in done.stdout  # nothing follows 12
+    assert all("v.contiguous()" in text for text in texts()[13:])
 
 
 @pytest.mark.parametrize(
@@ -194,102 +212,7 @@ def test_what_propagate_refuses(project, ladder):
     ],
 )
 def test_merge(ours, theirs, merged):
-    texts = ["".join(f"{word}\n" for word in side.split()) for side in ("a b c d", ours, theirs)]
-    text = merge(*texts)
+    sides = [side.replace(" ", "\n") + "\n" for side in ("a b c d", ours, theirs)]
+    text = merge(*sides)
     assert ("<<<<<<< this script\n" in text) == (merged is None)
     assert merged is None or text.split() == merged.split()
-
-
-# ---------------------------------------------------------------------------------- doctor
-
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def small(ladder, monkeypatch):
-    for model in ("gpt2", "tiny"):
-        monkeypatch.setitem(MODELS, model, SMALLER)
-
-
-def rungs(done):
-    """The cells of every rung, in order."""
-    lines = (line.strip("│").split("│") for line in done.stdout.splitlines() if line[:1] == "│")
-    found = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
-    return [found[scripts.title(path)] for path in all_scripts()]
-
-
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_doctor_on_this_cpu(compiled, ladder, monkeypatch, request):
-    if not compiled:
-        request.getfixturevalue("small")
-        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    monkeypatch.setattr(doctor, "load", lambda: 1e3)
-    done = ladder("doctor", "--device", "cpu")
-    assert done.status == 0, done.stdout
-    machine, note, *_ = done.stdout.splitlines()
-    assert f", torch {torch.__version__}, Python 3." in machine
-    assert note.startswith("note  load 1000.0 on ")
-    runs, helps, why = zip(*rungs(done), strict=True)
-    assert set(runs) == {"yes"}
-    assert [helps[n] for n in (1, 5, 6, 10)] == ["–", "yes", "no", "–"]
-    assert why[6].startswith("the flash kernel runs, but at T=256 slower")
-
-
-def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatch):
-    attend = F.scaled_dot_product_attention
-
-    def without_kernel(*args, **how):
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            return attend(*args, **how)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", without_kernel)
-    assert doctor.judge("06_flash_attention", CPU)[1:][0] == "no"
-
-
-def broken_loss(model):
-    """As a compiler that makes the loss, and with it all gradients, 1.3 times too large."""
-    return lambda x, y: (None, model(x, y)[1] * 1.3)
-
-
-def broken_gradient(model):
-    """As a compiler whose LayerNorm has a NaN in its backward, and a right loss."""
-    model.transformer.ln_f.bias.register_hook(lambda grad: grad * torch.nan)
-    return model
-
-
-@pytest.mark.parametrize(("broken", "error"), [(broken_loss, "0.3"), (broken_gradient, "nan")])
-def test_doctor_finds_a_compiler_that_computes_something_else(small, monkeypatch, broken, error):
-    monkeypatch.setattr(torch, "compile", broken)
-    runs, helps, why = doctor.judge("05_torch_compile", CPU)
-    assert (runs, helps) == ("no", "–") and f"(relative error {error})" in why
-    assert "CXX=clang++" in why
-
-
-def test_doctor_says_that_nothing_is_compiled(monkeypatch):
-    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    assert doctor.judge("05_torch_compile", CPU)[:2] == ("yes", "no")
-
-
-@pytest.mark.slow
-def test_doctor_without_a_compiler_and_with_a_driver(tmp_path):
-    """In a process of its own: torch looks for a compiler once."""
-    driver = tmp_path / "nvidia-smi"
-    driver.write_text("#!/bin/sh\necho 599.01\n")
-    driver.chmod(0o755)
-    env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "CXX": "/no/such"}
-    done = run_python("-m", "ladder", "doctor", "--device", "cpu", COLUMNS="200", **env)
-    assert done.status == 1
-    found = rungs(done)
-    assert [cells[0] for cells in found] == ["yes"] * 5 + ["no"] * (len(found) - 5)
-    assert "torch.compile found no working compiler" in found[5][2]
-    assert found[6] == ["no", "–", "the same is missing"]
-    unseen = "note  there is an NVIDIA driver (599.01), but this torch sees no GPU\n"
-    assert (unseen in done.stdout) != torch.cuda.is_available()
-
-
-@pytest.mark.cuda
-def test_doctor_on_cuda(ladder):
-    done = ladder("doctor", "--device", "cuda")
-    assert rungs(done)[2][0] == "yes"
-    assert (done.status == 1) == any(cells[0] == "no" for cells in rungs(done))

@@ -1,18 +1,21 @@
-"""17 tuned kernels
+"""17 prefetch and CUDA graph
 
-Change: the compiler measures its elementwise and reduction kernels and tunes their tiles.
-Why: without it, it takes tile sizes and warps by a rule; coordinate descent starts there and tries
-  neighbours, one number at a time, each measured. LayerNorm, GELU, the loss, the residual additions
-  and the bias gradients take 19 ms of a step at B=64, T=1024; 1.5 ms is what 8 % of them would be.
-  It makes the first step longer: `first step` in the tables has that apart, and the cache keeps it.
-Numerics: rounding. Sums are done in another order.
-Run: python candidates/17_tuned_kernels.py
+Change: on CUDA, the second step is recorded as a CUDA graph, and replayed from then on; while the
+  device works, the next batch is read and copied to it.
+Why: at the start of a step the device waits while the CPU reads the batch, copies it and launches
+  the first kernels, and launching the optimizer's takes the CPU longer than they run: 1 ms of 133
+  at B=64, T=1024, 3 % of a step at B=16. A graph is one launch. Its tensors lie at fixed places:
+  the batch is copied over the one before, from pinned memory, on the same stream and so after the
+  kernels that read that one; the learning rate is a tensor on the device. The first batch is read
+  before the loop; each step reads one, inside the clock. `ladder profile` cannot see the parts of a
+  replayed graph: it books all of it as "optimizer".
+Numerics: rounding. The learning rate is a float32.
+Run: python candidates/17_prefetch_cuda_graph.py
 """
 
-import ctypes
 import math
-import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -28,8 +31,6 @@ from ladder.run import Run
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
 MIN_LR = MAX_LR / 10  # at the last step
 
-QUERIES = 128  # speedup 12: in one block of attention
-
 
 # ------------------------------------------------------------------------------ model
 
@@ -43,21 +44,7 @@ class GPTConfig:
     n_embd: int = 768
 
 
-def causal_blocks(q, k, v):
-    """Causal attention in blocks of queries; q, k, v and the result are (B, nh, T, hs)."""
-    T, hs = q.shape[2:]
-    k = k.contiguous()  # one copy for all blocks: bmm reads it transposed
-    blocks = []
-    for start in range(0, T, QUERIES):
-        stop = min(start + QUERIES, T)
-        att = q[:, :, start:stop] @ k[:, :, :stop].transpose(-2, -1)  # (B, nh, queries, keys)
-        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # key later
-        att = (att / math.sqrt(hs)).masked_fill(future, -math.inf)
-        blocks.append(F.softmax(att, dim=-1) @ v[:, :, :stop])  # (B, nh, queries, hs)
-    return torch.cat(blocks, dim=2)
-
-
-class LinearCrossEntropy(torch.autograd.Function):  # speedup 15: forward keeps d loss / d logits
+class LinearCrossEntropy(torch.autograd.Function):  # speedup 16: forward keeps d loss / d logits
     """Mean loss of x @ weight.T: x (N, C), weight (vocab_size, C), both bfloat16, targets (N)."""
 
     @staticmethod
@@ -89,11 +76,8 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        if x.device.type == "cpu":  # speedup 12: large matmuls are what a CPU is fast at
-            y = causal_blocks(q, k, v)
-        else:
-            # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)
 
@@ -108,7 +92,7 @@ class MLP(nn.Module):
 
     def forward(self, x):
         x = self.c_fc(x).float()  # in registers only: what is between two matmuls is one kernel
-        # speedup 16: 0.5 (1 + tanh u) is sigmoid(2 u), one exponential instead of libdevice's tanh
+        # speedup 15: 0.5 (1 + tanh u) is sigmoid(2 u), one exponential instead of libdevice's tanh
         u = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
         return self.c_proj(x * torch.sigmoid(2 * u))
 
@@ -188,18 +172,14 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-def keep_memory(say):
-    """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
-    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt:  # with jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's
-        libraries = ctypes.CDLL(None), ctypes.CDLL("libc.so.6")
-        used, glibc = (ctypes.cast(lib.malloc, ctypes.c_void_p).value for lib in libraries)
-        mallopt = mallopt if used == glibc else None
-    # In this order: where an older glibc refuses the first, the second is not set either.
-    settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
-    if not mallopt or not all(mallopt(name, value) for name, value in settings):
-        say("note  this malloc cannot be told to keep memory: it frees it as it always does")
+def step_graph(device, say):
+    """What records a step as a CUDA graph, and runs it as `cuda_graph`; None on other devices."""
+    if device.type != "cuda":
+        say("note  candidate 17's graph is for CUDA: here each step is launched anew")
+        return None
+    # The default stream cannot be recorded, and autograd stays on the stream of the first step.
+    torch.cuda.set_stream(torch.cuda.Stream(device))
+    return torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.current_stream(device))
 
 
 def main(argv=None):
@@ -207,16 +187,12 @@ def main(argv=None):
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
-        keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
-        # speedup 17: tiles of the generated CUDA kernels are measured, not taken by a rule
-        tuning = {"coordinate_descent_tuning": True}
-        # speedup 05: fuses the elementwise chains between matmuls
-        model = torch.compile(model, options=tuning)
+        model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
@@ -224,28 +200,37 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
+        graph = step_graph(device, run.say)
+        lr_of_step = torch.tensor(MAX_LR, device=device)  # a number would be recorded as it is
+        for group in groups:
+            group.update(lr=lr_of_step, capturable=graph is not None)
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
+        x, y = (ids.to(device) for ids in next(batches))  # (B, T) token ids each
 
         for step in range(args.steps):
             synchronize(device)
             start = time.perf_counter()
-            x, y = next(batches)  # (B, T) token ids each, on the CPU
-            x, y = x.to(device), y.to(device)
-            optimizer.zero_grad()
-            with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
-                _, loss = model(x, y)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
-            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            scaler.step(optimizer)
+            lr_of_step.fill_(lr)
+            if not graph or step < 2:  # speedup 17: the second is recorded, then replayed
+                with graph if graph and step else nullcontext():
+                    optimizer.zero_grad()
+                    with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
+                        _, loss = model(x, y)
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
+                    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
+                    scaler.step(optimizer)
+            if graph and step:
+                graph.cuda_graph.replay()
+            # speedup 17: the next batch, while the device works on this one
+            for now, ids in zip((x, y), next(batches), strict=True):
+                now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)
             scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
