@@ -54,8 +54,8 @@ def test_a_shared_climb_has_numbers_and_names_nobody(climbed, capsys):
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("Intel(R)", "Alice's", 'device cannot be "Alice'),
-        ('"speedups/12_causal_blocks.py"', '"mine.py"', "scripts cannot be 'mine.py'"),
+        ("Intel(R)", "Alice's", "$.device: \"Alice's"),
+        ('"speedups/12_causal_blocks.py"', '"mine.py"', "$.scripts[12]: 'mine.py'"),
     ],
 )
 def test_what_is_not_numbers_of_rungs_is_not_shared(climbed, capsys, old, new, why):
@@ -94,12 +94,16 @@ def test_the_logs_of_a_shared_climb_are_made_by_us_and_say_the_same(project, cli
 @pytest.mark.parametrize(
     ("keys", "value", "why"),
     [
-        (["host"], "alice", "host cannot be 'alice'"),
-        (["device"], "<b>", "device cannot be '<b>'"),
+        (["host"], "alice", "$: Additional properties are not allowed ('host'"),
+        (["device"], "<b>", "$.device: '<b>'"),
         (["commit"], "0123456789ab", "no commit 0123456789ab: git fetch"),
-        (["runs", "../x.r1"], {}, "../x.r1 cannot be"),
+        (["runs", "../x.r1"], {}, "$.runs: '../x.r1'"),
         (["runs", "baseline.r1", "dt"], [1.0], "or damaged"),
-        (["runs", "baseline.r1", "dt"], [float("nan")] * 7, "dt cannot be nan"),
+        (["runs", "baseline.r1", "dt"], [float("nan")] * 7, "NaN is no number"),
+        (["runs", "baseline.r1", "dt"], [-1.0] * 7, "$.runs['baseline.r1'].dt[0]: -1.0 is less"),
+        (["steps"], 7.0, "$.steps: 7.0 is not of type 'integer'"),
+        (["cores"], True, "$.cores: True is not of type 'integer'"),
+        (["device"], "A\n", r"$.device: 'A\n' does not match"),
     ],
 )
 def test_a_shared_climb_of_another_form_is_refused(

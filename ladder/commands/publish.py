@@ -18,7 +18,7 @@ from pathlib import Path
 from ladder.commands.share import unpack
 from ladder.errors import BadInput
 from ladder.files import SCRIPTS, write_atomic
-from ladder.measure.kinds import KINDS
+from ladder.measure.kinds import kind_of
 from ladder.measure.rows import Row, first_log, read_climb_json
 from ladder.measure.scripts import ROOT
 from ladder.show.blocks import BLOCK, climbs_of, on_cpu, render, rungs_of
@@ -36,8 +36,9 @@ def add_arguments(parser):
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     with tempfile.TemporaryDirectory() as scratch:
-        shared = args.climb.is_file()
-        folder = unpack(args.climb, Path(scratch)) if shared else args.climb
+        folder = args.climb
+        if folder.is_file():
+            folder = unpack(args.climb, Path(scratch))
         publish(folder, args.finding, args.readme)
     return 0
 
@@ -45,60 +46,73 @@ def run(args) -> int:
 def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
     """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
     the climb may not be published."""
-    facts, rows = read_publishable(folder)
-    target = new_target(facts)
+    climb, rows = read_publishable(folder)
+    target = new_target(climb)
     shown = target.relative_to(ROOT).as_posix()
-    readme, runlog = ((ROOT / page).read_text("utf-8") for page in ("README.md", "RUNLOG.md"))
+    readme = (ROOT / "README.md").read_text("utf-8")
+    runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
     if in_readme:
         readme = with_climb(readme, shown, rows)
-    target.mkdir(parents=True)
-    own = {name for name in facts["scripts"] if "/" not in name}.difference(SCRIPTS)
-    scripts = (kept(folder, name) for name in own)
-    logs, pictures = folder.glob("*.r*.log"), folder.glob("climb.png")  # none of a shared climb
-    for path in (folder / "climb.json", *logs, *pictures, *scripts):
-        shutil.copy(path, target)
-    above, first, entries = runlog.partition("\n## 2")  # the newest entry, by its date
-    runlog = f"{above}{entry(facts, rows, shown, finding)}{first}{entries}"
+    copy_climb(folder, target, climb)
+    above, heading, entries = runlog.partition("\n## 2")  # the newest entry, by its date
+    runlog = above + entry(climb, rows, shown, finding) + heading + entries
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}, RUNLOG.md and README.md: read, then commit")
 
 
-def new_target(facts: dict) -> Path:
+def new_target(climb: dict) -> Path:
     """A new folder in logs/: the day's second climb on a machine gets a `-2`."""
-    device = re.sub(r"[^a-z0-9]+", "-", facts["device"].lower()).strip("-")
-    name = f"{facts['started'][:10]}-{device}-{facts['kind']}"
-    for number in itertools.count(1):
-        target = ROOT / "logs" / (name if number == 1 else f"{name}-{number}")
+    device = re.sub(r"[^a-z0-9]+", "-", climb["device"].lower()).strip("-")
+    first = ROOT / "logs" / f"{climb['started'][:10]}-{device}-{climb['kind']}"
+    target = first
+    for number in itertools.count(2):
         if not target.exists():
             return target
-        if read_climb_json(target).get("started") == facts["started"]:
+        if read_climb_json(target).get("started") == climb["started"]:
             why = "has this climb already: to publish it again, delete that first"
             raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
+        target = first.with_name(f"{first.name}-{number}")
+
+
+def copy_climb(folder: Path, target: Path, climb: dict) -> None:
+    """Copy climb.json, the logs, the picture and the scripts that are in no commit."""
+    target.mkdir(parents=True)
+    paths = [folder / "climb.json", *folder.glob("*.r*.log"), *folder.glob("climb.png")]
+    for name in climb["scripts"]:
+        if "/" not in name and name not in SCRIPTS:
+            paths.append(kept(folder, name))
+    for path in paths:
+        shutil.copy(path, target)
 
 
 def with_climb(readme: str, shown: str, rows: list[Row]) -> str:
-    """README.md's text with this climb as that of its kind of device."""
+    """README.md's text with this climb replacing the CPU (or GPU) one."""
     if not rungs_of(rows).keys() >= {*range(11)}:
         raise BadInput("README.md shows only climbs in which rungs 0 to 10 came to their end")
     marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
-    named = {on_cpu(old): folder for folder, _, old in climbs_of(marker)} | {on_cpu(rows): shown}
+    named = {on_cpu(old_rows): folder for folder, _, old_rows in climbs_of(marker)}
+    named[on_cpu(rows)] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 
 
-def entry(facts: dict, rows: list[Row], shown: str, finding: str) -> str:
+def entry(climb: dict, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
-    part = facts["kind"] == "climb" and rows[0].stem != "baseline"
-    what = "some scripts" if part else KINDS[facts["kind"]].what
-    warmup, measured = (first_log(rows).result[f"{k}_steps"] for k in ("warmup", "measured"))
+    what = kind_of(climb).what
+    if climb["kind"] == "climb" and rows[0].stem != "baseline":
+        what = "some scripts"
+    result = first_log(rows).result
+    warmup = "1 warm-up step"
+    if result["warmup_steps"] > 1:
+        warmup = f"{result['warmup_steps']} warm-up steps"
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
-## {facts["started"][:10]}: {facts["device"]}: {what}
+## {climb["started"][:10]}: {climb["device"]}: {what}
 
-{caption(facts, rows)}; {facts["system"]}, {facts.get("cores")} cores, clocks before: \
-{facts["clocks"]["before"]}, after: {facts["clocks"]["after"]}; {facts["repeats"]} rounds, \
-interleaved; {warmup} warm-up step{"s" * (warmup > 1)} left out of each run, {measured} measured.
+{caption(climb, rows)}; {climb["system"]}, {climb.get("cores")} cores, clocks before: \
+{climb["clocks"]["before"]}, after: {climb["clocks"]["after"]}; {climb["repeats"]} rounds, \
+interleaved; {warmup} left out of each run, {result["measured_steps"]} measured.
 
 **Finding:** {" ".join(finding.split())}
 

@@ -11,9 +11,9 @@ import webbrowser
 from datetime import datetime
 from pathlib import Path
 
-from ladder.commands.publish import BLOCK
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
+from ladder.show.blocks import BLOCK
 from ladder.show.gather import gather
 from ladder.show.page import page
 from ladder.text import printable
@@ -31,38 +31,66 @@ def add_arguments(parser):
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
     cannot be made."""
-    climbs = [gather(folder) for folder in args.folders] or gather_default()
-    if not climbs:
+    sections = [gather(folder) for folder in args.folders] or gather_default()
+    if not sections:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
-    ablations = [climb for climb in climbs if climb["kind"].against == "first"]
-    for climb in climbs:  # beside it stands the first one of its machine, model, B, T and text
-        same = (one for one in ablations if one["settings"] == climb["settings"])
-        climb["ablation"] = next(same, None) if climb["kind"].against == "above" else None
-    old = args.out.read_text("utf-8", "replace")[:1000] if args.out.is_file() else ""
-    if args.out.exists() and MARKER not in old:
+    for section in sections:
+        section["ablation"] = ablation_of(section, sections)
+    if args.out.exists() and not is_page(args.out):
         raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
-    write_atomic(args.out, page(climbs, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
-    for climb in climbs:
-        print(printable(f"{climb['folder']}: {climb['label']}"))
+    write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
+    for section in sections:
+        print(printable(f"{section['folder']}: {section['label']}"))
     print(f"written: {args.out}")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())
     return 0
 
 
+def is_page(path: Path) -> bool:
+    """Whether this command wrote this file."""
+    return path.is_file() and MARKER in path.read_text("utf-8", "replace")[:1000]
+
+
+def ablation_of(section: dict, sections: list[dict]) -> dict | None:
+    """The first ablation on a climb's machine at its model, B, T and text, to stand beside it."""
+    if section["kind"].against != "above":
+        return None
+    for other in sections:
+        if other["kind"].against == "first" and other["settings"] == section["settings"]:
+            return other
+    return None
+
+
 def gather_default() -> list[dict]:
     """The five newest climbs under runs/ and the published ones; those with nothing to compare come
     last."""
-    pages = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "RUNLOG.md"))
-    named = (match["folders"].split() for match in BLOCK.finditer(pages))
-    known = dict.fromkeys(ROOT / folder for folders in named for folder in folders)
-    published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
-    own = [path for path in Path("runs").glob("*/climb.json") if path.read_bytes() not in published]
-    own.sort(key=lambda path: -path.stat().st_mtime)
-    climbs = []
-    for folder in [*(path.parent for path in own[:5]), *known]:
+    sections = []
+    for folder in [*own_climbs()[:5], *published_climbs()]:
         try:
-            climbs.append(gather(folder))
+            sections.append(gather(folder))
         except BadInput as error:
             print(printable(f"left out: {error}"))
-    return sorted(climbs, key=lambda one: not any(rung["row"].gain for rung in one["rungs"]))
+    return sorted(sections, key=has_no_gain)
+
+
+def has_no_gain(section: dict) -> bool:
+    """Whether a climb has nothing to compare."""
+    return not any(rung["row"].gain for rung in section["rungs"])
+
+
+def own_climbs() -> list[Path]:
+    """The climbs under runs/ that are not published, the newest first."""
+    published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
+    paths = list(Path("runs").glob("*/climb.json"))
+    paths.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    return [path.parent for path in paths if path.read_bytes() not in published]
+
+
+def published_climbs() -> list[Path]:
+    """The climbs that README.md and RUNLOG.md show, in their order."""
+    folders = {}  # as a set that keeps its order
+    for name in ("README.md", "RUNLOG.md"):
+        for match in BLOCK.finditer((ROOT / name).read_text("utf-8")):
+            folders |= dict.fromkeys(match["folders"].split())
+    return [ROOT / folder for folder in folders]
