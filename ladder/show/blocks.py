@@ -5,6 +5,7 @@ import re
 from ladder.files import ROOT
 from ladder.measure.rows import Row, first_log, gain, read_climb, read_facts
 from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
+from ladder.measure.scripts import before as rung_before
 from ladder.show.diffs import changed_lines, code_lines
 from ladder.show.reported import reported_climb
 from ladder.show.tables import factor, markdown, percent, pipes
@@ -70,8 +71,9 @@ def rungs_table(climbs: list) -> str:
     lines, before = [], None
     for number, path in enumerate(scripts):
         size, more = "", ""
+        earlier = scripts.index(rung_before(path)) if number else None
         if number:
-            codes = map(code_lines, scripts[number - 1 : number + 1])
+            codes = code_lines(scripts[earlier]), code_lines(path)
             signs = [line[0] for line in changed_lines(*codes)]
             size = f"+{signs.count('+')} −{signs.count('-')}"
         if ms := other["ms"].get(f"{number:02}"):
@@ -84,8 +86,8 @@ def rungs_table(climbs: list) -> str:
         for rungs in measured:
             cell = f"{rungs[0].tok_per_s:.0f} tok/s"
             if number:
-                both = {number, number - 1} <= rungs.keys()
-                found = gain(rungs[number - 1], rungs[number]) if both else None
+                both = {number, earlier} <= rungs.keys()
+                found = gain(rungs[earlier], rungs[number]) if both else None
                 cell = f"**{percent(found)}**" if found and found.significant else percent(found)
             line.append(cell)
         lines.append(line)
