@@ -1,4 +1,4 @@
-"""Write the blocks between markers in README.md and RUNLOG.md again: python dev/render_pages.py
+"""Write the blocks between markers in README.md and RUNLOG.md again.
 
 `ladder publish` does this with a new climb. A rung that no climb has yet gets a row without numbers.
 """
