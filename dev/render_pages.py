@@ -1,6 +1,7 @@
 """Write the blocks between markers in README.md and RUNLOG.md again.
 
-`ladder publish` does this with a new climb. A rung that no climb has yet gets a row without numbers.
+`ladder publish` does this with a new climb. A rung that no climb has yet gets a row without
+numbers.
 """
 
 from ladder.files import ROOT, write_atomic
