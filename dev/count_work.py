@@ -38,10 +38,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, title
+from ladder.measure.scripts import all_scripts, cpu_only, title
 from ladder.measure.work import LABELS, PARTS, SIZES, WORK, counted, work
 
-ENDS = {"cuda": 11, "cpu": None}  # rungs above 10 change nothing on a GPU
+DEVICES = ("cuda", "cpu")
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
 COUNTED += ("kernels",)
 MATMULS = {"mm", "addmm", "bmm"}
@@ -335,6 +335,11 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     return {"unit": "bf16" if "torch.autocast(" in source else unit, **found}
 
 
+def scripts_for(device: str) -> list[Path]:
+    """The rungs without those that change nothing on this device."""
+    return [path for path in all_scripts() if device == "cpu" or not cpu_only(path)]
+
+
 def draw(path: Path) -> None:
     """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part, as a PNG."""
     from matplotlib.figure import Figure
@@ -355,8 +360,8 @@ def draw(path: Path) -> None:
 
 if __name__ == "__main__":
     found = {
-        device: {script.stem: count(script, device) for script in all_scripts()[:end]}
-        for device, end in ENDS.items()
+        device: {script.stem: count(script, device) for script in scripts_for(device)}
+        for device in DEVICES
     }
     WORK.write_text(json.dumps(found, indent=1) + "\n")
     counted.cache_clear()

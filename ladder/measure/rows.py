@@ -12,7 +12,8 @@ import numpy as np
 from ladder.errors import BadInput
 from ladder.measure.kinds import KINDS, kind_of
 from ladder.measure.parser import Log, read_log
-from ladder.measure.scripts import chain, number_of
+from ladder.measure.scripts import all_scripts, chain, number_of
+from ladder.measure.scripts import before as rung_before
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
@@ -213,11 +214,13 @@ def sizes_with_gains(climb: dict, rows: list[Row]) -> list[int]:
 
 
 def gains_of_neighbours(rungs: dict[int, Row]) -> dict[int, Gain]:
-    """The gain of each rung over the one before it where both ran, as one column of a table."""
+    """The gain of each rung over the one that it goes on from, as one column of a table."""
+    scripts = all_scripts()
     gains = {}
     for number, row in rungs.items():
-        if number - 1 in rungs:
-            gains[number] = gain(rungs[number - 1], row)
+        before = rung_before(scripts[number])
+        if before in scripts and scripts.index(before) in rungs:
+            gains[number] = gain(rungs[scripts.index(before)], row)
     holm(gains.values())
     return gains
 
