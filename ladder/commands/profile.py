@@ -131,29 +131,30 @@ def kernels(events, device: torch.device) -> dict:
     On CUDA also how many kernels were launched. Times are in milliseconds, of the GPU on CUDA,
     elsewhere of the CPU.
     """
-    self_time = "self_cpu_time_total"
-    launched = None
-    if device.type == "cuda":
-        self_time = "self_device_time_total"
-        on_gpu = (e for e in events if e.device_type == DeviceType.CUDA)
-        events = [e for e in on_gpu if not e.is_user_annotation]
-        launched = sum(not e.name.startswith(("Memcpy", "Memset")) for e in events)
-        if not launched:
-            raise BadInput(
-                "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, "
-                "or only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
-            )
+    on_gpu = device.type == "cuda"
+    self_time = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    launched = 0
     calls = Counter()
     ms = Counter()
     for event in events:
+        if on_gpu:
+            if event.device_type != DeviceType.CUDA or event.is_user_annotation:
+                continue
+            if not event.name.startswith(("Memcpy", "Memset")):
+                launched += 1
         calls[event.name] += 1
         ms[event.name] += getattr(event, self_time) / 1e3
+    if on_gpu and not launched:
+        raise BadInput(
+            "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, or "
+            "only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
+        )
     total = ms.total()
     table = []
     for name, time_ms in ms.most_common():
         row = {"name": name, "calls": calls[name], "ms": time_ms, "share": time_ms / total}
         table.append(row)
-    return {"kernels_launched": launched, "self_ms": total, "kernels": table}
+    return {"kernels_launched": launched or None, "self_ms": total, "kernels": table}
 
 
 def add_arguments(parser) -> None:
@@ -214,23 +215,26 @@ def stage_table(profiles: list[dict]) -> Table:
     table = Table("", *(Column(name_of(one), justify="right") for one in profiles))
     if len(profiles) == 2:
         table.add_column("difference", justify="right")
-
-    def add(name: str, values: list[float], digits: str = ".2f", **more) -> None:
-        cells = [f"{value:{digits}}" for value in values]
-        if len(values) == 2:
-            cells.append(f"{values[1] - values[0]:+{digits}}")
-        table.add_row(name, *cells, **more)
-
-    medians = [one["median_ms"] for one in profiles]
-    for stage in STAGES:
-        add(stage, [median[stage] for median in medians])
-    sums = [sum(median[stage] for stage in STAGES) for median in medians]
-    add("sum", sums, end_section=True)
-    add("step left alone", [median["step"] for median in medians])
-    add("self time", [one["self_ms"] for one in profiles])
-    if profiles[0]["kernels_launched"]:
-        add("kernels launched", [one["kernels_launched"] for one in profiles], "d")
+    columns = [stage_column(one) for one in profiles]
+    for name in columns[0]:
+        digits = "d" if name == "kernels launched" else ".2f"
+        cells = [f"{column[name]:{digits}}" for column in columns]
+        if len(columns) == 2:
+            cells.append(f"{columns[1][name] - columns[0][name]:+{digits}}")
+        table.add_row(name, *cells, end_section=name == "sum")
     return table
+
+
+def stage_column(profile: dict) -> dict[str, float]:
+    """What stage_table says of one rung, by the names of the rows."""
+    medians = profile["median_ms"]
+    column = {stage: medians[stage] for stage in STAGES}
+    column["sum"] = sum(column.values())
+    column["step left alone"] = medians["step"]
+    column["self time"] = profile["self_ms"]
+    if profile["kernels_launched"]:
+        column["kernels launched"] = profile["kernels_launched"]
+    return column
 
 
 def kernel_table(profiles: list[dict], width: int) -> Table:
