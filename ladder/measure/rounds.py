@@ -118,7 +118,7 @@ def check_flags(args, sizes: list[int]) -> None:
 def copy_code(code: Path, own: list[Path], commit: str) -> None:
     """Copy what a climb starts and imports, its own scripts beside baseline.py."""
     copies = {path: path.name for path in own}
-    for pattern in (*RUNNING_CODE, "ladder/measure/*.py"):
+    for pattern in RUNNING_CODE:
         for path in ROOT.glob(pattern.removeprefix(":(glob)")):
             copies[path] = path.relative_to(ROOT)
     for path, name in copies.items():
