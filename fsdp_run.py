@@ -148,7 +148,7 @@ def evaluate(model, held_out, rows, args, autocast):
         # In FP32: on CUDA, what is not compiled computes the loss in the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    return all_gather(loss_sum).sum().item() / rows
+    return sum(all_gather(loss_sum)[0]) / rows
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -223,7 +223,6 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
-        # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
@@ -258,9 +257,9 @@ def train(args):
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
             losses, times, signals = all_gather(loss_sum.item() / job.micro_steps, dt, run.stop)
-            loss = losses.mean().item()
-            dt = times.max().item()
-            stopping = int(signals.max())
+            loss = sum(losses) / WORLD
+            dt = max(times)
+            stopping = max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1

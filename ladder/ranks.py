@@ -108,12 +108,12 @@ class Job:
 
         return on_rank_0(save_or_say)
 
-    def say_stopped(self, run, step: int, number: int) -> None:
+    def say_stopped(self, run, step: int, number: float) -> None:
         """Say which signal stopped the run after `step`, and how to go on."""
         kept = "no checkpoint is kept"
         if self.checkpoint:
             kept = f"{self.checkpoint} is kept, the same command with --resume goes on"
-        run.say(f"note  {signal.Signals(number).name}: stopped after step {step}; {kept}")
+        run.say(f"note  {signal.Signals(int(number)).name}: stopped after step {step}; {kept}")
 
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
@@ -186,14 +186,14 @@ def on_rank_0(function: Callable):
     return message[0]["returned"]
 
 
-def all_gather(*values: float) -> torch.Tensor:
-    """The values of all ranks, float64 on the CPU: (len(values), WORLD)."""
+def all_gather(*values: float) -> list[list[float]]:
+    """Return for each of the values a list of it on all ranks."""
     own = torch.tensor(values, dtype=torch.float64)
     rows = [own]
     if DISTRIBUTED:
         rows = [torch.empty_like(own) for _ in range(WORLD)]
         dist.all_gather(rows, own)
-    return torch.stack(rows, dim=1)
+    return torch.stack(rows, dim=1).tolist()
 
 
 def due(every: int, done: int, steps: int) -> bool:
