@@ -339,7 +339,7 @@ def progress(folder: Path, climb: dict) -> str:
         left += [name for name, *_ in runs_due(folder, climb, k)]
     text = f"{done} of {done + len(left)} runs"
     new = {name for name in left if name not in climb["seconds"]}
-    if not left:
+    if not left or seconds_left(climb) <= 0:
         return text
     if new:
         return f"{text}, time left unknown: scripts that have not run yet: {len(new)}"
