@@ -41,8 +41,10 @@ class Scale:
 
 
 def page(sections: list[dict], made: str) -> str:
-    """The whole page."""
+    """The whole page; `made` says when, and may be empty."""
     for section in sections:
+        if section["reported"]:
+            continue
         section["headline"], section["certainty"] = verdict(section)
         section["ladder"] = ladder(section)
         section["losses"] = losses(section["rungs"])
@@ -108,7 +110,7 @@ def times(ratio: float) -> str:
 def ladder(section: dict) -> dict:
     """The scales of the bars and of the gains, and where their marks stand."""
     left_out = section["ablation"]["rungs"] if section["ablation"] else []
-    rows = [rung["row"] for rung in section["rungs"] if rung["logs"]]
+    rows = [rung["row"] for rung in section["rungs"] if rung["row"].logs]
     gains = [rung["row"].gain for rung in section["rungs"] + left_out if rung["row"].gain]
     alone = {rung["row"].stem.removeprefix("without_"): rung for rung in left_out[1:]}
     return bars(rows) | gain_axis(gains) | {"alone": alone}
@@ -156,7 +158,7 @@ def gain_axis(gains: list) -> dict:
 
 def losses(rungs: list[dict]) -> dict:
     """The loss of each rung's first run as a line over three axes, and the ticks of these."""
-    ran = [rung for rung in rungs if rung["logs"]]
+    ran = [rung for rung in rungs if rung["row"].logs]
     steps = [rung["row"].log.steps for rung in ran]
     loss = np.array([[step["loss"] for step in run] for run in steps])  # (rungs, steps)
     seconds = np.cumsum([[step["dt"] for step in run] for run in steps], axis=1)
