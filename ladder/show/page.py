@@ -109,40 +109,40 @@ def times(ratio: float) -> str:
 
 def ladder(section: dict) -> dict:
     """The scales of the bars and of the gains, and where their marks stand."""
-    left_out = section["ablation"]["rungs"] if section["ablation"] else []
-    rows = [rung["row"] for rung in section["rungs"] if rung["row"].logs]
-    gains = [rung["row"].gain for rung in section["rungs"] + left_out if rung["row"].gain]
-    alone = {rung["row"].stem.removeprefix("without_"): rung for rung in left_out[1:]}
-    return bars(rows) | gain_axis(gains) | {"alone": alone}
+    rungs = section["rungs"]
+    alone = {}
+    if section["ablation"]:
+        left_out = section["ablation"]["rungs"][1:]
+        alone = {rung["row"].stem.removeprefix("without_"): rung for rung in left_out}
+    rows = [rung["row"] for rung in [*rungs, *alone.values()]]
+    return bars(rungs) | gain_axis(rows) | {"alone": alone}
 
 
-def bars(rows: list) -> dict:
+def bars(rungs: list[dict]) -> dict:
     """The scale of the rates, with the spread and the roofline of each row on it."""
-    longest = max(row.tok_per_s for row in rows)
-    spreads = {}
+    rows = [rung["row"] for rung in rungs if rung["row"].logs]
+    longest = max(row.tok_per_s * row.spread[1] for row in rows)
+    highest = longest
     rooflines = {}
     for row in rows:
-        slow, fast = row.spread
-        fastest = min(row.tok_per_s * fast, 2 * longest)
-        spreads[row.stem] = row.tok_per_s * slow, fastest
         if row.roofline:
             roofline = row.tok_per_s * row.ms / sum(row.roofline)
             if roofline <= 2 * longest:  # else it has no room
                 rooflines[row.stem] = roofline
-    ends = [fast for _, fast in spreads.values()]
-    rate = Scale(0, max([longest, *rooflines.values(), *ends]))
-    return {"rate": rate, "marks": rate.ticks(5), "spreads": spreads, "rooflines": rooflines}
+                highest = max(highest, roofline)
+    rate = Scale(0, highest)
+    return {"rate": rate, "marks": rate.ticks(5), "rooflines": rooflines}
 
 
-def gain_axis(gains: list) -> dict:
+def gain_axis(rows: list) -> dict:
     """The logarithmic scale of the gains, as a function, and the ratios that are named on it."""
     values = [0.9, 1.1]
-    for gain in gains:
-        values += [gain.ratio, gain.low or gain.ratio, gain.high or gain.ratio]
-    highest = max([4, *(gain.ratio for gain in gains)])
-    low = 0.97 * max(0.25, min(values))
-    high = 1.03 * min(1.5 * highest, max(values))
-    logs = Scale(math.log(low), math.log(high))
+    for row in rows:
+        if row.gain:
+            values += [row.gain.ratio, row.gain.low or 1, row.gain.high or 1]
+    low = max(0.25, min(values))
+    high = min(64, max(values))
+    logs = Scale(math.log(0.97 * low), math.log(1.03 * high))
 
     def x(ratio: float) -> float:
         return logs.at(math.log(min(max(ratio, low), high)))
@@ -150,7 +150,7 @@ def gain_axis(gains: list) -> dict:
     ratios = []
     for ratio in RATIOS:
         near = [at for at, _ in ratios if abs(x(ratio) - at) <= 0.16]
-        if low < ratio < high and not near:
+        if low <= ratio <= high and not near:
             text = f"{100 * ratio - 100:+.0f} %".replace("-", "−")
             ratios.append((x(ratio), "0" if ratio == 1 else text))
     return {"x": x, "ratios": ratios}
