@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.ticker import MaxNLocator
 
 from ladder.measure.rows import sizes_with_gains
+from ladder.measure.stats import MIN_ROUNDS
 from ladder.show.tables import ABOVE_ROOFLINE
 
 HERE = Path(__file__).parent
@@ -35,9 +36,12 @@ class Scale:
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
         """Some `about` round values: where they stand, and as text."""
-        values = MaxNLocator(about, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-        inside = [value for value in values if self.low <= value <= self.high]
-        return [(self.at(value), f"{value:,g}") for value in inside]
+        locator = MaxNLocator(about, steps=[1, 2, 5, 10])
+        marks = []
+        for value in locator.tick_values(self.low, self.high):
+            if self.low <= value <= self.high:
+                marks.append((self.at(value), f"{value:,g}"))
+        return marks
 
 
 def page(sections: list[dict], made: str) -> str:
@@ -62,13 +66,15 @@ def page(sections: list[dict], made: str) -> str:
 def verdict(section: dict) -> tuple[str, str]:
     """What came out of the top rung, in words, and how sure that is."""
     device = section["run"]["device"]
-    rows = [rung["row"] for rung in section["rungs"]]
-    shown = sizes_with_gains(section["climb"], rows)
-    rungs = [rung for rung in section["rungs"] if rung["row"].gain and rung["row"].B in shown]
+    sizes = sizes_with_gains(section["climb"], [rung["row"] for rung in section["rungs"]])
+    rungs = []
+    for rung in section["rungs"]:
+        if rung["row"].gain and rung["row"].B in sizes:
+            rungs.append(rung)
     if not rungs:
         return f"On {device}", "Nothing to compare: a gain needs two rungs."
     rounds = max(rung["row"].gain.rounds for rung in rungs)
-    if all(rung["row"].gain.low is None for rung in rungs):
+    if rounds < MIN_ROUNDS:
         return f"On {device}", f"Rounds: {rounds}. From three on, gains have intervals."
     states = [rung["state"] for rung in rungs]
     certainty = (
@@ -112,8 +118,8 @@ def ladder(section: dict) -> dict:
     rungs = section["rungs"]
     alone = {}
     if section["ablation"]:
-        left_out = section["ablation"]["rungs"][1:]
-        alone = {rung["row"].stem.removeprefix("without_"): rung for rung in left_out}
+        for rung in section["ablation"]["rungs"][1:]:
+            alone[rung["row"].stem.removeprefix("without_")] = rung
     rows = [rung["row"] for rung in [*rungs, *alone.values()]]
     return bars(rungs) | gain_axis(rows) | {"alone": alone}
 
@@ -149,8 +155,8 @@ def gain_axis(rows: list) -> dict:
 
     ratios = []
     for ratio in RATIOS:
-        near = [at for at, _ in ratios if abs(x(ratio) - at) <= 0.16]
-        if low <= ratio <= high and not near:
+        has_room = all(abs(x(ratio) - at) > 0.16 for at, _ in ratios)
+        if low <= ratio <= high and has_room:
             text = f"{100 * ratio - 100:+.0f} %".replace("-", "−")
             ratios.append((x(ratio), "0" if ratio == 1 else text))
     return {"x": x, "ratios": ratios}
@@ -159,22 +165,28 @@ def gain_axis(rows: list) -> dict:
 def losses(rungs: list[dict]) -> dict:
     """The loss of each rung's first run as a line over three axes, and the ticks of these."""
     ran = [rung for rung in rungs if rung["row"].logs]
-    steps = [rung["row"].log.steps for rung in ran]
-    loss = np.array([[step["loss"] for step in run] for run in steps])  # (rungs, steps)
-    seconds = np.cumsum([[step["dt"] for step in run] for run in steps], axis=1)
-    up = Scale(loss.min(), loss.max())
+    loss = column(ran, "loss")
+    seconds = column(ran, "dt").cumsum(axis=1)
     axes = {
-        "steps": np.array([[step["step"] for step in run] for run in steps]),
+        "steps": column(ran, "step"),
         "seconds": seconds,
         "seconds after the first step": seconds - seconds[:, :1],
     }
+    up = Scale(loss.min(), loss.max())
     charts = {}
     for name, values in axes.items():
         along = Scale(values.min(), values.max())
-        lines = []
-        for xs, ys in zip(along.at(values), 1 - up.at(loss), strict=True):
-            points = [f"{999 * x:.1f},{999 * y:.1f}" for x, y in zip(xs, ys, strict=True)]
-            lines.append(" ".join(points))
-        charts[name] = along.ticks(6), lines
+        points = 999 * np.stack([along.at(values), 1 - up.at(loss)], axis=-1)
+        charts[name] = along.ticks(6), [polyline(curve) for curve in points]
     marks = [(1 - at, text) for at, text in up.ticks(5)]
     return {"charts": charts, "marks": marks, "names": [rung["title"] for rung in ran]}
+
+
+def column(rungs: list[dict], key: str) -> np.ndarray:
+    """One value of the step lines of each rung's first run: (rungs, steps)."""
+    return np.array([[step[key] for step in rung["row"].log.steps] for rung in rungs])
+
+
+def polyline(curve: np.ndarray) -> str:
+    """A curve (points, 2) as SVG writes it."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in curve)

@@ -278,11 +278,12 @@ def doubts(climb: dict) -> list[str]:
     load = busy(climb.get("load", 0))
     if load:
         notes.append(load)
-    peaks = [peak / 1e12 for peak in climb.get("peaks") or []]
+    peaks = climb.get("peaks")
     if peaks and max(peaks) > 1.1 * min(peaks):
         notes.append(
-            f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
-            "another: the machine was busy or hot, and gains less than that mean little"
+            f"a large matmul ran at {min(peaks) / 1e12:.3g} TFLOP/s in one round and "
+            f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
+            "than that mean little"
         )
     return notes + slowed(climb["clocks"])
 
