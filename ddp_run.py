@@ -4,29 +4,28 @@ Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and 
   real run.
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
-  them in buckets while the rest of the backward pass still computes. The batch is fixed in tokens
-  (--total-batch), so that more ranks mean fewer micro-steps each and not another training run.
+  them in buckets while the rest of the backward pass still computes. Where the link is too slow for
+  that (no NVLink), its bf16_compress_hook halves the bytes and rounds the gradients. The batch is
+  fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same training.
 Numerics: rounding, between any two numbers of ranks: the same tokens in the same order, the
   gradient summed in another one. Beside rung 10 the batch is another, and so is the training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
 import math
-import signal
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
-from torch.distributed import ReduceOp
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from ladder import checkpoint, ranks, weights
 from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.ranks import DISTRIBUTED, RANK, WORLD, reduced
+from ladder.ranks import DISTRIBUTED, RANK, WORLD, all_gather, due
 from ladder.run import Run
 
 # ------------------------------------------------------------------------------ model
@@ -128,48 +127,33 @@ class GPT(nn.Module):
         return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-# ----------------------------------------------------------------------- held-out text
-
-
-def autocast(args):
-    """ddp: the type is a flag here, float32 too; for that PyTorch would warn on some devices."""
-    if args.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(args.device.type, getattr(torch, args.dtype))
-
-
-@torch.no_grad()
-def evaluate(model, held_out, rows, args):
-    """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share.
-
-    Not compiled, so that on CUDA the loss of bfloat16 logits is computed in bfloat16 too: autocast
-    has FP32 for it on CPUs alone, and a compiled kernel computes in FP32.
-    """
-    B, device, loss_sum = args.batch_size, args.device, 0.0
-    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
-    for first in range(RANK * B, rows, WORLD * B):
-        x, y = batches.rows(range(first, min(first + B, rows)))
-        with autocast(args):
-            _, loss = model(x.to(device), y.to(device))
-        loss_sum += loss.item() * len(x)
-    return reduced(loss_sum, op=ReduceOp.SUM) / rows
-
-
 # --------------------------------------------------------------------------- training
 
 
-def get_lr(step, steps, max_lr, warmup):  # ddp: the highest rate and the warm-up are flags
-    """Learning rate of `step` (from 0) in a run of `steps`."""
-    min_lr = max_lr / 10  # at the last step
+@torch.no_grad()
+def evaluate(model, held_out, rows, args, autocast):
+    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
+    B = args.batch_size
+    loss_sum = 0.0
+    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    # ddp: all ranks compute as often, for fsdp_run.py: one without rows reads one, uncounted
+    for first in range(RANK * B, rows + RANK * B, WORLD * B):
+        own = range(rows)[first : first + B]
+        x, y = batches.rows(own or range(1))
+        with autocast:
+            logits, _ = model(x.to(args.device))
+        # In FP32: on CUDA, what is not compiled computes the loss in the type of the logits.
+        loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
+        loss_sum += loss.item() * len(own)
+    return sum(all_gather(loss_sum)[0]) / rows
+
+
+def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
+    """Learning rate of `step` (from 0) in a run of `steps`; `min_lr` at the last one."""
     if step < warmup:
         return max_lr * (step + 1) / warmup
     progress = (step + 1 - warmup) / (steps - warmup)  # 1 at the last step
     return min_lr + (max_lr - min_lr) * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-def due(every, done, steps):
-    """ddp: whether what happens `every` so many steps, and after the last, is due; 0 is never."""
-    return every > 0 and (done % every == 0 or done == steps)
 
 
 def synchronize(device):
@@ -180,8 +164,7 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    # ddp: each rank that torchrun started calls train(args)
-    return ranks.launch(train, __doc__, argv)
+    return ranks.launch(train, __doc__, argv)  # ddp: on each rank of torchrun
 
 
 def train(args):
@@ -190,6 +173,10 @@ def train(args):
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
+        dtype = getattr(torch, args.dtype)  # ddp: a flag here
+        autocast = nullcontext()
+        if dtype != torch.float32:  # for which PyTorch would warn on some devices
+            autocast = torch.autocast(device.type, dtype)  # speedup 03: half precision
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
         # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
         # checkpoints, and for held-out rows, of which ranks may have different numbers.
@@ -213,14 +200,12 @@ def train(args):
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
-            first_step, batches.position = checkpoint.restore(
-                job.checkpoint, raw_model, optimizer, scaler
-            )
+            saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
+            first_step, batches.position = saved
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
-        # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
@@ -232,45 +217,45 @@ def train(args):
             loss_sum = 0.0
             for micro in range(job.micro_steps):  # ddp: as many batches as make --total-batch
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
-                x, y = x.to(device), y.to(device)
+                if device.type == "cuda":  # ddp: a copy from pinned memory waits for nothing
+                    x = x.pin_memory().to(device, non_blocking=True)
+                    y = y.pin_memory().to(device, non_blocking=True)
+                else:
+                    x, y = x.to(device), y.to(device)
                 # ddp: gradients add up; only the last backward averages them over the ranks.
-                # no_sync has to be around the forward pass too: there DDP decides.
+                # DDP decides that in the forward pass.
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
-                with model.no_sync() if waits else nullcontext():
-                    with autocast(args):  # speedup 03: half precision
-                        _, loss = model(x, y)
-                    scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
+                with model.no_sync() if waits else nullcontext(), autocast:
+                    _, loss = model(x, y)
+                scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: what overflowed on one rank is inf on all: all skip
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             # speedup 09: warm-up, then cosine
-            lr = get_lr(step, args.steps, args.max_lr, args.warmup)
+            lr = get_lr(step, args.steps, args.max_lr, args.min_lr, args.warmup)
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)
             scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
-            # ddp: the mean over the whole batch, and the slowest rank's time
-            loss = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
-            dt = reduced(dt, op=ReduceOp.MAX)
+            # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
+            losses, times, signals = all_gather(loss_sum.item() / job.micro_steps, dt, run.stop)
+            loss = sum(losses) / WORLD
+            dt = max(times)
+            stopping = max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
-            # ddp: a signal to any rank stops all. They wait here for rank 0, which writes the log,
-            # and below for its checkpoint: else their next step would take as long as that.
-            stopping = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
+                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
                     job.save_best(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    state = dict(position=batches.position, optimizer=optimizer, scaler=scaler)
-                    job.save(run, done, raw_model, **state)
+                    job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:
-                name = signal.Signals(int(stopping)).name
-                run.say(f"note  {name}: stopped after step {done}; {job.kept}")
+                job.say_stopped(run, done, stopping)
                 break
     return run.result
 

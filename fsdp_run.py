@@ -1,35 +1,30 @@
 """FSDP
 
 Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
-Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments): 24.9 GB for
-  the 1.56B of gpt2-xl, before the first activation. fully_shard leaves each of n ranks 16 / n: 6.2
-  GB on four. A block's weights are gathered before its forward and its backward pass, 4 bytes a
-  parameter each, and its gradients reduced and scattered, 4 more: 3/2 of what DDP's all-reduce
-  sends, and in each micro-step, where DDP sends in the last alone. So it pays where DDP does not
-  fit, or only with a small B; else ddp_run.py is faster. Two things stay whole on each rank: the
-  token embedding with its gradient, and autocast's copies of the weights in half precision, 2
-  bytes a parameter from forward to backward. MixedPrecisionPolicy would shard those, but rounds
-  LayerNorm's weights and the residual stream too: not the training of ddp_run.py.
+Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments), 24.9 GB for
+  gpt2-xl. fully_shard leaves each of n ranks 16 / n: 6.2 GB on four. A block's matmul weights are
+  gathered before its forward and its backward pass, 2 bytes a parameter each in half precision, and
+  their gradients reduced and scattered, 4 bytes: together what DDP's all-reduce sends, but in each
+  micro-step; DDP sends only in the last one. So it pays where DDP does not fit, or only with a
+  small B. The token embedding and its gradient stay whole.
 Numerics: rounding, beside ddp_run.py and between any two numbers of ranks.
 Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
 
 import math
-import signal
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
-from torch.distributed import ReduceOp
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
 from ladder import checkpoint, ranks, weights
 from ladder.batches import Batches
 from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.ranks import RANK, WORLD, reduced
+from ladder.ranks import RANK, WORLD, all_gather, due
 from ladder.run import Run
 
 # ------------------------------------------------------------------------------ model
@@ -125,57 +120,43 @@ class GPT(nn.Module):
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
+        return self.head(x, targets)
+
+    def head(self, x, targets):  # fsdp: a method, so that it can be compiled, with the loss
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
             return logits, None
         return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-# ----------------------------------------------------------------------- held-out text
-
-
-def autocast(args):
-    """ddp: the type is a flag here, float32 too; for that PyTorch would warn on some devices."""
-    if args.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(args.device.type, getattr(torch, args.dtype))
+# --------------------------------------------------------------------------- training
 
 
 @torch.no_grad()
 @torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
-def evaluate(model, held_out, rows, args):
-    """ddp: mean loss over the first `rows` rows of the held-out text; each rank takes its share.
-
-    Not compiled, so that on CUDA the loss of bfloat16 logits is computed in bfloat16 too: autocast
-    has FP32 for it on CPUs alone, and a compiled kernel computes in FP32.
-    """
-    B, device, loss_sum = args.batch_size, args.device, 0.0
+def evaluate(model, held_out, rows, args, autocast):
+    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
+    B = args.batch_size
+    loss_sum = 0.0
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
-    # fsdp: all ranks gather weights in each batch, so a rank without rows reads one, uncounted
+    # ddp: all ranks compute as often, for fsdp_run.py: one without rows reads one, uncounted
     for first in range(RANK * B, rows + RANK * B, WORLD * B):
         own = range(rows)[first : first + B]
         x, y = batches.rows(own or range(1))
-        with autocast(args):
-            _, loss = model(x.to(device), y.to(device))
+        with autocast:
+            logits, _ = model(x.to(args.device))
+        # In FP32: on CUDA, what is not compiled computes the loss in the type of the logits.
+        loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    return reduced(loss_sum, op=ReduceOp.SUM) / rows
+    return sum(all_gather(loss_sum)[0]) / rows
 
 
-# --------------------------------------------------------------------------- training
-
-
-def get_lr(step, steps, max_lr, warmup):  # ddp: the highest rate and the warm-up are flags
-    """Learning rate of `step` (from 0) in a run of `steps`."""
-    min_lr = max_lr / 10  # at the last step
+def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
+    """Learning rate of `step` (from 0) in a run of `steps`; `min_lr` at the last one."""
     if step < warmup:
         return max_lr * (step + 1) / warmup
     progress = (step + 1 - warmup) / (steps - warmup)  # 1 at the last step
     return min_lr + (max_lr - min_lr) * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-def due(every, done, steps):
-    """ddp: whether what happens `every` so many steps, and after the last, is due; 0 is never."""
-    return every > 0 and (done % every == 0 or done == steps)
 
 
 def synchronize(device):
@@ -186,8 +167,7 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    # ddp: each rank that torchrun started calls train(args)
-    return ranks.launch(train, __doc__, argv)
+    return ranks.launch(train, __doc__, argv, sharded=True)  # ddp: on each rank of torchrun
 
 
 def train(args):
@@ -196,6 +176,10 @@ def train(args):
     with Run(__file__, args, RANK, WORLD) as run:
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
+        dtype = getattr(torch, args.dtype)  # ddp: a flag here
+        autocast = nullcontext()
+        if dtype != torch.float32:  # for which PyTorch would warn on some devices
+            autocast = torch.autocast(device.type, dtype)  # speedup 03: half precision
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
         # ddp: positions for a longer --seq-len. fsdp: raw_model is model, which is sharded in place
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
@@ -205,10 +189,17 @@ def train(args):
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         initial = model.state_dict()
         mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
-        for part in (*model.transformer.h, model):  # fsdp: then the rest: wte, wpe, ln_f
-            fully_shard(part, mesh=mesh)  # fsdp: gathered for its forward and backward pass
+        # fsdp: a block's matmul weights are gathered for its forward and its backward pass, rounded
+        # as autocast does. LayerNorms are not: named outside the blocks too, they go with the rest.
+        policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
+        model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
+        exact = set(model.norms.parameters())
+        for block in model.transformer.h:
+            fully_shard(block, mesh=mesh, mp_policy=policy, ignored_params=exact)
+        fully_shard(model, mesh=mesh)
+        del model.norms
         model.to_empty(device=device)
-        checkpoint.hand_out(initial, model)  # fsdp: a tensor at a time, to each rank its shard
+        checkpoint.scatter(initial, model)  # fsdp: a tensor at a time, to each rank its shard
         del initial
         # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
         decay = [p for p in model.parameters() if p.dim() >= 2]
@@ -226,13 +217,12 @@ def train(args):
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
-            first_step, batches.position = checkpoint.restore(
-                job.checkpoint, raw_model, optimizer, scaler
-            )
+            saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
+            first_step, batches.position = saved
         if not args.no_compile:  # ddp: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
-        # ddp: a step is --total-batch tokens, of all ranks and micro-steps together
+            model.head = torch.compile(model.head)
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
@@ -244,8 +234,12 @@ def train(args):
             loss_sum = 0.0
             for _ in range(job.micro_steps):  # ddp: as many batches as make --total-batch
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
-                x, y = x.to(device), y.to(device)
-                with autocast(args):  # speedup 03: half precision
+                if device.type == "cuda":  # ddp: a copy from pinned memory waits for nothing
+                    x = x.pin_memory().to(device, non_blocking=True)
+                    y = y.pin_memory().to(device, non_blocking=True)
+                else:
+                    x, y = x.to(device), y.to(device)
+                with autocast:
                     _, loss = model(x, y)
                 # fsdp: each backward averages over the ranks: gradients that wait would be whole
                 scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
@@ -254,33 +248,30 @@ def train(args):
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             norm = norm.full_tensor()  # fsdp: of all shards
             # speedup 09: warm-up, then cosine
-            lr = get_lr(step, args.steps, args.max_lr, args.warmup)
+            lr = get_lr(step, args.steps, args.max_lr, args.min_lr, args.warmup)
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)
             scaler.update()
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
-            # ddp: the mean over the whole batch, and the slowest rank's time
-            loss = reduced(loss_sum.item() / (job.micro_steps * WORLD), op=ReduceOp.SUM)
-            dt = reduced(dt, op=ReduceOp.MAX)
+            # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
+            losses, times, signals = all_gather(loss_sum.item() / job.micro_steps, dt, run.stop)
+            loss = sum(losses) / WORLD
+            dt = max(times)
+            stopping = max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
-            # ddp: a signal to any rank stops all. They wait here for rank 0, which writes the log,
-            # and below for its checkpoint: else their next step would take as long as that.
-            stopping = reduced(run.stop, op=ReduceOp.MAX)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args)
+                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
                     job.save_best(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    state = dict(position=batches.position, optimizer=optimizer, scaler=scaler)
-                    job.save(run, done, raw_model, **state)
+                    job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:
-                name = signal.Signals(int(stopping)).name
-                run.say(f"note  {name}: stopped after step {done}; {job.kept}")
+                job.say_stopped(run, done, stopping)
                 break
     return run.result
 

@@ -39,34 +39,38 @@ def prepare(argv):
     NAME_val_000000.bin, …, into a new folder. Raises BadInput.
     """
     parser = Parser(__doc__)
-    add, what = parser.add_argument, "text file or folder (default: tinyshakespeare)"
-    add("text", nargs="?", type=path, help=what)
+    add = parser.add_argument
+    add("text", nargs="?", type=path, help="text file or folder (default: tinyshakespeare)")
     add("--out", type=path, help="new folder for the shards (default: data/NAME)")
     add("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
     add("--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)")
     args = parser.parse_args(argv)
-    text, out, shard_tokens, val_fraction = vars(args).values()
-    if not 1 <= shard_tokens <= MOST_TOKENS or not 0 <= val_fraction < 1:
-        parser.error(f"--shard-tokens must be in [1, {MOST_TOKENS}], --val-fraction in [0, 1)")
-    source = Path(text or "tinyshakespeare")
-    out = Path(out or ROOT / "data" / (source.resolve().name if source.is_dir() else source.stem))
+    if not 1 <= args.shard_tokens <= MOST_TOKENS:
+        parser.error(f"--shard-tokens must be in [1, {MOST_TOKENS}]")
+    if not 0 <= args.val_fraction < 1:
+        parser.error("--val-fraction must be in [0, 1)")
+    source = Path(args.text or "tinyshakespeare")
+    name = source.resolve().name if source.is_dir() else source.stem
+    out = Path(args.out or ROOT / "data" / name)
     if out.exists() and (out.is_file() or any(out.iterdir())):
         raise BadInput(f"{out} exists already: delete it, or choose another --out")
-    corpus = load_corpus(text, say=show)
-    held_out = int(len(corpus) * val_fraction)
-    if val_fraction and not held_out:
-        raise BadInput(f"--val-fraction {val_fraction} of {len(corpus)} tokens is not even one")
-    train = len(corpus) - held_out
+    corpus = load_corpus(args.text, say=show)
+    held_out = int(len(corpus) * args.val_fraction)
+    if args.val_fraction and not held_out:
+        share = f"--val-fraction {args.val_fraction} of {len(corpus)} tokens"
+        raise BadInput(f"{share} is not even one")
+    end = len(corpus)
+    cut = end - held_out
     # Nothing trains on a part of them: `out` gets its name when the last one is written.
     unfinished = Path(f"{out.resolve()}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     with lock(unfinished):
         for shard in unfinished.glob("*.bin"):  # of a run that was killed
             shard.unlink()
-        for split, first, last in (("train", 0, train), ("val", train, len(corpus))):
-            for number, start in enumerate(range(first, last, shard_tokens)):
+        for split, first, last in (("train", 0, cut), ("val", cut, end)):
+            for number, start in enumerate(range(first, last, args.shard_tokens)):
                 name = f"{corpus.name}_{split}_{number:06d}.bin"
-                tokens = corpus.read(start, min(shard_tokens, last - start))
+                tokens = corpus.read(start, min(args.shard_tokens, last - start))
                 write_shard(unfinished / name, tokens)
                 show(f"{out / name}: {len(tokens)} tokens")
         (unfinished / ".lock").unlink()

@@ -11,9 +11,8 @@ from ladder.show.reported import reported_climb, reported_gpus
 
 HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
 CLIMBS = {
-    "Intel Xeon with AMX, 2 threads": "2026-11-23-intel-xeon-amx-2-threads-climb",
-    "AMD EPYC, 2 threads (3 rounds)": "2026-11-21-amd-epyc-2-threads-climb-3",
-    "Xeon without bfloat16 units, B=1": "2026-11-22-intel-xeon-2-threads-climb",
+    "Intel Xeon with AMX, B=4": "2026-11-23-intel-xeon-amx-2-threads-climb",
+    "AMD EPYC, B=4 (3 rounds)": "2026-11-21-amd-epyc-2-threads-climb-3",
 }
 LEGEND = {
     END: "reported elsewhere: twenty GPUs, nearly rung 10, each at its best B",
@@ -27,37 +26,41 @@ def rows() -> list[tuple[str, str, list[float]]]:
     best = {}
     for row in reported_gpus():
         best[row["gpu"]] = max(row["tok_per_s"], best.get(row["gpu"], 0))
-    found = [(gpu, END, [rate]) for gpu, rate in best.items()]
-    lecture = reported_climb()
-    rates = [16 * 1024 / ms * 1e3 for ms in lecture["ms"].values()]  # its B and T
-    found.append(("A100 80GB, step by step", STEPS, rates))
+    table = [(gpu, END, [rate]) for gpu, rate in best.items()]
+    times = reported_climb()["ms"].values()
+    table.append(("A100 80GB, B=16, step by step", STEPS, [16 * 1024 / ms * 1e3 for ms in times]))
     for label, folder in CLIMBS.items():
         climb = read_climb(ROOT / "logs" / folder)[1]
-        found.append((label, HERE, [climb[0].tok_per_s, climb[-1].tok_per_s]))
-    return sorted(found, key=lambda row: row[2][-1])
+        table.append((label, HERE, [climb[0].tok_per_s, climb[-1].tok_per_s]))
+    return sorted(table, key=lambda row: row[2][-1])
+
+
+def rounded(rate: float) -> str:
+    """Three digits, such as `182,000`."""
+    return f"{float(f'{rate:.3g}'):,.0f}"
 
 
 def draw() -> None:
     """One row a device on a logarithmic axis; each kind of number has its mark."""
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10.5})
-    figure, axes = plt.subplots(figsize=(9, 6.6), dpi=100, layout="constrained")
-    found = rows()
-    for y, (_, color, rates) in enumerate(found):
-        first, last = rates[0], rates[-1]
-        text = " to ".join(f"{float(f'{rate:.3g}'):,.0f}" for rate in dict.fromkeys([first, last]))
+    figure, axes = plt.subplots(figsize=(9, 6.4), dpi=100, layout="constrained")
+    table = rows()
+    for y, (_, color, rates) in enumerate(table):
+        first = rates[0]
+        last = rates[-1]
+        text = f"{rounded(first)} to {rounded(last)}  ({last / first:.2g}×)"
         if color == HERE:
             axes.barh(y, last - first, left=first, height=0.6, color=color)
-            text += f"  ({last / first:.{1 + (last < first)}f}×)"
         elif color == STEPS:
             axes.plot(rates, [y] * len(rates), "D-", color=color, markersize=5)
-            text += f"  ({last / first:.0f}×)"
         else:
+            text = rounded(last)
             axes.plot(last, y, "o", color=color, markersize=7)
         axes.text(max(rates) * 1.18, y, text, va="center", color=color)
     axes.set_xscale("log")
-    axes.set_xlim(30, 5e6)
-    axes.set_ylim(-0.7, len(found) - 0.3)
-    axes.set_yticks(range(len(found)), [label for label, *_ in found])
+    axes.set_xlim(100, 5e6)
+    axes.set_ylim(-0.7, len(table) - 0.3)
+    axes.set_yticks(range(len(table)), [label for label, *_ in table])
     ticks = [1e2, 1e3, 1e4, 1e5, 1e6]
     axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
     axes.set_xlabel("tokens per second, GPT-2 124M (logarithmic; T=1024 unless said)")

@@ -17,8 +17,8 @@ _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 def checkpoints(folder: str) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
-    found = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
-    return sorted(found, key=lambda path: int(path.stem[5:]))
+    numbered = [path for path in Path(folder).glob("step_*.pt") if path.stem[5:].isdecimal()]
+    return sorted(numbered, key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, step: int, **state) -> Path:
@@ -37,14 +37,15 @@ def save(folder: str, step: int, **state) -> Path:
 
 
 def read(path: Path) -> dict:
-    """What `save` wrote, its tensors as a memory map: ranks that use none need no memory for them.
+    """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises BadInput if it is damaged or cannot be read.
+    Raises BadInput if the file is damaged or cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as file:
-            if wrong := file.testzip():  # torch.load does not look at the CRCs
-                raise zipfile.BadZipFile(f"wrong CRC of {wrong}")
+            damaged = file.testzip()  # torch.load does not look at the CRCs
+        if damaged:
+            raise zipfile.BadZipFile(f"wrong CRC of {damaged}")
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # zipfile and torch raise many kinds
         why = f"{type(error).__name__}: {error}".splitlines()[0][:80]
@@ -52,18 +53,23 @@ def read(path: Path) -> dict:
 
 
 def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
-    """Copy a checkpoint into all three; return its step and its position in the text.
+    """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
 
-    Into tensors of their own: fused kernels do not check the layout that they were compiled for,
-    and would write past the end of a smaller tensor of a file's.
+    The tensors stay the run's own: fused kernels do not check the layout that they were compiled
+    for, and would write past the end of a smaller tensor from a file.
     """
     saved = read(path)
-    hand_out(saved["model"], model)
-    params = [p for group in optimizer.param_groups for p in group["params"]]
+    scatter(saved["model"], model)
+    params = []
+    for group in optimizer.param_groups:
+        params.extend(group["params"])
     for index, moments in saved["optimizer"]["state"].items():
         p = params[index]
-        own = {"step": torch.zeros((), device=p.device)}
-        own |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        own = {
+            "step": torch.zeros((), device=p.device),
+            "exp_avg": torch.zeros_like(p),
+            "exp_avg_sq": torch.zeros_like(p),
+        }
         for name, tensor in own.items():
             copy(moments[name], tensor)
         optimizer.state[p] = own
@@ -72,24 +78,24 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     return saved["step"], saved["position"]
 
 
-def hand_out(state: dict, model) -> None:
-    """Copy the weights in `state`, of a sharded model rank 0's, into `model`, one at a time."""
+def scatter(state: dict, model) -> None:
+    """Copy the weights in `state` into `model`, one at a time. If sharded, scatter rank 0's."""
     for name, w in model.state_dict().items():
         copy(state[name], w)
 
 
-def copy(whole: torch.Tensor, own: torch.Tensor) -> None:
-    """Copy `whole` into `own`; of one that is sharded, rank 0's into the shards of all ranks."""
-    if isinstance(own, DTensor):
-        if dist.get_rank():  # receives its shard
-            whole = torch.empty(own.shape, device=own.device)
-        whole = whole.to(own.device, own.dtype)
-        whole = distribute_tensor(whole, own.device_mesh, own.placements)
-    own.detach().copy_(whole)
+def copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy `source`, a whole tensor, into `target`. If that is sharded, scatter rank 0's tensor."""
+    if isinstance(target, DTensor):
+        if dist.get_rank() > 0:  # only receives its shard
+            source = torch.empty(target.shape, device=target.device)
+        source = source.to(target.device, target.dtype)
+        source = distribute_tensor(source, target.device_mesh, target.placements)
+    target.detach().copy_(source)
 
 
 def gather(state):
-    """`state` with its sharded tensors whole, on the CPU of rank 0, one at a time."""
+    """Return `state` with its sharded tensors gathered, one at a time, on the CPU of rank 0."""
     if isinstance(state, dict):
         return {key: gather(part) for key, part in state.items()}
     if isinstance(state, DTensor):
@@ -101,35 +107,41 @@ def gather(state):
 def check_identity(path: Path, saved: dict, identity: dict[str, str]) -> None:
     """Raise BadInput if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
-        if (before := saved.get(key)) != now:
+        before = saved.get(key)
+        if before != now:
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 
-def choose(folder: str, resume: bool, identity: dict, schedule: str, say: Callable) -> Path | None:
-    """The checkpoint to resume, or None for a fresh start: the newest that is not damaged.
+def find_checkpoint(
+    folder: Path, resume: bool, identity: dict, schedule: str, say: Callable
+) -> Path | None:
+    """Return the newest checkpoint that is not damaged, or None for a fresh start.
 
-    `say` is told if another `schedule` of the learning rate was in use. `folder` stays locked until
-    this process ends. Raises BadInput, OSError.
+    `say` is told if it was trained with another `schedule` of the learning rate. `folder` stays
+    locked until this process ends. Raises BadInput, OSError.
     """
     _locks.clear()  # of an earlier run in this process
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    _locks.append(lock(Path(folder)))
-    found, best = checkpoints(folder), Path(folder, BEST)
-    if not resume and (found or best.exists()):
+    folder.mkdir(parents=True, exist_ok=True)
+    _locks.append(lock(folder))
+    paths = checkpoints(folder)
+    best = folder / BEST
+    if not resume and (paths or best.exists()):
+        newest = paths[-1] if paths else best
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise BadInput(f"{found[-1] if found else best} is of an earlier run: {do}")
-    for path in reversed(found):
+        raise BadInput(f"{newest} is of an earlier run: {do}")
+    for path in reversed(paths):
         try:
             saved = read(path)
         except BadInput as error:
-            if path == found[0]:
+            if path == paths[0]:
                 raise BadInput(f"{error}: delete it to start from the beginning") from None
             say(f"note  {error}: the one before it is used")
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
         say(f"note  going on after step {saved['step']} ({schedule}), from {path}")
-        if (before := saved.get("schedule", schedule)) != schedule:
+        before = saved["schedule"]
+        if before != schedule:
             say(f"note  another learning rate from here on: {schedule}, not {before}")
         return path
     return None

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,17 @@ import torch.distributed as dist
 
 from ladder import checkpoint, weights
 from ladder.batches import Batches
-from ladder.cli import above_zero, count, parse_args, path, positive
+from ladder.cli import (
+    BLOCK_SIZE,
+    MODELS,
+    above_zero,
+    checked,
+    count,
+    default_batch_size,
+    parse_args,
+    path,
+    positive,
+)
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
 from ladder.files import commit
@@ -22,10 +33,13 @@ from ladder.run import NotFinite
 
 DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
 _env = os.environ if DISTRIBUTED else {}
-RANK, WORLD = int(_env.get("RANK", 0)), int(_env.get("WORLD_SIZE", 1))
-LOCAL_RANK, LOCAL_WORLD = int(_env.get("LOCAL_RANK", 0)), int(_env.get("LOCAL_WORLD_SIZE", 1))
+RANK = int(_env.get("RANK", 0))
+WORLD = int(_env.get("WORLD_SIZE", 1))
+LOCAL_RANK = int(_env.get("LOCAL_RANK", 0))
+LOCAL_WORLD = int(_env.get("LOCAL_WORLD_SIZE", 1))
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
+LARGEST = math.inf  # of --batch-size until its default is computed
 
 
 @dataclass
@@ -41,17 +55,24 @@ class Job:
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
 
-    def save(self, run, step: int, model, optimizer, scaler, **state) -> None:
+    def save(self, run, step: int, model, optimizer, scaler, position: int) -> None:
         """Rank 0 saves a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
-        if bad := [name for name, w in model.state_dict().items() if not w.isfinite().all()]:
-            raise NotFinite(f"{bad[0]} is not finite after step {step}: it is not saved")
-        parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
-        state |= {name: checkpoint.gather(part.state_dict()) for name, part in parts.items()}
+        for name, w in model.state_dict().items():
+            if not w.isfinite().all():
+                raise NotFinite(f"{name} is not finite after step {step}: it is not saved")
+        state = {
+            "model": checkpoint.gather(model.state_dict()),
+            "optimizer": checkpoint.gather(optimizer.state_dict()),
+            "scaler": scaler.state_dict(),
+            "position": position,
+            "identity": self.identity,
+            "schedule": schedule(run.args),
+        }
         state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
-        state |= {"identity": self.identity, "schedule": schedule(run.args)}
-        if path := self._on_disk(run, checkpoint.save, self.folder, step, **state):
+        path = self._on_disk(run, lambda: checkpoint.save(self.folder, step, **state))
+        if path:
             self.checkpoint = path
             run.say(f"note  saved {path}")
         if step == run.args.steps and math.isfinite(self.best):
@@ -59,45 +80,56 @@ class Job:
 
     def save_best(self, run, step: int, model, val_loss: float) -> None:
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
-        if self.folder and val_loss < self.best:
-            facts = self.identity | {"step": str(step), "val_loss": str(val_loss)}
-            own = model.config, checkpoint.gather(model.state_dict()), facts
-            if path := self._on_disk(run, weights.save, self.folder / weights.BEST, *own):
-                self.best = val_loss
-                run.say(f"note  the lowest loss so far: saved {path}")
+        if not self.folder or val_loss >= self.best:
+            return
+        metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
+        state = checkpoint.gather(model.state_dict())
+        folder = self.folder / weights.BEST
+        path = self._on_disk(run, lambda: weights.save(folder, model.config, state, metadata))
+        if path:
+            self.best = val_loss
+            run.say(f"note  the lowest loss so far: saved {path}")
 
-    def _on_disk(self, run, save: Callable, *args, **state) -> Path | None:
-        """save(...) on rank 0, and all wait: else their next step would take as long.
+    def _on_disk(self, run, save: Callable) -> Path | None:
+        """Return the path that save() wrote on rank 0, or None if the disk is full.
 
-        If the disk is full the run goes on, and ends with status 2.
+        The run then goes on, and ends with status 2. All ranks wait for rank 0: otherwise their
+        next step would include that time.
         """
 
-        def saved():
+        def save_or_say() -> Path | None:
             try:
-                return save(*args, **state)
+                return save()
             except OSError as error:
-                run.lost, why = True, f"cannot write into {self.folder}: {error.strerror}"
+                run.lost = True
+                why = f"cannot write into {self.folder}: {error.strerror}"
                 run.say(f"error {why}; the run goes on, and tries again next time", sys.stderr)
+                return None
 
-        return on_rank_0(saved)
+        return on_rank_0(save_or_say)
 
-    @property
-    def kept(self) -> str:
-        """What a run leaves that stops before its last step."""
-        found = f"{self.checkpoint} is kept, the same command with --resume goes on"
-        return found if self.checkpoint else "no checkpoint is kept"
+    def say_stopped(self, run, step: int, number: float) -> None:
+        """Say which signal stopped the run after `step`, and how to go on."""
+        kept = "no checkpoint is kept"
+        if self.checkpoint:
+            kept = f"{self.checkpoint} is kept, the same command with --resume goes on"
+        run.say(f"note  {signal.Signals(int(number)).name}: stopped after step {step}; {kept}")
 
 
-def launch(train: Callable, doc: str, argv: list[str] | None):
-    """train(args) on this rank, once it is connected to the others that torchrun started.
+def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
+    """Return train(args) on this rank, connected to the others that torchrun started.
 
-    Returns what train returns. If this rank exits with an error, torchrun ends the others.
+    If this rank exits with an error, torchrun ends the others.
     """
     if not DISTRIBUTED:
-        return train(parse(doc, argv))
+        try:
+            return train(parse(doc, argv, sharded))
+        finally:
+            if dist.is_initialized():  # by mesh()
+                dist.destroy_process_group()
     try:
         connect()
-        args = on_rank_0(parse, doc, argv)
+        args = on_rank_0(lambda: parse(doc, argv, sharded))
         if args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
         result = train(args)
@@ -109,57 +141,75 @@ def launch(train: Callable, doc: str, argv: list[str] | None):
     return result
 
 
+def backends() -> str:
+    """The backend of each kind of device: gloo between CPUs, NCCL between GPUs.
+
+    Both are named, because PyTorch 2.15 sets up only the GPU's otherwise. Windows has no NCCL.
+    """
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
+
+
 def connect() -> None:
-    """Connect all ranks, with NCCL between GPUs and gloo between CPUs. Returns when all joined."""
+    """Connect all ranks. Returns when all have joined."""
     store, rank, world = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts the ranks of a node, with the addresses of those
         # that died. (Several nodes count restarts separately: see docs/cluster.md.)
         store = dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
-    # Both named, because PyTorch 2.15 sets up the GPU's alone. For Windows there is no NCCL.
-    nccl = torch.cuda.is_available() and dist.is_nccl_available()
-    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    dist.init_process_group(backends(), store=store, rank=rank, world_size=world)
 
 
 def mesh(device: torch.device):
-    """All ranks, for fully_shard; without torchrun this process alone."""
+    """The device mesh of all ranks for fully_shard; without torchrun, of this process alone."""
     if not dist.is_initialized():
-        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backends(), store=dist.HashStore(), rank=0, world_size=1)
     return dist.init_device_mesh(device.type, (WORLD,))
 
 
-def on_rank_0(function: Callable, *args, **more):
-    """function(*args, **more) of rank 0, on all ranks; if it raises, the others exit with 0.
+def on_rank_0(function: Callable):
+    """Return on all ranks what function() returns on rank 0. If it raises, the others exit with 0.
 
-    Not with an error: torchrun would end rank 0 at once, before it has said why.
+    Exit 0, so that rank 0 can print its error: if another rank failed, torchrun would end rank 0.
     """
-    told = [None]
+    if not DISTRIBUTED:
+        return function()
+    message = [None]  # stays None if function() raises
     try:
         if RANK == 0:
-            told = [(function(*args, **more),)]
+            message = [{"returned": function()}]
     finally:
-        if DISTRIBUTED:
-            dist.broadcast_object_list(told)
-    if told[0] is None:
+        dist.broadcast_object_list(message)
+    if message[0] is None:
         raise SystemExit(0)
-    return told[0][0]
+    return message[0]["returned"]
 
 
-def reduced(value: float, op) -> float:
-    """Sum (dist.ReduceOp.SUM) or maximum (MAX) of a number over all ranks."""
-    number = torch.tensor(value, dtype=torch.float64)
+def all_gather(*values: float) -> list[list[float]]:
+    """Return for each of the values a list of it on all ranks."""
+    own = torch.tensor(values, dtype=torch.float64)
+    rows = [own]
     if DISTRIBUTED:
-        dist.all_reduce(number, op)
-    return number.item()
+        rows = [torch.empty_like(own) for _ in range(WORLD)]
+        dist.all_gather(rows, own)
+    return torch.stack(rows, dim=1).tolist()
+
+
+def due(every: int, done: int, steps: int) -> bool:
+    """True after each `every` steps and after the last one; never if `every` is 0."""
+    return every > 0 and (done % every == 0 or done == steps)
 
 
 def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
+    parser.set_defaults(batch_size=LARGEST)
     add = parser.add_argument
     words = "a step, of all ranks (default: CUDA 524288, else 4096)"
     add("--total-batch", type=positive, metavar="TOKENS", help=words)
     add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
+    at_least_zero = checked(float, lambda rate: 0 <= rate < math.inf, "a number of at least 0")
+    add("--min-lr", type=at_least_zero, help="at the last step (default: a tenth of --max-lr)")
     add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
     add("--shuffle", type=count, metavar="SEED", help="reorder rows each epoch (default: do not)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
@@ -167,6 +217,8 @@ def add_arguments(parser) -> None:
     add("--no-compile", action="store_true", help="leave torch.compile out")
     every = dict(type=count, metavar="STEPS")
     add("--eval-every", **every, default=100, help="0: never, and no best/ (default: 100)")
+    words = "held-out tokens of a validation (default: CUDA 10485760, else 4096)"
+    add("--val-tokens", type=positive, metavar="TOKENS", help=words)
     add("--ckpt-every", **every, default=500, help="and at the end; 0: never (default: 500)")
     add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
     newest = "from the newest in --ckpt-dir, or in the newest folder of checkpoints/"
@@ -175,18 +227,24 @@ def add_arguments(parser) -> None:
     add("--init", type=path, metavar="FOLDER", help=model)
 
 
-def parse(doc: str, argv: list[str] | None):
+def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     """Parse the flags and fill in defaults. Exits with status 2 if they are invalid."""
     args = parse_args(doc, argv, add_arguments, longest=math.inf)
-    on_gpu, gpus = args.device.type == "cuda", torch.cuda.device_count()
-    args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
-    if args.warmup is None:
-        args.warmup = max(1, args.steps // 5)
+    on_gpu = args.device.type == "cuda"
+    gpus = torch.cuda.device_count()
     if on_gpu and gpus < LOCAL_WORLD:
         found = f"torchrun started {LOCAL_WORLD} processes, found {gpus} CUDA device(s)"
         refuse(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
+    args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
+    args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
+    if args.warmup is None:
+        args.warmup = max(1, args.steps // 5)
+    if args.min_lr is None:
+        args.min_lr = args.max_lr / 10
     if args.dtype == "auto":
         args.dtype = str(half_precision(args.device)).removeprefix("torch.")
+    if args.batch_size == LARGEST:
+        args.batch_size = largest_batch_size(args, sharded)
     if not args.ckpt_dir:
         own = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         earlier = Path("checkpoints").glob("[0-9]*-[0-9]*") if args.resume else ()
@@ -194,47 +252,97 @@ def parse(doc: str, argv: list[str] | None):
     return args
 
 
+def largest_batch_size(args, sharded: bool) -> int:
+    """Return the largest power of two that fits a GPU and divides its rows of a step.
+
+    A step in half precision, compiled, needs most memory at the loss. A token then takes 36·C bytes
+    in each layer, 10·C for embeddings and the last LayerNorm, and 6·V for logits in half precision,
+    their gradient, and zeros, the gradient of the logits that are returned.
+    A parameter takes 22 bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in
+    half precision. Sharded over n ranks it takes 16 / n, and the token embedding, which is whole
+    with its gradient, 14 more. 2 GB are left for CUDA and a desktop, and an eighth for blocks that
+    do not fit exactly. On a CPU, in FP32 or not compiled, it is the default of the other scripts.
+    """
+    if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
+        return default_batch_size(args.device, args.model, args.seq_len)
+    L = MODELS[args.model]["n_layer"]
+    C = MODELS[args.model]["n_embd"]
+    V = 50304
+    parameters = (V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
+    fixed = 22 * parameters
+    if sharded:
+        fixed = 16 * parameters / WORLD + 14 * V * C
+    per_row = args.seq_len * (L * 36 * C + 10 * C + 6 * V)
+    memory = torch.cuda.get_device_properties(args.device).total_memory
+    rows_that_fit = ((memory - 2e9) * 8 / 9 - fixed) / per_row
+    rows_of_a_step = args.total_batch // (WORLD * args.seq_len)
+    B = 1
+    while rows_that_fit >= 2 * B and rows_of_a_step % (2 * B) == 0:
+        B *= 2
+    return B
+
+
 def prepare(args, say) -> Job:
     """Read the text on every rank; check it, the flags and the checkpoints. Raises BadInput."""
-    splits = []
-    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))  # alone it says what is wrong
-    text, held_out = splits or load_splits(args.data, say)
+    splits = None
+
+    def read() -> None:
+        nonlocal splits
+        splits = load_splits(args.data, say)
+
+    on_rank_0(read)  # first, and so alone it says what is wrong
+    if RANK:
+        read()
+    text, held_out = splits
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
-    if here != (there := on_rank_0(lambda: here)):
+    there = on_rank_0(lambda: here)
+    if here != there:
         raise BadInput(f"this rank has {here}; rank 0 {there}: give every machine the same")
-    return Job(text, held_out, **on_rank_0(_plan, args, text, held_out, say))
+    return Job(text, held_out, **on_rank_0(lambda: _plan(args, text, held_out, say)))
 
 
 def schedule(args) -> str:
     """What the learning rate of a step depends on, in words."""
-    return f"{args.steps} steps, {args.warmup} of them warm-up, at most {args.max_lr:g}"
+    rates = f"from {args.max_lr:g} to {args.min_lr:g}"
+    return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}"
 
 
 def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
-    B, T, folder = args.batch_size, args.seq_len, Path(args.ckpt_dir)
-    micro_steps, odd = divmod(args.total_batch, WORLD * B * T)
-    sizes = f"{WORLD} rank{'s' * (WORLD > 1)} x B={B} x T={T}"
-    if odd:
-        near = (micro_steps + 1) * WORLD * B * T
-        wrong = f"--total-batch {args.total_batch} is not a multiple of {WORLD * B * T} tokens"
-        raise BadInput(f"{wrong} ({sizes}); the next one is {near}")
+    B, T = args.batch_size, args.seq_len
+    folder = Path(args.ckpt_dir)
+    tokens = WORLD * B * T
+    micro_steps, rest = divmod(args.total_batch, tokens)
+    ranks = "1 rank" if WORLD == 1 else f"{WORLD} ranks"
+    sizes = f"{ranks} x B={B} x T={T}"
+    if rest:
+        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
+        raise BadInput(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")
     say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
     Batches(text, B, T)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
-        val_rows = min(args.total_batch // T, Batches(held_out, 1, T).rows_per_epoch)
+        wanted = max(1, args.val_tokens // T)
+        val_rows = min(wanted, Batches(held_out, 1, T).rows_per_epoch)
+    identity = {name: str(getattr(args, name)) for name in MUST_MATCH}
+    identity["data"] = f"{text.name} {text.sha256[:12]}"
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
-    texts = {"data": text, "held-out text": held_out}
-    identity = {key: f"{corpus.name} {corpus.sha256[:12]}" for key, corpus in texts.items()}
-    identity |= {name: str(getattr(args, name)) for name in MUST_MATCH}
-    found, best = None, math.inf
+    identity["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
+    newest = None
+    best = math.inf
     if args.ckpt_every or args.resume:
-        found = checkpoint.choose(folder, args.resume, identity, schedule(args), say)
-        if facts := weights.read_facts(folder / weights.BEST):
-            checkpoint.check_identity(folder / weights.BEST, facts, identity)
-            best = float(facts["val_loss"])
-    if args.resume and not found:
+        newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), say)
+        metadata = weights.read_metadata(folder / weights.BEST)
+        if metadata:
+            checkpoint.check_identity(folder / weights.BEST, metadata, identity)
+            best = float(metadata["val_loss"])
+    if args.resume and not newest:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
-    job = dict(micro_steps=micro_steps, val_rows=val_rows, identity=identity)
-    return job | dict(folder=folder if args.ckpt_every else None, checkpoint=found, best=best)
+    return {
+        "micro_steps": micro_steps,
+        "val_rows": val_rows,
+        "identity": identity,
+        "folder": folder if args.ckpt_every else None,
+        "checkpoint": newest,
+        "best": best,
+    }

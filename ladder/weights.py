@@ -13,42 +13,59 @@ from ladder.errors import BadInput
 from ladder.files import write_atomic
 
 BEST = "best"  # of a run, such a folder beside its checkpoints
-WEIGHTS, WTE, WPE = "model.safetensors", "transformer.wte.weight", "transformer.wpe.weight"
+WEIGHTS = "model.safetensors"
+WTE = "transformer.wte.weight"
+WPE = "transformer.wpe.weight"
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-# What config.json may say otherwise, but no script here does; left out, it is this.
-FIXED = dict(model_type="gpt2", activation_function="gelu_new", layer_norm_epsilon=1e-5)
-FIXED |= dict(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
-FIXED |= dict(n_inner=None, tie_word_embeddings=True)
+# Of config.json, what is the same in every model here. A file that leaves one out means this.
+FIXED = {
+    "model_type": "gpt2",
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "n_inner": None,
+    "tie_word_embeddings": True,
+}
+# What transformers has and the scripts do not: it would drop out activations in training.
+DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
-def save(folder: Path, config, state: dict, facts: dict[str, str]) -> Path:
-    """Write the `state` of a GPT without the rows that pad its vocabulary. Returns the folder.
+def save(folder: Path, config, state: dict, metadata: dict[str, str]) -> Path:
+    """Write the `state` of a GPT without the rows that pad its vocabulary. Return the folder.
 
-    `facts` go into the file of the weights, so that both are replaced at once. Raises OSError.
+    `metadata` goes into the file of the weights, so that both are replaced at once. Raises OSError.
     """
     weights = {name: _transposed(name, w) for name, w in state.items()}
     del weights["lm_head.weight"]  # tied
     weights[WTE] = weights[WTE][:GPT2_VOCAB_SIZE]
-    config = FIXED | asdict(config) | {"architectures": ["GPT2LMHeadModel"]}
-    config |= {"n_positions": config.pop("block_size"), "vocab_size": len(weights[WTE])}
-    config |= dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop"), 0.0)
-    write_atomic(folder / "config.json", json.dumps(config, indent=1).encode())
-    write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | facts))
+    fields = asdict(config)
+    fields["n_positions"] = fields.pop("block_size")
+    fields["vocab_size"] = len(weights[WTE])
+    fields["architectures"] = ["GPT2LMHeadModel"]
+    text = json.dumps(FIXED | DROPOUT | fields, indent=1)
+    write_atomic(folder / "config.json", text.encode())
+    write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
     return folder
 
 
-def read_facts(folder: Path) -> dict[str, str]:
-    """The `facts` that were saved with a model; empty where there is none."""
-    return safe_open(folder / WEIGHTS, "pt").metadata() if (folder / WEIGHTS).exists() else {}
+def read_metadata(folder: Path) -> dict[str, str]:
+    """Return the `metadata` that was saved with a model; empty where there is none."""
+    path = folder / WEIGHTS
+    if not path.exists():
+        return {}
+    return safe_open(path, "pt").metadata()
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
-    """The fields of GPTConfig, and FP32 weights as in the scripts, of the model in a folder.
+    """Return the fields of GPTConfig and the FP32 weights, as in the scripts, of a model on disk.
 
-    Of a folder of checkpoints it is the best model. Raises BadInput.
+    `name` is its folder, or a folder of checkpoints, which has its best model. Raises BadInput.
     """
-    folder = Path(name) / BEST if (Path(name) / BEST).is_dir() else Path(name)
+    folder = Path(name)
+    if (folder / BEST).is_dir():
+        folder = folder / BEST
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         file = safe_open(folder / WEIGHTS, "pt")
@@ -56,7 +73,8 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         holds = f"{BEST}/ of ddp_run.py, or config.json and {WEIGHTS}"
         raise BadInput(f"no model in {name} ({error}): expected a folder with {holds}") from None
     for key, ours in FIXED.items():
-        if (value := config.get(key, ours)) != ours:
+        value = config.get(key, ours)
+        if value != ours:
             raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
     weights = {}
     for key in file.keys():  # noqa: SIM118 (it is no dict)
@@ -64,27 +82,37 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         # Masks that old versions saved, and the head, which is the token embedding.
         if not own.endswith((".attn.bias", ".attn.masked_bias", "lm_head.weight")):
             weights[own] = _transposed(own, file.get_tensor(key).float())
-    (block_size, n_embd), n_layer = weights[WPE].shape, sum("ln_1.weight" in w for w in weights)
-    shape = dict(block_size=block_size, n_layer=n_layer, n_head=config["n_head"], n_embd=n_embd)
-    return shape | {"vocab_size": len(weights[WTE])}, weights
+    shape = {
+        "block_size": weights[WPE].shape[0],
+        "vocab_size": weights[WTE].shape[0],
+        "n_layer": sum(key.endswith("ln_1.weight") for key in weights),
+        "n_head": config["n_head"],
+        "n_embd": weights[WTE].shape[1],
+    }
+    return shape, weights
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """A weight in transformers' layout from ours, and the other way round."""
-    return weight.t().contiguous() if name.endswith(CONV1D) else weight
+    """Return a weight in transformers' layout from ours, and the other way round."""
+    if name.endswith(CONV1D):
+        return weight.t().contiguous()
+    return weight
 
 
 def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]) -> None:
-    """Copy what `load` found into `model`, a GPT. Raises BadInput if its shape is another.
+    """Copy what `load` returned into `model`, a GPT. Raises BadInput if its shape is another.
 
     Rows that pad the vocabulary become the mean of all others: each then takes at most the mean
     probability (Jensen's inequality), and 47 of them raise the loss by log(1 + 47 / 50257) = 0.0009
     at most. Zeros would outweigh all others, because GPT-2's logits lie far below 0.
     """
-    here, rows = asdict(model.config), weights[WTE]  # (vocab_size, C)
-    missing = here["vocab_size"] - len(rows)
-    if here != shape | {"vocab_size": len(rows) + missing} or not 0 <= missing < 128:
+    ours = asdict(model.config)
+    rows = weights[WTE]  # (vocab_size, C)
+    missing = ours["vocab_size"] - len(rows)
+    padded = shape | {"vocab_size": ours["vocab_size"]}
+    if ours != padded or not 0 <= missing < 128:
         flags = "--model sets the size, and --seq-len above 1024 block_size"
-        raise BadInput(f"the model to start from has {shape}, this run {here}: {flags}")
-    rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
+        raise BadInput(f"the model to start from has {shape}, this run {ours}: {flags}")
+    padding = rows.mean(dim=0).expand(missing, -1)
+    rows = torch.cat([rows, padding])
     model.load_state_dict({**weights, WTE: rows, "lm_head.weight": rows})

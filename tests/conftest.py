@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from ladder import machine
+from ladder import checkpoint, machine
 from ladder.cli import MODELS
 from ladder.measure.parser import read_log
 from ladder.measure.scripts import ROOT, chain, number_of, parts_of
@@ -180,3 +180,124 @@ def cuda_log(shard, tmp_path_factory):
         return read_log(next(folder.glob("*.log")))
 
     return run
+
+
+# ------------------------------------------ runs of ddp_run.py and fsdp_run.py on several ranks
+
+STEPS = 6
+EXACT = ["--dtype", "float32", "--no-compile", "--total-batch", 512, "--steps", STEPS]
+TWO = ["--standalone", "--nproc_per_node=2"]
+# Runs at(step) on each rank while the learning rate of `step` is computed.
+WRAPPER = f"""
+import os, signal, torch, ladder.cli
+import MODULE as script
+from ladder.ranks import RANK
+ladder.cli.MODELS["tiny"] = {SMALLER}
+CODE
+real = script.get_lr
+script.get_lr = lambda step, *schedule: at(step) or real(step, *schedule)
+script.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script that `job`, `two` and `alone` run; a module of tests may have another."""
+    return "ddp_run.py"
+
+
+@pytest.fixture(scope="module")
+def smaller():
+    """`tiny` is as small as the text allows, also for the runs that the tests of a module share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODELS, "tiny", SMALLER)
+        yield
+
+
+def command_line(shard, folder, *flags, exact=EXACT):
+    """The flags of a run whose log and checkpoints go into `folder`."""
+    paths = ["--data", shard, "--log-dir", folder / "runs", f"--ckpt-dir={folder / 'ckpt'}"]
+    return [str(word) for word in (*SMALL, *paths, *exact, *flags)]
+
+
+@pytest.fixture(scope="module")
+def job(shard, smaller, script):
+    """job(folder, *flags, code): start torchrun with the script in WRAPPER around `code`."""
+
+    def start(folder, *flags, code="def at(step): pass", torchrun=TWO, exact=EXACT):
+        text = WRAPPER.replace("MODULE", Path(script).stem).replace("CODE", code)
+        wrapper = folder / "wrapper.py"
+        wrapper.write_text(text)
+        words = ["-m", "torch.distributed.run", *torchrun, wrapper]
+        return subprocess.Popen(
+            [sys.executable, *words, *command_line(shard, folder, *flags, exact=exact)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+def finish(process, status=0):
+    """Wait until it ends with `status` (None: with any). Returns its stdout and stderr."""
+    try:
+        out, err = process.communicate(timeout=900)
+    finally:
+        process.terminate()  # torchrun ends its ranks then
+    assert status in (process.returncode, None), out + err
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def two(job, tmp_path_factory):
+    """The folder of an undisturbed run on two ranks, with a checkpoint after each three steps."""
+    folder = tmp_path_factory.mktemp("two")
+    finish(job(folder, "--ckpt-every", 3))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(shard, smaller, tmp_path_factory):
+    """The folder of the same run of ddp_run.py in this process, without torchrun."""
+    folder = tmp_path_factory.mktemp("one")
+    load(ROOT / "ddp_run.py").main(command_line(shard, folder, "--ckpt-every", 3))
+    return folder
+
+
+@pytest.fixture
+def alone(shard, smaller, script, tmp_path, capsys):
+    """alone(*flags, at, module): main() in this process, with at(step) as in WRAPPER.
+
+    Returns its status, stdout and stderr. `module` is the script by default.
+    """
+
+    def run(*flags, at=lambda step: None, exact=EXACT, module=None):
+        module = module or load(ROOT / script)
+        real = module.get_lr
+        status = 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "get_lr", lambda step, *rest: at(step) or real(step, *rest))
+            try:
+                module.main(command_line(shard, tmp_path, *flags, exact=exact))
+            except SystemExit as end:
+                status = end.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def last_log(folder):
+    return read_log(max((folder / "runs").glob("*.log"), key=os.path.getmtime))
+
+
+def losses(folder):
+    """By step, of all logs in the folder."""
+    logs = [read_log(path) for path in (folder / "runs").glob("*.log")]
+    return {step["step"]: step["loss"] for log in logs for step in log.steps}
+
+
+def weights(folder):
+    """Those of its last checkpoint."""
+    return checkpoint.read(folder / "ckpt" / f"step_{STEPS:06d}.pt")["model"]

@@ -11,7 +11,7 @@ from ladder.cli import pick_device
 from ladder.commands import batch, climb
 from ladder.commands.main import main
 from ladder.machine import device_name
-from ladder.measure import scripts
+from ladder.measure import rounds, scripts
 from ladder.measure.rows import read_climb, read_climb_json
 from ladder.show.tables import markdown
 
@@ -32,7 +32,7 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(
 ):
     """Six B fit 80 columns. What failed otherwise is due again."""
     found = FOUND | {"device": device_name(pick_device(None))}
-    monkeypatch.setattr(climb, "large_matmul", lambda *_: {**found})
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**found})
     console = Console(width=80)
     monkeypatch.setattr(climb, "wide_console", lambda: console)
     twice = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) / 2}", LOG)
@@ -76,11 +76,13 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_what_is_measured_by_default(device, monkeypatch):
     asked, given = argparse.Namespace(device=argparse.Namespace(type=device), batch_size=6), []
+    asked.steps = 20
     monkeypatch.setattr(batch.cli, "parse_args", lambda *_: asked)
-    monkeypatch.setattr(climb, "new_folder", lambda *words: given.append(words[1:]))
-    monkeypatch.setattr(climb, "run_and_report", lambda _: 0)
-    assert main(["batch"]) == main(["batch", "2", "--max-batch", "4"]) == 0
-    (kind, paths, sizes), (_, _, less) = given
+    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words[1:]))
+    for most in ([], ["--max-batch", "4"], ["--max-batch", "6"]):
+        main(["batch", *most])
+    (kind, paths, sizes), (_, _, less), (_, _, same) = given
     numbers, most = ((0, 3, 10, 12), 16) if device == "cpu" else ((0, 3, 10, 10), 256)
     assert kind == "batch" and tuple(map(scripts.number_of, paths)) == numbers
     assert sizes[:5] == [1, 2, 4, 6, 8] and sizes[-1] == most and less == [1, 2, 4]
+    assert same == [1, 2, 4, 6]

@@ -21,8 +21,8 @@ from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.errors import BadInput
 from ladder.machine import device_name
-from ladder.measure import process
-from ladder.measure.rows import read_climb_json
+from ladder.measure import process, rounds
+from ladder.measure.rows import read_climb, read_climb_json
 
 FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
 LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.log").read_text()
@@ -38,16 +38,16 @@ def copies(text: str) -> str:
     return f"import sys\nopen(sys.argv[-1] + '/x.log', 'w').write({text!r})\n"
 
 
-def write(folder, scripts, **facts):
+def write(folder, scripts, **more):
     """The folder of a climb of which nothing has run."""
     (folder / "code").mkdir(parents=True, exist_ok=True)
     for name, source in scripts.items():
         (folder / "code" / name).write_text(source)
-    facts = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}, **facts}
-    facts = {"at_most": None, "minutes": 0, "data": None, **facts}
-    facts |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
-    facts |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
-    climb.save(folder, {**facts, "scripts": [*scripts]})
+    found = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}}
+    found |= {"at_most": None, "minutes": 0, "data": None}
+    found |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
+    found |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
+    rounds.save(folder, {**found, "scripts": [*scripts], **more})
     return folder
 
 
@@ -117,7 +117,7 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
     own, code = tmp_path / "mine.py", tmp_path / "out" / "code"
     where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(code)!r}\n"
     own.write_text(where + f"assert __file__ == {str(code / 'mine.py')!r}\n" + copies(LOG))
-    monkeypatch.setattr(climb, "large_matmul", lambda *_: {**FOUND})
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**FOUND})
     kept = climb.run_and_report
     edit = lambda folder: own.write_text("1 / 0") and kept(folder)  # noqa: E731
     monkeypatch.setattr(climb, "run_and_report", edit)
@@ -126,26 +126,93 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
         assert (code / name).read_bytes() == (ROOT / name).read_bytes()
 
 
-def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def timed(monkeypatch):
+    """timed(seconds, stop_at): from now on a run of each script takes so long by the clock.
+
+    At stop_at (seconds) Ctrl-C is pressed.
+    """
+
+    def set_clock(seconds, stop_at=None):
+        clock = SimpleNamespace(now=0, monotonic=lambda: clock.now)
+        monkeypatch.setattr(rounds, "time", clock)
+
+        def run(script, *words, timeout=None, **env):
+            took = seconds[Path(script).stem]
+            if timeout is not None and took > timeout:
+                clock.now += timeout
+                raise subprocess.TimeoutExpired("python", timeout)
+            clock.now += took
+            if clock.now == stop_at:
+                raise KeyboardInterrupt(signal.SIGTERM)
+            Path(words[-1], "x.log").write_text(LOG)
+            return process.Finished("", "", 0, None)
+
+        monkeypatch.setattr(process, "run_python", run)
+        return clock
+
+    return set_clock
+
+
+def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, timed, capsys):
     """A run takes a minute by the clock, a round two: after seven an eighth would end at 16."""
-    clock = SimpleNamespace(now=0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(climb, "time", clock)
-
-    def run(script, *words, **env):
-        clock.now += 60
-        if clock.now == stop_at:
-            raise KeyboardInterrupt(signal.SIGTERM)
-        Path(words[-1], "x.log").write_text(LOG)
-        return process.Finished("", "", 0, None)
-
-    monkeypatch.setattr(process, "run_python", run)
     write(tmp_path, {"a.py": "", "b.py": ""}, repeats=20, at_most=15)
-    stop_at = 14 * 60  # in the second run of the seventh round
+    timed({"a": 60, "b": 60}, stop_at=14 * 60)  # in the second run of the seventh round
     assert main(["climb", "--resume", str(tmp_path)]) == 143
     assert "stopped; 13 runs are kept" in capsys.readouterr().err
     assert main(["climb", "--resume", str(tmp_path)]) == 0  # a round that was begun is completed
     assert capsys.readouterr().out.splitlines()[1].startswith("b, round 7 of 20")
-    assert len(list(tmp_path.glob("*.log"))) == 14 and read_climb_json(tmp_path)["repeats"] == 7
+    assert len(list(tmp_path.glob("*.log"))) == 14
+    assert read_climb_json(tmp_path)["repeats"] == 7
+
+
+def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, capsys):
+    """Of its five minutes b would need one more than is left when the top, c, has run."""
+    scripts = dict.fromkeys(["a.py", "b.py", "d.py", "c.py"], "")
+    write(tmp_path, scripts, repeats=1, at_most=5, quick=True)
+    clock = timed({"a": 60, "b": 180, "c": 120, "d": 10})
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert clock.now == 300
+    out = capsys.readouterr().out
+    begun = re.findall(r"^(\w), round 1 of 1, running since", out, re.M)
+    assert begun == ["a", "c", "b"] and "b, round 1 of 1: stopped, the time is over (2 of" in out
+    assert "The time (--at-most 5) was over before these could run: b, d\n" in out
+    assert {path.stem for path in tmp_path.glob("*.log")} == {"a.r1", "c.r1"}
+    rows = read_climb(tmp_path)[1]
+    assert [row.stem for row in rows if not row.failure] == ["a", "c"] and rows[-1].total
+    ended = (tmp_path / "climb.json").read_bytes()
+    climb = read_climb_json(tmp_path)
+    assert not rounds.has_runs_left(climb | {"failures": {"b.r1": "it failed"}})
+    assert main(["climb", "--resume", str(tmp_path)]) == 0  # it has ended: no time is left
+    assert "running since" not in capsys.readouterr().out
+    assert (tmp_path / "climb.json").read_bytes() == ended
+
+
+def test_a_process_is_killed_when_its_time_is_over():
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.run_python("-c", "import time; time.sleep(60)", timeout=0.5)
+    assert time.monotonic() - begun < 20
+
+
+def test_the_forecast_is_what_each_script_took(tmp_path, timed, capsys):
+    """b takes ten times as long as a: in the first round, before it has run, nobody knows."""
+    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=3)
+    timed({"a": 60, "b": 600})
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    left = re.findall(r" tok/s \(\d of 6 runs(.*)\)", capsys.readouterr().out)
+    unknown = ", time left unknown: scripts that have not run yet: 1"
+    about = [f", about {minutes} min left" for minutes in (22, 12, 11, 10)]
+    assert left == [unknown, *about, ""]
+
+
+def test_a_top_that_is_slower_than_the_baseline_is_told(tmp_path, capsys):
+    slower = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) * 2}", LOG)
+    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(slower)}, repeats=1)
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "b is slower than a on this machine: 0.50× (1 round) its tokens per second\n" in out
+    assert f"ladder report {tmp_path} --open\n" in out
 
 
 FAILS = {
@@ -163,7 +230,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert main(["climb", "--resume", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
-        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs, ", out, re.M)
+        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs", out, re.M)
         assert why in line and str(tmp_path) not in line and f"\n{name} failed: {line}\n" in out
     assert "Traceback" in (tmp_path / "crash.r1.failed").read_text()
     for name in FAILS:
@@ -177,11 +244,11 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
 
 
 def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
-    facts = read_climb_json(write(tmp_path, {"a.py": copies(LOG)}))
+    before = read_climb_json(write(tmp_path, {"a.py": copies(LOG)}))
     for changed in ({"device": "a Z80"}, {"versions": {"torch": "2.0"}}):
-        climb.save(tmp_path, facts | changed)
+        rounds.save(tmp_path, before | changed)
         assert main(["climb", "--resume", str(tmp_path)]) == 2
-        began = f"began on {changed.get('device', facts['device'])}, torch "
+        began = f"began on {changed.get('device', before['device'])}, torch "
         assert began in capsys.readouterr().err and not list(tmp_path.glob("*.log"))
 
 
@@ -191,10 +258,10 @@ def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):
         ended = {"after": "1"} if name == "climb-3" else {}
         write(folder := Path("runs", name), {"a.py": ""}, clocks=ended)
         os.utime(folder / "climb.json", (number, number))
-    assert climb.find_stopped("") == Path("runs/ablate-2")
-    assert climb.find_stopped("runs/climb-3") == Path("runs/climb-3")
+    assert rounds.find_stopped("") == Path("runs/ablate-2")
+    assert rounds.find_stopped("runs/climb-3") == Path("runs/climb-3")
     with pytest.raises(BadInput, match="climb is no climb to go on with: "):  # published
-        climb.find_stopped(str(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"))
+        rounds.find_stopped(str(ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb"))
 
 
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):

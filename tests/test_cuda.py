@@ -1,23 +1,22 @@
 """What only a CUDA GPU can show. Elsewhere these are reported as skipped."""
 
 import json
-import os
 import shutil
 
 import pytest
 import torch
-from conftest import ON_CUDA, run_script
+from conftest import ON_CUDA, last_log, run_script
 from test_recordings import expected, one_fused
 from test_rungs import enlarged, random_batch
 
 from ladder.machine import half_precision
 from ladder.measure.gemm import CLOCKS, clocks
-from ladder.measure.parser import read_log
 from ladder.measure.scripts import all_scripts
 
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")
 RUNGS = range(len(all_scripts()))
+BOTH = ["ddp_run.py", "fsdp_run.py"]
 
 
 @pytest.mark.parametrize("number", RUNGS)
@@ -53,33 +52,46 @@ def test_clocks_are_read_while_the_gpu_works():
     assert 0 < int(found["temperature.gpu"]) < 120
 
 
-def run_ddp(shard, folder, ranks, *flags):
-    """ddp_run.py over NCCL: what it printed, and its last log."""
-    if torch.cuda.device_count() < ranks:
-        pytest.skip(f"needs {ranks} GPUs, here is {torch.cuda.device_count()}")
-    words = ["torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "ddp_run.py"]
+def run_on_gpus(script, ranks, shard, folder, *flags):
+    """Run a script over NCCL. Returns what it printed, and its last log."""
+    gpus = torch.cuda.device_count()
+    if gpus < ranks:
+        pytest.skip(f"needs {ranks} GPUs, here is {gpus}")
+    words = ["torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", script]
     words += [*ON_CUDA, "--data", shard, "--log-dir", folder / "runs", *flags]
-    done = run_script("-m", *words, "--total-batch", 512, "--eval-every", 0)
+    done = run_script("-m", *words, "--total-batch", 512)
     assert done.returncode == 0, done.stderr
-    return done.stdout, read_log(max((folder / "runs").glob("*.log"), key=os.path.getmtime))
+    return done.stdout, last_log(folder)
 
 
+@pytest.mark.parametrize("script", BOTH)
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ddp_run_over_nccl_saves_and_goes_on(ranks, shard, tmp_path):
-    flags = ["--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3, "--resume", "--steps"]
+def test_a_run_over_nccl_saves_and_goes_on(ranks, script, shard, tmp_path):
+    flags = ["--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3, "--eval-every", 0, "--resume"]
     for steps in (3, 6):
-        out, log = run_ddp(shard, tmp_path, ranks, *flags, steps)
+        out, log = run_on_gpus(script, ranks, shard, tmp_path, *flags, "--steps", steps)
     assert "going on after step 3" in out
     assert [step["step"] for step in log.steps] == [4, 5, 6]
     assert log.run["total_batch"] == "512" and log.effective["optimizer"] == "fused"
+    assert log.effective["compiled"] == "yes"
 
 
-def test_two_ranks_over_nccl_train_as_one(shard, tmp_path):
-    flags = ["--dtype", "float32", "--steps", 5, "--ckpt-dir", tmp_path / "ckpt"]
-    (_, two), (_, one) = (run_ddp(shard, tmp_path / str(n), n, *flags) for n in (2, 1))
+@pytest.mark.parametrize("script", BOTH)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_two_ranks_over_nccl_train_as_one(dtype, script, shard, tmp_path):
+    """Each against ddp_run.py on one GPU, losses, norms and held-out losses."""
+    if dtype == "bfloat16" and half_precision(CUDA) != torch.bfloat16:
+        pytest.skip("this GPU has no bfloat16 units")
+    flags = ["--dtype", dtype, "--steps", 5, "--eval-every", 5, "--ckpt-every", 0]
+    _, two = run_on_gpus(script, 2, shard, tmp_path / "two", *flags)
+    _, one = run_on_gpus("ddp_run.py", 1, shard, tmp_path / "one", *flags)
     assert (one.run["ranks"], two.run["ranks"]) == ("1", "2")
-    losses = [[step["loss"] for step in log.steps] for log in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], abs=2e-3)  # nats
+    tolerance = 2e-3 if dtype == "float32" else 1e-2  # nats; TF32 rounds float32
+    for ours, theirs in zip(two.steps, one.steps, strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=tolerance)
+        assert ours["norm"] == pytest.approx(theirs["norm"], rel=2e-2)
+    assert two.vals[-1]["loss"] == pytest.approx(one.vals[-1]["loss"], abs=tolerance)
+    assert two.result.get("loss_scale") == one.result.get("loss_scale")
 
 
 def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):

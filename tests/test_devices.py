@@ -109,6 +109,7 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
         ("x86_64", True, False, True, torch.bfloat16),  # EPYC from Genoa on
         ("AMD64", False, True, True, torch.bfloat16),  # as Windows calls it
         ("x86_64", False, False, True, torch.float32),  # Ice Lake: oneDNN would emulate
+        ("AMD64", False, False, True, torch.float32),
         ("x86_64", True, True, False, torch.float32),  # ONEDNN_MAX_CPU_ISA=AVX2
         ("aarch64", False, False, True, torch.bfloat16),  # Graviton 3
         ("aarch64", False, False, False, torch.float32),
@@ -122,8 +123,10 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn is not None)
-    says = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: onednn)
-    monkeypatch.setattr(torch.ops, "mkldnn", says)
+    operators = SimpleNamespace()
+    if onednn is not None:
+        operators._is_mkldnn_bf16_supported = lambda: onednn
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
     device = torch.device("cpu")
     assert machine.half_precision(device) == half
     if half == torch.float32:

@@ -60,6 +60,7 @@ def test_sizes_of_the_family():
         with torch.device("meta"):
             model = module.GPT(module.GPTConfig(**shape))
         sizes.append(sum(p.numel() for p in model.parameters()))
+    assert [shape["n_head"] for shape in MODELS.values()] == [4, 12, 16, 20, 25]
     assert sizes == [7_357_312, 124_439_808, 354_823_168, 774_030_080, 1_557_611_200]
 
 

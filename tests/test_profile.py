@@ -6,8 +6,9 @@ import pytest
 from conftest import SMALL, SMALLER, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
+from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, report
 from ladder.measure.parser import read_log
+from ladder.show.screen import Screen
 
 STEPS = 3
 
@@ -76,6 +77,36 @@ def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
     assert "difference" in printed and f"{change:+.2f}" in printed
     # What torch.compile generated shows itself.
     assert any("cpp_fused" in name and "layer_norm" in name for name in new)
+
+
+def numbers(script, stages, kernels):
+    """The numbers of one profile, as a script's process writes them."""
+    table = [{"name": name, "ms": ms, "share": ms / 10, "calls": 1} for name, ms in kernels.items()]
+    run = {"script": script, "device": "a GPU", "model": "gpt2", "B": 1, "T": 4}
+    medians = {**dict(zip(STAGES, stages, strict=True)), "step": 10.0}
+    times = {"step": [10.0]}
+    more = {"self_ms": 10.0, "kernels_launched": 7, "kernels": table}
+    return {"run": run, "median_ms": medians, "times_ms": times, **more}
+
+
+def test_the_report_of_two_rungs_has_the_top_of_each_and_names_a_cuda_graph(capsys):
+    first = {f"first{n}": 20.0 - n for n in range(12)} | {"both": 0.5}
+    second = {"both": 30.0} | {f"second{n}": 19.5 - n for n in range(12)}
+    eager = numbers("candidates/13_a.py", (3.0, 5.0, 2.0), first)
+    graph = numbers("candidates/18_b.py", (0.0, 0.0, 9.0), second)
+    report([eager, graph], Screen(width=120))
+    said = capsys.readouterr().out
+    assert "18 b replays a CUDA graph: all of it counts as optimizer." in said
+    assert "13 a replays" not in said
+    assert "The 10 most expensive of each rung, 20 in all" in said
+    rows = [line.split("│")[1:-1] for line in said.splitlines() if line.startswith("│")]
+    stages = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+    assert stages["sum"] == ["10.00", "9.00", "-1.00"]
+    assert stages["kernels launched"] == ["7", "7", "+0"]
+    names = [row[0].strip() for row in rows if len(row) == 3]
+    assert names[:3] == ["both", "first0", "second0"] and "first10" not in names
+    assert stages["both"] == ["0.50   5.0%     1", "30.00 300.0%     1"]
+    assert stages["second0"][0] == "–"
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):

@@ -10,6 +10,7 @@ from conftest import ROOT
 from rich.console import Console
 
 from ladder.errors import BadInput
+from ladder.measure import rounds
 from ladder.measure import rows as results
 from ladder.measure.parser import Log
 from ladder.measure.rows import Row, gain, read_climb, step_times
@@ -138,6 +139,26 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
     assert failed.endswith("killed by <b>")
     assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
+
+
+def test_a_disturbed_run_is_named():
+    """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 s."""
+    climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
+    disturbed = {row.stem: [*row.disturbed_runs] for row in rows if row.disturbed_runs}
+    assert disturbed == {"03_bf16_autocast": [1]}
+    (line,) = foot(climb, rows)
+    assert line.startswith("Round 1 of 03 bf16 autocast was disturbed: ")
+    steps = [1.0] * 9
+    assert as_row([[*steps, 9.0]]).disturbed_runs == {}  # one step is not yet a tenth of them
+    assert [*as_row([[*steps, 9.0, 9.0]]).disturbed_runs] == [1]
+
+
+def test_each_rate_is_the_median_of_its_rounds():
+    climb = {}
+    for flops, copied in ((1e12, 30), (2e12, 20), (3e12, 10)):
+        rounds.add_rates(climb, {"peak_flops": flops, "copy_bytes_per_s": copied, "clocks": "1"})
+    assert climb["peaks"] == [1e12, 2e12, 3e12] and climb["peak_flops"] == 2e12
+    assert climb["copy_bytes_per_s"] == 20 and "fp32_flops" not in climb
 
 
 def test_what_falsifies_a_climb_is_named():

@@ -1,12 +1,11 @@
 """Each rung does what it says, and the check for it fails when the rung is broken on purpose."""
 
-import ast
 import ctypes
 import functools
 import math
+import re
 import sys
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +18,15 @@ from torch.nn import functional as F
 from ladder import machine, probe
 from ladder.cli import MODELS
 from ladder.measure.parser import read_log
-from ladder.measure.scripts import ROOT, all_scripts, chain, describe, low_precision, number_of
+from ladder.measure.scripts import (
+    ROOT,
+    all_scripts,
+    before,
+    chain,
+    describe,
+    low_precision,
+    number_of,
+)
 
 RUNGS = range(1, len(all_scripts()))
 STEPS = 4
@@ -31,7 +38,7 @@ def tiny(module, tied=False, **sizes):
 
     Scripts that are tied, or `tied` here, get the same weights. The sizes are tiny's, if not given.
     """
-    model = module.GPT(module.GPTConfig(**{**TINY, **sizes}))
+    model = module.GPT(module.GPTConfig(**(TINY | sizes)))
     if tied:
         model.lm_head.weight = model.transformer.wte.weight
     generator = torch.Generator().manual_seed(0)
@@ -43,7 +50,7 @@ def tiny(module, tied=False, **sizes):
 
 def enlarged(number, **sizes):
     """The same model of every rung and candidate: tied, with a vocabulary of 50304 if not given."""
-    return tiny(load(rung(number)), tied=True, **{"vocab_size": 50304, **sizes})
+    return tiny(load(rung(number)), tied=True, **({"vocab_size": 50304} | sizes))
 
 
 def random_batch(B=2, T=48, V=50257):
@@ -57,7 +64,9 @@ class SpyAdamW(torch.optim.AdamW):
 
     def __init__(self, params, **settings):
         super().__init__(params, **settings)
-        self.settings, self.lrs, self.norms = settings, [], []
+        self.settings = settings
+        self.lrs = []
+        self.norms = []
         SpyAdamW.made = self
 
     def step(self):
@@ -94,9 +103,11 @@ def log_of(shard, tmp_path_factory):
         flags = [*SMALL, "--steps", STEPS, "--seed", 1337, "--data", shard, "--log-dir", folder]
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
-        V = 384 if number_of(script) >= 7 else 320
+        wide = dict(n_layer=1, n_head=8, n_embd=256, vocab_size=320)
+        if number_of(script) >= 7:
+            wide["vocab_size"] = 384
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(MODELS, "tiny", dict(n_layer=1, n_head=8, n_embd=256, vocab_size=V))
+            patch.setitem(MODELS, "tiny", wide)
             patch.setattr(machine, "half_precision", lambda _: torch.bfloat16)
             if not compiled:
                 patch.setattr(torch, "compile", lambda model, **_: model)
@@ -105,6 +116,10 @@ def log_of(shard, tmp_path_factory):
         return read_log(next(folder.glob("*.log")))
 
     return run
+
+
+def losses(log) -> list[float]:
+    return [step["loss"] for step in log.steps]
 
 
 def check_of(script: Path, names: dict):
@@ -136,11 +151,9 @@ def check_03(module, run_main, monkeypatch):
     log = run_main(module, "--steps", 2)
     assert log.effective["autocast"] == AUTOCAST and "loss_scale" not in log.result
     # On this CPU a literal "cpu" would pass: the device type must be that of the device in use.
-    nodes = ast.walk(ast.parse(Path(module.__file__).read_text()))
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    source = Path(module.__file__).read_text()
     for function in ("torch.autocast", "torch.amp.GradScaler"):
-        given = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == function]
-        assert given == ["device.type"], function
+        assert re.findall(rf"{function}\(([^,]*),", source) == ["device.type"], function
     with monkeypatch.context() as patch:
         scaled(patch, module, init_scale=2.0**19)
         spy, log = spied_run(module, run_main, patch, 12)
@@ -234,13 +247,17 @@ def check_10(module, run_main, monkeypatch):
 
 
 def check_11(module, run_main, monkeypatch):
-    asked, glibc = Counter(), ctypes.CDLL(None)
-    libc = SimpleNamespace(mallopt=lambda name, value: asked.update({name: value}) or True)
-    libc.malloc, more = glibc.malloc, dict(cast=ctypes.cast, c_void_p=ctypes.c_void_p)
-    monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=lambda _: libc, **more))
+    asked = {}
+
+    def mallopt(name, value):
+        asked[name] = value
+        return True
+
+    libc = SimpleNamespace(mallopt=mallopt, malloc=ctypes.CDLL(None).malloc)
+    monkeypatch.setattr(module.ctypes, "CDLL", lambda _: libc)
     spied_run(module, run_main, monkeypatch, 1)
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    assert asked[M_TRIM_THRESHOLD] > 2**29 and asked[M_MMAP_THRESHOLD] > 2**29
+    assert asked.get(M_TRIM_THRESHOLD, 0) > 2**29 and asked.get(M_MMAP_THRESHOLD, 0) > 2**29
 
 
 def check_12(module, run_main, monkeypatch):
@@ -249,13 +266,16 @@ def check_12(module, run_main, monkeypatch):
         expected = F.scaled_dot_product_attention(*qkv, is_causal=True)
         torch.testing.assert_close(module.causal_blocks(*qkv), expected, rtol=1e-4, atol=1e-5)
     # Only a CPU leaves the fused kernel: the meta device stands for all others.
-    calls, fused = [], F.scaled_dot_product_attention
+    calls = []
+
+    def attend(q, k, v, is_causal):
+        calls.append(is_causal)
+        return q
+
     with monkeypatch.context() as patch, torch.device("meta"):
-        patch.setattr(
-            F, "scaled_dot_product_attention", lambda *a, **k: calls.append(k) or fused(*a)
-        )
+        patch.setattr(F, "scaled_dot_product_attention", attend)
         module.GPT(module.GPTConfig(**TINY))(torch.zeros(1, 8, dtype=torch.long))
-    assert calls == [{"is_causal": True}] * 4
+    assert calls == [True] * 4
     _, log = spied_run(module, run_main, monkeypatch, 2)
     assert log.effective["attention"] == "math"
 
@@ -315,29 +335,27 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
         check(module, run_main, monkeypatch)
 
 
-PAIRS = list(pairwise(chain()))
-COMPILED = [pytest.param(*pair, True, marks=pytest.mark.slow) for pair in PAIRS[5 : len(RUNGS)]]
+EAGER = [(script, False) for script in chain()[1:]]
+COMPILED = [pytest.param(script, True, marks=pytest.mark.slow) for script in all_scripts()[6:]]
 
 
 @pytest.mark.parametrize(
-    ("before", "script", "compiled"),
-    [*((*pair, False) for pair in PAIRS), *COMPILED],
-    ids=lambda value: getattr(value, "stem", value),
+    ("script", "compiled"), EAGER + COMPILED, ids=lambda value: getattr(value, "stem", value)
 )
-def test_numerics_are_as_declared(before, script, compiled, log_of):
+def test_numerics_are_as_declared(script, compiled, log_of):
     """The losses of a script are to those of the one before it as its docstring declares."""
     declared = describe(script)["Numerics"]
-    logs = log_of(before, compiled), log_of(script, compiled or script == rung(5))
-    before, after = ([step["loss"] for step in log.steps] for log in logs)
+    old = losses(log_of(before(script), compiled))
+    new = losses(log_of(script, compiled or script == rung(5)))
     if declared.startswith("identical"):
-        assert after == before
+        assert new == old
     elif declared.startswith("rounding"):
-        assert after == pytest.approx(before, abs=ROUNDING)
+        assert new == pytest.approx(old, abs=ROUNDING)
     elif declared.startswith("low precision"):
-        assert after == pytest.approx(before, abs=0.05) and after != before
+        assert new == pytest.approx(old, abs=0.05) and new != old
     else:
         assert declared.startswith("changes the function")
-        assert len(after) == len(before) and after != pytest.approx(before, abs=ROUNDING)
+        assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -345,13 +363,18 @@ def test_numerics_are_as_declared(before, script, compiled, log_of):
 )
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
-    found = dict(log_of(rung(number), number >= 5).effective)
-    assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
-    assert found.pop("matmul") in ("fp32", "tf32")[: 1 + (number >= 2)]  # few CPUs have TF32
-    assert found == test_recordings.expected(number) | {
-        "attention": "flash" if 6 <= number < 12 else "math",
-        "optimizer": "fused" if number >= 10 else "for-loop",
-    }
+    effective = dict(log_of(rung(number), number >= 5).effective)
+    cache = effective.pop("compile_cache", None)
+    assert cache in ("cold", "warm") if number >= 5 else cache is None
+    matmul = effective.pop("matmul")
+    assert matmul == "fp32" or (matmul == "tf32" and number >= 2)  # few CPUs have TF32
+    expected = test_recordings.expected(number)
+    if expected["attention"] == "fused":  # of rung 12 and the rungs that go on from it, math
+        in_blocks = "causal_blocks(" in rung(number).read_text()
+        expected["attention"] = "math" if in_blocks else "flash"
+    if expected["optimizer"] == "foreach":
+        expected["optimizer"] = "for-loop"
+    assert effective == expected
 
 
 @functools.cache
@@ -362,10 +385,10 @@ def gradients(number, autocast: bool):
         if not autocast:  # the same model without its rounding
             patch.setattr(torch.Tensor, "bfloat16", lambda x: x)
         elif not low_precision(rung(number)):
-            # As CUDA's autocast has it. A CPU's computes LayerNorm in bfloat16 from 14 on, and sums
-            # the gradients of its weights in that type: 9 % off.
-            in_fp32 = lambda x, *args, norm=F.layer_norm: norm(x.float(), *args)  # noqa: E731
-            patch.setattr(F, "layer_norm", in_fp32)
+            # As CUDA's autocast has it. A CPU's computes LayerNorm of a bfloat16 stream in
+            # bfloat16, and sums the gradients of its weights in that type: 9 % off.
+            layer_norm = F.layer_norm
+            patch.setattr(F, "layer_norm", lambda x, *args: layer_norm(x.float(), *args))
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             _, loss = model(*random_batch(T=200, V=320))
         loss.backward()
@@ -374,8 +397,11 @@ def gradients(number, autocast: bool):
 
 def gradient_errors(number, autocast: bool) -> dict[str, float]:
     """|gradient - the FP32 baseline's| / |the baseline's|, for every parameter."""
-    found, exact = gradients(number, autocast), gradients(0, False)
-    return {name: ((found[name] - g).norm() / g.norm()).item() for name, g in exact.items()}
+    errors = {}
+    for name, exact in gradients(0, False).items():
+        error = gradients(number, autocast)[name] - exact
+        errors[name] = (error.norm() / exact.norm()).item()
+    return errors
 
 
 @pytest.mark.parametrize("number", [number for number in SCRIPTS if number > 10])
@@ -385,8 +411,8 @@ def test_gradients_beyond_ten_are_those_of_the_baseline(number):
         assert 0.02 < max(errors.values()) < 0.15 and errors["transformer.wte.weight"] < 0.1
         return
     assert max(gradient_errors(number, False).values()) < 1e-4
-    # From 14 on, the stream's sums are rounded too: the embeddings' gradient goes through them all.
-    times = 1.5 if number < 14 else 2
+    # In a bfloat16 stream sums are rounded too: the embeddings' gradient goes through them all.
+    times = 2 if "x = x.bfloat16()" in rung(number).read_text() else 1.5
     for name, error in errors.items():
         assert error < times * autocast[name], f"{name}: bf16 autocast alone has {autocast[name]}"
 
@@ -397,5 +423,6 @@ def test_docstring_has_its_fields(number):
     fields = describe(path)
     assert fields["Title"].startswith(f"{number:02d} ")
     assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
-    other = "changes the function" if path in all_scripts() else "low precision"
-    assert number == 0 or fields["Numerics"].startswith(("identical", "rounding", other))
+    if number:
+        other = "changes the function" if path in all_scripts() else "low precision"
+        assert fields["Numerics"].startswith(("identical", "rounding", other))

@@ -13,10 +13,8 @@ def test_timeit_times_each_cell_in_a_process_of_its_own(monkeypatch, capsys):
     monkeypatch.setattr(timeit, "PASSES", ["forward"])
     monkeypatch.setattr(timeit, "load", lambda: 1e3)
     monkeypatch.setattr(timeit, "half_precision", lambda _: torch.float32)
-    assert (
-        main(["timeit", "--models", "tiny", "--batch-size", "1", "--steps", "3", "--device", "cpu"])
-        == 0
-    )
+    flags = ["--models=tiny", "--batch-size=1", "--steps=3", "--device=cpu"]
+    assert main(["timeit", *flags]) == 0
     *notes, head, names, one, two = capsys.readouterr().out.splitlines()
     assert notes[0].startswith("note  load 1000.0 on ") and notes[1].endswith("FP32 alone is timed")
     assert head.endswith(", B=1, T=64, vocabulary 10000, 3 timed steps, ms")

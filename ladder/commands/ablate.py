@@ -10,11 +10,11 @@ left out.
 """
 
 import ast
-import re
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
-from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.climb import add_run_arguments, prepare_and_run
 from ladder.commands.propagate import merge
 from ladder.errors import BadInput
 from ladder.measure.scripts import RUNGS, all_scripts, parts_of, select
@@ -27,22 +27,29 @@ def add_arguments(parser) -> None:
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    first, *rungs = all_scripts()
-    chosen = select(args.rungs) or rungs
-    if wrong := [path.stem for path in chosen if path not in rungs]:
-        raise BadInput(f"{wrong[0]} cannot be taken back: only rungs 1 to {len(rungs)} can")
+    rungs = all_scripts()
+    top = rungs[-1]
+    chosen = select(args.rungs) or rungs[1:]
+    for path in chosen:
+        if path not in rungs[1:]:
+            raise BadInput(
+                f"{path.stem} cannot be taken back: only rungs 1 to {len(rungs) - 1} can"
+            )
+    made = []
     with tempfile.TemporaryDirectory() as scratch:
-        made = []
-        for before, rung in zip([first, *rungs], rungs, strict=False):
-            if rung in chosen and (source := without(before, rung, rungs[-1])):
-                made.append(Path(scratch, f"without_{rung.name}"))
-                made[-1].write_text(source, encoding="utf-8")
-            elif rung in chosen:
+        for before, rung in pairwise(rungs):
+            if rung not in chosen:
+                continue
+            source = without(before, rung, top)
+            if source is None:
                 print(f"{rung.stem} cannot be taken back: a later rung changed it too")
+                continue
+            path = Path(scratch, f"without_{rung.name}")
+            path.write_text(source, encoding="utf-8")
+            made.append(path)
         if not made:
             raise BadInput("none of these changes can be taken back from the top script")
-        folder = new_folder(args, "ablate", [rungs[-1], *made])
-    return run_and_report(folder)
+        return prepare_and_run(args, "ablate", [top, *made])
 
 
 def without(before: Path, rung: Path, top: Path) -> str | None:
@@ -50,11 +57,16 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
 
     What later rungs do with a variable of this one goes too: 08 unscales by 03's scaler.
     """
-    old, new, last = (parts_of(path)[1] for path in (before, rung, top))
-    gone = "|".join(assigned(new) - assigned(old)) or "$"
-    lines = last.splitlines(keepends=True)
-    kept = [x for x in lines if x.rstrip() in new.splitlines() or not re.match(rf" *({gone})\.", x)]
-    code = merge(new, "".join(kept), old, all_words=True)
+    old = parts_of(before)[1]
+    new = parts_of(rung)[1]
+    own_variables = assigned(new) - assigned(old)
+    own_lines = new.splitlines()
+    kept = ""
+    for line in parts_of(top)[1].splitlines(keepends=True):
+        uses = line.lstrip().partition(".")[0] in own_variables
+        if line.rstrip() in own_lines or not uses:
+            kept += line
+    code = merge(new, kept, old, all_words=True)
     try:
         compile(code, rung.stem, "exec")
     except SyntaxError:  # also of a conflict's markers
@@ -64,5 +76,8 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
 
 def assigned(code: str) -> set[str]:
     """The variables that a script sets."""
-    names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names

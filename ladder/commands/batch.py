@@ -11,7 +11,9 @@ B of the rungs (or --batch-size, which is tried too) and at the largest B that a
 
 from ladder import cli
 from ladder.commands import climb
-from ladder.measure import process, scripts
+from ladder.measure import process, rounds, scripts
+
+WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
 
 def add_arguments(parser) -> None:
@@ -25,12 +27,17 @@ def add_arguments(parser) -> None:
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     chosen = scripts.select(args.rungs)
-    asked = cli.parse_args(__doc__, process.given_flags(args, *climb.PASSED_ON))
+    asked = cli.parse_args(__doc__, process.given_flags(args, *rounds.PASSED_ON))
     args.batch_size = asked.batch_size  # among the flags in climb.json; each run overrides it
     if not args.rungs:
         rungs = climb.rungs_for(asked.device, False)
         chosen = [rungs[0], rungs[3], rungs[10], rungs[-1]]
     most = args.max_batch or (16 if asked.device.type == "cpu" else 256)
     sizes = {2**power for power in range(most.bit_length())}
-    sizes |= {asked.batch_size} if asked.batch_size < most else set()
-    return climb.run_and_report(climb.new_folder(args, "batch", chosen, sorted(sizes)))
+    if asked.batch_size <= most:
+        sizes.add(asked.batch_size)
+    if asked.steps < WARMED_UP:
+        print(
+            f"note  of fewer than {WARMED_UP} steps less than six are warm-up: too few at a large B"
+        )
+    return climb.prepare_and_run(args, "batch", chosen, sorted(sizes))

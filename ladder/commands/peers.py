@@ -9,7 +9,7 @@ a process of its own, interleaved in rounds as in `ladder climb`.
 
 from importlib.util import find_spec
 
-from ladder.commands.climb import add_run_arguments, new_folder, run_and_report
+from ladder.commands.climb import add_run_arguments, prepare_and_run
 from ladder.errors import BadInput
 from ladder.measure.scripts import all_scripts, peer_scripts
 
@@ -21,5 +21,4 @@ def run(args) -> int:
     if find_spec("transformers") is None:
         raise BadInput("transformers is not installed: pip install -e '.[peers]'")
     rungs = all_scripts()
-    names = [*peer_scripts(), rungs[0], rungs[10], rungs[-1]]
-    return run_and_report(new_folder(args, "peers", names))
+    return prepare_and_run(args, "peers", [*peer_scripts(), rungs[0], rungs[10], rungs[-1]])

@@ -9,8 +9,9 @@ after each stage. Three more run under PyTorch's profiler. The middle one, by th
 kernels, is shown, and saved as a trace for https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
-everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
-own library) and what torch.compile generated, each without the time of those that it calls.
+everything after it, and so all of a step that replays a CUDA graph. Kernels are what ran on a CUDA
+GPU; elsewhere, operators (`aten::` is PyTorch's own library) and what torch.compile generated, each
+without the time of those that it calls.
 """
 
 import json
@@ -20,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -38,7 +39,8 @@ from ladder.measure.process import busy, given_flags, load, make_folder, run_pyt
 from ladder.measure.scripts import A_RUNG, select
 from ladder.show.screen import Screen
 
-WARMUP_STEPS, PROFILED_STEPS = 3, 3
+WARMUP_STEPS = 3
+PROFILED_STEPS = 3
 STAGES = ("forward", "backward", "optimizer")
 TOP = 10
 PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
@@ -53,8 +55,10 @@ class ProfiledRun(ladder.run.Run):
     def __init__(self, *args):
         super().__init__(*args)
         self.watch = ExitStack()  # closed when the step under way is done
-        self.spent = self.profiler = None  # at most one of them: what that step is watched by
-        self.times, self.profiles = defaultdict(list), []
+        self.spent = None  # the stages of that step, if it is timed in stages
+        self.profiler = None  # its profiler, if it has one
+        self.times = defaultdict(list)
+        self.profiles = []
 
     def log(self, step, loss, dt, tok_per_s, **more):
         """One step line, as Run.log writes it."""
@@ -64,14 +68,15 @@ class ProfiledRun(ladder.run.Run):
             self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
             for stage in STAGES:
                 self.times[stage].append(self.spent[stage])
-        elif self.profiler:
-            found = kernels(self.profiler.events(), self.args.device)
-            self.profiles.append((found, self.profiler))
+        elif self.profiler is not None:
+            measured = kernels(self.profiler.events(), self.args.device)
+            self.profiles.append((measured, self.profiler))
         elif step >= WARMUP_STEPS:
             self.times["step"].append(dt * 1e3)
-        self.spent = self.profiler = None
+        self.spent = None
+        self.profiler = None
         left = self.args.steps - step - 1
-        if not left:
+        if left == 0:
             self._save()
         elif left <= PROFILED_STEPS:
             self.profiler = self.watch.enter_context(profile())
@@ -81,12 +86,12 @@ class ProfiledRun(ladder.run.Run):
     def _save(self) -> None:
         """Write STEM.json and STEM.trace.json beside the log."""
         self.profiles.sort(key=lambda pair: pair[0]["self_ms"])
-        found, profiler = self.profiles[PROFILED_STEPS // 2]
+        measured, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
-        medians = {name: statistics.median(values) for name, values in self.times.items()}
-        facts = {"run": self.settings, "median_ms": medians, "times_ms": self.times, **found}
-        write_atomic(Path(f"{name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
+        medians = {stage: statistics.median(times) for stage, times in self.times.items()}
+        result = {"run": self.settings, "median_ms": medians, "times_ms": self.times, **measured}
+        write_atomic(Path(f"{name}.json"), json.dumps(result, indent=1).encode() + b"\n")
 
 
 @contextmanager
@@ -97,7 +102,8 @@ def timed_stages(device: torch.device):
     times, what lies between two calls is forward again.
     """
     spent = defaultdict(float)
-    original, mark = torch.Tensor.backward, time.perf_counter()
+    original = torch.Tensor.backward
+    mark = time.perf_counter()
 
     def lap(stage):
         nonlocal mark
@@ -120,27 +126,35 @@ def timed_stages(device: torch.device):
 
 
 def kernels(events, device: torch.device) -> dict:
-    """From one profiled step: the self time of all events, and each by name, longest first; on CUDA
-    how many kernels were launched. Times in milliseconds, of the GPU on CUDA, elsewhere the CPU."""
-    self_time, launched = "self_cpu_time_total", None
-    if device.type == "cuda":
-        self_time = "self_device_time_total"
-        on_gpu = (e for e in events if e.device_type == DeviceType.CUDA)
-        events = [e for e in on_gpu if not e.is_user_annotation]
-        launched = sum(not e.name.startswith(("Memcpy", "Memset")) for e in events)
-        if not launched:
-            raise BadInput(
-                "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, "
-                "or only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
-            )
-    calls, ms = defaultdict(int), defaultdict(float)
+    """The self time of one profiled step: of all events, and of each name, longest first.
+
+    On CUDA also how many kernels were launched. Times are in milliseconds, of the GPU on CUDA,
+    elsewhere of the CPU.
+    """
+    on_gpu = device.type == "cuda"
+    self_time = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    launched = 0
+    calls = Counter()
+    ms = Counter()
     for event in events:
+        if on_gpu:
+            if event.device_type != DeviceType.CUDA or event.is_user_annotation:
+                continue
+            if not event.name.startswith(("Memcpy", "Memset")):
+                launched += 1
         calls[event.name] += 1
         ms[event.name] += getattr(event, self_time) / 1e3
-    total = sum(ms.values())
-    found = [{"name": n, "calls": calls[n], "ms": ms[n], "share": ms[n] / total} for n in ms]
-    found.sort(key=lambda kernel: -kernel["ms"])
-    return {"kernels_launched": launched, "self_ms": total, "kernels": found}
+    if on_gpu and not launched:
+        raise BadInput(
+            "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, or "
+            "only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
+        )
+    total = ms.total()
+    table = []
+    for name, time_ms in ms.most_common():
+        row = {"name": name, "calls": calls[name], "ms": time_ms, "share": time_ms / total}
+        table.append(row)
+    return {"kernels_launched": launched or None, "self_ms": total, "kernels": table}
 
 
 def add_arguments(parser) -> None:
@@ -170,8 +184,8 @@ def run(args) -> int:
             done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
             if done.failure:
                 raise BadInput(f"{path.name} failed: {done.failure}")
-    found = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
-    report(found, Screen(highlight=False, markup=False))
+    profiles = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
+    report(profiles, Screen(highlight=False, markup=False))
     print(f"traces, numbers and logs: {folder}")
     return 0
 
@@ -181,43 +195,65 @@ def report(profiles: list[dict], console: Console) -> None:
     first = profiles[0]
     console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
+    for one in profiles:
+        if one["median_ms"]["backward"] == 0:
+            console.print(f"{name_of(one)} replays a CUDA graph: all of it counts as optimizer.")
     console.print(
         f"Medians of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
         " Stages are timed in steps that wait for the device in between, which adds a little:"
         " compare their sum with the step left alone. The self time is that of a step under the"
         " profiler, which slows it; far more than the step left alone means a busy machine.\n"
     )
-    console.print(f"The {TOP} most expensive, by self time, with their share of all self time")
-    console.print(kernel_table(profiles, console.width))
+    table = kernel_table(profiles, console.width)
+    of_each = f" of each rung, {table.row_count} in all" if len(profiles) == 2 else ""
+    console.print(f"The {TOP} most expensive{of_each}: self time and its share of all self time")
+    console.print(table)
 
 
 def stage_table(profiles: list[dict]) -> Table:
     """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
-    rows = {stage: [p["median_ms"][stage] for p in profiles] for stage in STAGES}
-    rows["sum"] = [sum(values) for values in zip(*rows.values(), strict=True)]
-    rows["step left alone"] = [p["median_ms"]["step"] for p in profiles]
-    rows["self time"] = [p["self_ms"] for p in profiles]
-    if profiles[0]["kernels_launched"]:
-        rows["kernels launched"] = [p["kernels_launched"] for p in profiles]
-    names = [*map(name_of, profiles), "difference"][: 2 * len(profiles) - 1]
-    table = Table("", *(Column(name, justify="right") for name in names))
-    for name, values in rows.items():
+    table = Table("", *(Column(name_of(one), justify="right") for one in profiles))
+    if len(profiles) == 2:
+        table.add_column("difference", justify="right")
+    columns = [stage_column(one) for one in profiles]
+    for name in columns[0]:
         digits = "d" if name == "kernels launched" else ".2f"
-        change = [f"{values[1] - values[0]:+{digits}}"] if len(values) == 2 else []
-        table.add_row(name, *(f"{v:{digits}}" for v in values), *change, end_section=name == "sum")
+        cells = [f"{column[name]:{digits}}" for column in columns]
+        if len(columns) == 2:
+            cells.append(f"{columns[1][name] - columns[0][name]:+{digits}}")
+        table.add_row(name, *cells, end_section=name == "sum")
     return table
+
+
+def stage_column(profile: dict) -> dict[str, float]:
+    """What stage_table says of one rung, by the names of the rows."""
+    medians = profile["median_ms"]
+    column = {stage: medians[stage] for stage in STAGES}
+    column["sum"] = sum(column.values())
+    column["step left alone"] = medians["step"]
+    column["self time"] = profile["self_ms"]
+    if profile["kernels_launched"]:
+        column["kernels launched"] = profile["kernels_launched"]
+    return column
 
 
 def kernel_table(profiles: list[dict], width: int) -> Table:
     """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
-    by_name = [{kernel["name"]: kernel for kernel in p["kernels"]} for p in profiles]
-    top = sorted((k["ms"], k["name"]) for p in profiles for k in p["kernels"][:TOP])
-    heads = (f"{name_of(p)}\nms  share calls" for p in profiles)
-    table = Table("kernel", *(Column(head, justify="right", width=21) for head in heads))
-    for name in dict.fromkeys(name for _, name in reversed(top)):
-        found = [kernels.get(name) for kernels in by_name]
-        cells = ["{ms:.2f} {share:6.1%} {calls:5d}".format(**k) if k else "–" for k in found]
-        table.add_row(short(name, max(20, width - 4 - 24 * len(profiles))), *cells)
+    longest = {}  # of each name in a rung's top, its milliseconds in the rung that takes more
+    table = Table("kernel")
+    for one in profiles:
+        table.add_column(f"{name_of(one)}\nms  share calls", justify="right", width=21)
+        for kernel in one["kernels"][:TOP]:
+            longest[kernel["name"]] = max(kernel["ms"], longest.get(kernel["name"], 0))
+    for name in sorted(longest, key=longest.get, reverse=True):
+        cells = [short(name, max(20, width - 4 - 24 * len(profiles)))]
+        for one in profiles:
+            cell = "–"
+            for kernel in one["kernels"]:
+                if kernel["name"] == name:
+                    cell = "{ms:.2f} {share:6.1%} {calls:5d}".format(**kernel)
+            cells.append(cell)
+        table.add_row(*cells)
     return table
 
 

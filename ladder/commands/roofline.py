@@ -106,14 +106,17 @@ def fits(gpu: GPU, rung: int, B: int) -> bool:
 
 def does_not_fit(gpu: GPU, B: int) -> str | None:
     """A line that says up to which rung B does not fit the GPU's memory; None if it fits all."""
-    too_large = [rung for rung in range(11) if not fits(gpu, rung, B)]
-    if not too_large:
+    too_large = None
+    for rung in range(11):
+        if not fits(gpu, rung, B):
+            too_large = rung
+    if too_large is None:
         return None
     smaller = B // 2
     while smaller > 1 and not fits(gpu, 0, smaller):
         smaller //= 2
-    up_to = f"up to rung {too_large[-1]:02d}"
-    return f"B={B} does not fit its {gpu.memory:g} GB {up_to}: take --batch-size {smaller}"
+    what = f"B={B} does not fit its {gpu.memory:g} GB up to rung {too_large:02d}"
+    return f"{what}: take --batch-size {max(smaller, 1)}"
 
 
 def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
@@ -170,8 +173,10 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
         total = sum(parts)
         gain = f"{round((before / total - 1) * 100):+d} %" if before else ""
         cells = [f"{part:.1f}" for part in parts]
-        # A guess: two digits of it are more than is known.
-        guesses = [f"~{float(f'{total / share:.2g}'):.0f}" for share in shares]
+        guesses = []
+        for share in shares:  # two digits are more than is known
+            two_digits = float(f"{total / share:.2g}")
+            guesses.append(f"~{two_digits:.0f}")
         table.add_row(TITLES[stem], f"{total:.1f}", gain, *cells, " – ".join(guesses))
         before = total
     return table

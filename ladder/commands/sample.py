@@ -29,23 +29,26 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     from ladder import weights  # it imports torch, which --help need not
 
-    shape, found = weights.load(args.folder)
-    vocabulary, script = gpt2_vocabulary(), runpy.run_path(str(ROOT / "ddp_run.py"))
+    shape, state = weights.load(args.folder)
+    vocabulary = gpt2_vocabulary()
+    script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
-    weights.fill(model, shape, found)
+    weights.fill(model, shape, state)
     model.to(pick_device(args.device))
-    ids, shown = vocabulary.encode_ordinary(args.prompt), ""
-    for token in drawn(model, ids, args.tokens, args.seed):
+    ids = vocabulary.encode_ordinary(args.prompt)
+    printed = 0  # characters
+    for token in sample(model, ids, args.tokens, args.seed):
         ids.append(token)
-        now = printable(vocabulary.decode(ids), keep="\n\t")
-        if not now.endswith("\ufffd"):  # else the bytes of a character are not complete
-            print(now[len(shown) :], end="", flush=True)
-            shown = now
-    print(printable(vocabulary.decode(ids), keep="\n\t")[len(shown) :])
+        text = printable(vocabulary.decode(ids), keep="\n\t")
+        if not text.endswith("\ufffd"):  # else the bytes of a character are not complete
+            print(text[printed:], end="", flush=True)
+            printed = len(text)
+    text = printable(vocabulary.decode(ids), keep="\n\t")
+    print(text[printed:])
     return 0
 
 
-def drawn(model, ids: list[int], count: int, seed: int):
+def sample(model, ids: list[int], count: int, seed: int):
     """Yield `count` token ids, each drawn from what the model predicts after those before it.
 
     Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last
@@ -53,11 +56,14 @@ def drawn(model, ids: list[int], count: int, seed: int):
     """
     import torch
 
-    generator, ids = torch.Generator().manual_seed(seed), [END_OF_TEXT, *ids]
+    generator = torch.Generator().manual_seed(seed)
+    ids = [END_OF_TEXT, *ids]
     device = model.lm_head.weight.device
     for _ in range(count):
         seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
         with torch.no_grad():
-            logits = model(seen)[0][0, -1, :GPT2_VOCAB_SIZE].float().cpu()
-        ids.append(torch.multinomial(logits.softmax(0), 1, generator=generator).item())
-        yield ids[-1]
+            logits, _ = model(seen)  # (1, T, vocab_size)
+        probabilities = logits[0, -1, :GPT2_VOCAB_SIZE].float().cpu().softmax(dim=0)
+        token = torch.multinomial(probabilities, 1, generator=generator).item()
+        ids.append(token)
+        yield token

@@ -32,10 +32,7 @@ from ladder.measure.process import busy, load, run_python
 CELL = ("model", "pass", "precision", "warmup")
 LABEL = "{:12}{:17}{:10}{:6}"
 PASSES = ("forward", "backward", "forward+backward")
-PRECISIONS = ("fp32", "autocast")
 STATISTICS = {"mean": mean, "std": stdev, "median": median, "min": min, "max": max}
-HEAD = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms\n"
-HEAD += " ".join([LABEL.format(*CELL), *(f"{name:>6}" for name in STATISTICS)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,34 +48,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Time all cells and print a line for each. Returns 1 if all failed."""
     device = pick_device(args.device)
-    B, T = (16, 128) if device.type == "cuda" else (2, 64)
-    spec = {"B": args.batch_size or B, "T": args.seq_len or T, "vocab_size": 10_000}
-    spec |= {"steps": args.steps, "device": str(device)}
+    on_gpu = device.type == "cuda"
+    B = args.batch_size or (16 if on_gpu else 2)
+    T = args.seq_len or (128 if on_gpu else 64)
+    spec = {"B": B, "T": T, "vocab_size": 10_000, "steps": args.steps, "device": str(device)}
     if note := busy(load()):
         print(f"note  {note}")
-    precisions = PRECISIONS
+    precisions = ["fp32", "autocast"]
     if half_precision(device) == torch.float32:
         print("note  autocast stays off on this CPU: FP32 alone is timed")
-        precisions = ("fp32",)
-    print(HEAD.format(**{**spec, "torch": torch.__version__, "device": device_name(device)}))
-    failed = []
-    for values in product(args.models, PASSES, precisions, (0, 1)):
-        cell = dict(zip(CELL, values, strict=True))
-        done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **spec}))
+        precisions = ["fp32"]
+    print(f"{device_name(device)}, torch {torch.__version__}", end=", ")
+    print(f"B={B}, T={T}, vocabulary {spec['vocab_size']}, {args.steps} timed steps, ms")
+    print(LABEL.format(*CELL), *(f"{name:>6}" for name in STATISTICS))
+    failed = 0
+    cells = list(product(args.models, PASSES, precisions, (0, 1)))
+    for values in cells:
+        spec.update(zip(CELL, values, strict=True))
         try:
-            cell["times_ms"] = done.answer()
+            times = run_python("-m", "ladder.commands.timeit", json.dumps(spec)).answer()
+            numbers = [f"{find(times):6.1f}" for find in STATISTICS.values()]
         except BadInput as error:
-            cell["error"] = str(error)
-        print(line(cell), flush=True)
-        failed.append("error" in cell)
-    return int(all(failed))
-
-
-def line(cell: dict) -> str:
-    """One line of the table."""
-    times = cell.get("times_ms")
-    numbers = "".join(f" {find(times):6.1f}" for find in STATISTICS.values()) if times else ""
-    return LABEL.format(*(str(cell[key]) for key in CELL)) + (numbers or f" {cell['error']}")
+            failed += 1
+            numbers = [str(error)]
+        print(LABEL.format(*map(str, values)), *numbers, flush=True)
+    return int(failed == len(cells))
 
 
 def measure(spec: dict) -> list[float]:
@@ -87,34 +81,45 @@ def measure(spec: dict) -> list[float]:
     `spec` is the cell (CELL), B, T, vocab_size, steps and the device.
     """
     baseline = runpy.run_path(str(ROOT / "baseline.py"))
-    device, passes = torch.device(spec["device"]), spec["pass"]
+    device = torch.device(spec["device"])
+    synchronize = baseline["synchronize"]
+    autocast = spec["precision"] == "autocast"
     # No scaler: what float16 gradients lose changes no time.
-    dtype = half_precision(device) if spec["precision"] == "autocast" else None
+    dtype = half_precision(device) if autocast else None
     torch.manual_seed(1337)
     sizes = {"block_size": spec["T"], "vocab_size": spec["vocab_size"], **MODELS[spec["model"]]}
     model = baseline["GPT"](baseline["GPTConfig"](**sizes)).to(device)
-    synchronize = baseline["synchronize"]
     x, y = torch.randint(spec["vocab_size"], (2, spec["B"], spec["T"]), device=device)  # (B, T)
 
     def forward() -> torch.Tensor:
         # Enter autocast in each step: it caches cast weights until it exits.
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        with torch.autocast(device.type, dtype=dtype, enabled=autocast):
             return model(x, y)[1]
 
-    def step() -> float:
+    times = []
+    for step in range(spec["warmup"] + spec["steps"]):
         model.zero_grad()
-        loss = forward() if passes == "backward" else None
+        if spec["pass"] == "backward":
+            loss = forward()
         synchronize(device)
         start = time.perf_counter()
-        if passes != "backward":
+        if spec["pass"] != "backward":
             loss = forward()
-        if passes != "forward":
+        if spec["pass"] != "forward":
             loss.backward()
         synchronize(device)
-        return round((time.perf_counter() - start) * 1e3, 4)
+        ms = (time.perf_counter() - start) * 1e3
+        del loss  # with what its backward pass would need, outside the clock
+        if step >= spec["warmup"]:
+            times.append(round(ms, 4))
+    return times
 
-    return [step() for _ in range(spec["warmup"] + spec["steps"])][spec["warmup"] :]
+
+def measure_cell() -> None:
+    """Time the cell that the command line describes, and print its times."""
+    times = measure(json.loads(sys.argv[1]))
+    print(f"\n{json.dumps(times)}")
 
 
 if __name__ == "__main__":  # one cell, started by run()
-    raise SystemExit(program(lambda: print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))))
+    raise SystemExit(program(measure_cell))

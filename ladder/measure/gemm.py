@@ -20,7 +20,6 @@ from ladder.machine import device_name, half_precision
 from ladder.measure.process import first_line
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
-MOST_SECONDS = 5  # of a CPU that only emulates bfloat16
 TIMES, IN_A_ROW = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
@@ -29,11 +28,10 @@ CLOCKS += ",clocks_throttle_reasons.active"  # bits: tables.SLOWED_BY
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
-    a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
-    keep_busy(a, WARMUP_SECONDS)
-    times, end = [], time.perf_counter() + MOST_SECONDS
-    while len(times) < TIMES and (not times or time.perf_counter() < end):
-        times.append(seconds(lambda: a @ b, device))
+    a = torch.randn(n, n, device=device, dtype=dtype)
+    b = torch.randn(n, n, device=device, dtype=dtype)
+    warm_up(a)
+    times = [seconds(lambda: a @ b, device) for _ in range(TIMES)]
     return 2 * n**3 / statistics.median(times)
 
 
@@ -42,11 +40,11 @@ def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
     return half_precision(device), 2048 if device.type == "cpu" else 8192
 
 
-def keep_busy(a: torch.Tensor, at_least: float) -> None:
-    """Multiply `a` by itself for so many seconds, and once in any case."""
-    end = time.perf_counter() + at_least
-    while seconds(lambda: a @ a, a.device) and time.perf_counter() < end:
-        pass
+def warm_up(a: torch.Tensor) -> None:
+    """Multiply `a` by itself for a second."""
+    end = time.perf_counter() + WARMUP_SECONDS
+    while time.perf_counter() < end:
+        seconds(lambda: a @ a, a.device)
 
 
 def seconds(call: Callable, device: torch.device) -> float:
@@ -62,8 +60,9 @@ def seconds(call: Callable, device: torch.device) -> float:
 
 def copy_rate() -> float:
     """Bytes per second that a CPU copies, read and written, over the median time."""
-    source, target = torch.ones(2, COPIED, dtype=torch.uint8)
-    times = (seconds(lambda: target.copy_(source), source.device) for _ in range(TIMES))
+    source = torch.ones(COPIED, dtype=torch.uint8)
+    target = torch.ones(COPIED, dtype=torch.uint8)
+    times = [seconds(lambda: target.copy_(source), source.device) for _ in range(TIMES)]
     return 2 * COPIED / statistics.median(times)
 
 
@@ -72,22 +71,25 @@ def clocks(device: torch.device) -> str:
     with its highest clock, its temperature in °C and its power. `unknown` of others."""
     if device.type != "cuda":
         cpuinfo = Path("/proc/cpuinfo")
-        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text()) if cpuinfo.exists() else []
+        if not cpuinfo.exists():
+            return "unknown"
+        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text())
         return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    query = f"--query-gpu={CLOCKS}", "--format=csv,noheader", which
     dtype, n = at_peak(device)
     a = torch.randn(n, n, device=device, dtype=dtype)
-    keep_busy(a, WARMUP_SECONDS)
+    warm_up(a)
+    query = ("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(first_line, "nvidia-smi", *query)
-        while not asked.done():
-            keep_busy(a, 0)
-    names, values = CLOCKS.split(","), asked.result().split(", ")
+        answer = pool.submit(first_line, *query)
+        while not answer.done():
+            seconds(lambda: a @ a, device)
+    names = CLOCKS.split(",")
+    values = answer.result().split(", ")
     if len(values) != len(names):
         return "unknown"
-    return ", ".join(map(" ".join, zip(names, values, strict=True)))
+    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
 
 
 def main() -> None:
@@ -95,16 +97,18 @@ def main() -> None:
     add_flags(parser, "device")
     device = pick_device(parser.parse_args().device)
     dtype, n = at_peak(device)
-    facts = {
+    measured = {
         "device": device_name(device),
         "peak_flops": round(matmul_flops(device, dtype, n)),
         "peak_dtype": str(dtype).removeprefix("torch."),
         "clocks": clocks(device),
     }
     if device.type == "cpu":  # a GPU's are in the table
-        facts["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
-        facts["copy_bytes_per_s"] = round(copy_rate())
-    print("\n" + json.dumps(facts))  # a line of its own, whatever libraries print
+        measured["fp32_flops"] = measured["peak_flops"]
+        if dtype != torch.float32:
+            measured["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
+        measured["copy_bytes_per_s"] = round(copy_rate())
+    print("\n" + json.dumps(measured))  # a line of its own, whatever libraries print
 
 
 if __name__ == "__main__":

@@ -23,14 +23,14 @@ class Log:
 
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
-    log, not_ours = Log(), f"{path} is not a log of this ladder"
+    log = Log()
+    not_ours = f"{path} is not a log of this ladder"
     lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
     for number, line in enumerate(lines, 1):
         try:
-            _read_line(log, line)
+            read_line(log, line)
         except (ValueError, KeyError) as error:
-            why = f"{not_ours}: line {number}: {line[:60].rstrip()!r}"
-            raise BadInput(why) from error
+            raise BadInput(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
     if not log.run:
         raise BadInput(f"{not_ours}: it has no run line")
     if not log.result:
@@ -38,27 +38,38 @@ def read_log(path: Path) -> Log:
     return log
 
 
-def _read_line(log: Log, line: str) -> None:
+def read_line(log: Log, line: str) -> None:
+    """Add what one line says to `log`. Raises ValueError or KeyError if it is not ours."""
     kind, _, rest = line.partition(" ")
     if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):
-        setattr(log, kind, dict(word.split("=", 1) for word in shlex.split(rest)))
+        setattr(log, kind, pairs(shlex.split(rest)))
     elif kind == "note":
         log.notes.append(rest.strip())
     elif kind == "step":
-        log.steps.append(_read_step(rest))
+        log.steps.append(read_step(rest))
     elif kind == "val":
-        pairs = (word.split("=", 1) for word in rest.split())
-        log.vals.append({key: float(value) for key, value in pairs})
+        values = pairs(rest.split())
+        log.vals.append({key: float(value) for key, value in values.items()})
     elif kind == "RESULT":
         log.result = json.loads(rest)
     elif line.strip() and kind not in ("error", "sample"):  # older logs of ddp_run.py have that
         raise ValueError(f"unknown kind of line: {kind}")
 
 
-def _read_step(text: str) -> dict[str, float]:
+def pairs(words: list[str]) -> dict[str, str]:
+    """`key=value` words as a dict."""
+    return dict(word.split("=", 1) for word in words)
+
+
+def read_step(text: str) -> dict[str, float]:
+    """What follows `step`: `20/50 | loss 6.123456 | dt 98.31 ms | tok/s 166657`."""
     position, *fields = text.split("|")
-    values = {key: float(value) for key, value, *_ in map(str.split, fields)}
-    dt, tok_per_s = values.pop("dt") / 1e3, values.pop("tok/s")
-    return {"step": int(position.partition("/")[0]), "dt": dt, "tok_per_s": tok_per_s, **values}
+    step = {"step": int(position.partition("/")[0])}
+    for field_text in fields:
+        key, value, *_unit = field_text.split()
+        step[key] = float(value)
+    step["dt"] /= 1e3
+    step["tok_per_s"] = step.pop("tok/s")
+    return step

@@ -20,7 +20,7 @@ from ladder.text import printable
 
 @dataclass
 class Finished:
-    """A process that came to its end."""
+    """A process that has ended."""
 
     stdout: str
     stderr: str
@@ -29,52 +29,83 @@ class Finished:
 
     def answer(self) -> dict | list:
         """The last line of JSON that it printed: libraries print too. Raises BadInput without."""
-        found = re.findall(r"^[{\[].*[}\]]$", self.stdout, flags=re.MULTILINE)
-        if self.failure or not found:
-            raise BadInput(self.failure or "it printed no result")
-        return json.loads(found[-1])
+        if self.failure:
+            raise BadInput(self.failure)
+        lines = re.findall(r"^[{\[].*[}\]]$", self.stdout, flags=re.MULTILINE)
+        if not lines:
+            raise BadInput("it printed no result")
+        return json.loads(lines[-1])
 
 
-def run_python(*words, package: Path = ROOT, folder: str | None = None, **env: str) -> Finished:
+def run_python(
+    *words, package: Path = ROOT, folder: str | None = None, timeout: float | None = None, **env
+) -> Finished:
     """Run `python words…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. What it prints is kept in `folder`, or
-    that for temporary files, until it ends; this process sleeps. Ctrl-C kills it and goes on
-    upwards. Raises OSError if it failed and the disk of `folder` is full: why may be lost.
+    in the folder for temporary files, until it ends. Meanwhile this process sleeps. Ctrl-C and
+    `timeout` (seconds) kill it: KeyboardInterrupt and subprocess.TimeoutExpired are raised.
+    Raises OSError if it failed and the disk of `folder` is full: the reason may be lost.
     """
-    path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
-    command, env = [sys.executable, *map(str, words)], {**os.environ, "PYTHONPATH": path, **env}
+    command = [sys.executable, *map(str, words)]
+    path = str(package)
+    if "PYTHONPATH" in os.environ:
+        path += os.pathsep + os.environ["PYTHONPATH"]
+    where = None
+    if words[0] == "-m" and package != ROOT:
+        where = package  # `python -m` looks into the current folder first
     with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-        # `python -m` looks into the current folder first.
-        where = package if words[0] == "-m" and package != ROOT else None
-        child = Popen(command, env=env, cwd=where, stdin=DEVNULL, stdout=out, stderr=err)
+        child = Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": path, **env},
+            cwd=where,
+            stdin=DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
         try:
-            status = child.wait()
+            status = child.wait(timeout)
         finally:  # subprocess.call would not wait for what it kills after Ctrl-C
             child.kill()
             child.wait()
-        texts = [file.seek(0) or file.read().decode(errors="replace") for file in (out, err)]
-    if status and folder:
+        stdout, stderr = read_back(out), read_back(err)
+    if not status:
+        return Finished(stdout, stderr, status, None)
+    if folder:
         write_atomic(Path(folder, "room"), bytes(2**16))
-    return Finished(*texts, status, failure(status, texts[1]) if status else None)
+    return Finished(stdout, stderr, status, failure(status, stderr))
+
+
+def read_back(file) -> str:
+    """What was written to this temporary file."""
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def failure(status: int, stderr: str) -> str:
     """Why a process failed, in one line: its signal, its error line or the last one it wrote."""
     if status in (129, 130, 143):  # as scripts end at SIGHUP, Ctrl-C and SIGTERM
         status = 128 - status
+    if status == -9:
+        return "killed by SIGKILL, as where memory is full"
     if status < 0:
-        name = signal.Signals(-status).name
-        return f"killed by {name}" + ", as where memory is full" * (name == "SIGKILL")
-    lines = stderr.strip().splitlines() or ["no output on stderr"]
-    said = [line for line in lines if line.startswith("error ")] or lines
-    return printable(said[-1].removeprefix("error "))[:300]
+        return f"killed by {signal.Signals(-status).name}"
+    lines = stderr.strip().splitlines()
+    if not lines:
+        return "no output on stderr"
+    errors = [line for line in lines if line.startswith("error ")]
+    last = errors[-1] if errors else lines[-1]
+    return printable(last.removeprefix("error "))[:300]
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
-    """The given ones of these flags, as words for a script's command line."""
-    values = [(name, getattr(args, name)) for name in names]
-    return [f"--{name.replace('_', '-')}={v}" for name, v in values if v is not None]
+    """The flags of these names that were given, as words for a script's command line."""
+    flags = []
+    for name in names:
+        value = getattr(args, name)
+        if value is not None:
+            flags.append(f"--{name.replace('_', '-')}={value}")
+    return flags
 
 
 def load() -> float:
@@ -85,8 +116,10 @@ def load() -> float:
 def busy(load: float) -> str | None:
     """A line if `load` is more than three quarters of the cores."""
     cores = os.cpu_count() or 1
-    if load > 0.75 * cores:
-        return f"load {load:.1f} on {cores} core{'s' * (cores > 1)}: these times will mean little"
+    if load <= 0.75 * cores:
+        return None
+    unit = "core" if cores == 1 else "cores"
+    return f"load {load:.1f} on {cores} {unit}: these times will mean little"
 
 
 def first_line(*command: str) -> str:
@@ -94,9 +127,9 @@ def first_line(*command: str) -> str:
     how = dict(capture_output=True, text=True, errors="replace")
     try:
         done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
-        return done.stdout.partition("\n")[0]
     except (OSError, subprocess.SubprocessError):
         return ""
+    return done.stdout.partition("\n")[0]
 
 
 def make_folder(name: str | Path | None, kind: str) -> Path:

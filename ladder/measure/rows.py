@@ -12,14 +12,17 @@ import numpy as np
 from ladder.errors import BadInput
 from ladder.measure.kinds import KINDS, kind_of
 from ladder.measure.parser import Log, read_log
-from ladder.measure.scripts import chain, number_of
+from ladder.measure.scripts import all_scripts, chain, number_of
+from ladder.measure.scripts import before as rung_before
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table. The commit stands for the shared part.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
-NOT_YET = "not run yet"  # where another row has why it failed
+# Where another row has why it failed:
+NOT_YET = "not run yet"
+OUT_OF_TIME = "not run: the time was over"
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
 DISTURBED = 2  # a round, or the slowest tenth of a run's steps, that takes this many times longer
@@ -58,7 +61,9 @@ class Row:
     @property
     def spread(self) -> tuple[float, float]:
         """The rates at p90 (a tenth of the steps is slower) and at p10, over that of the row."""
-        return min(1, self.ms / self.p90_ms), max(1, self.ms / self.p10_ms)
+        slow = min(1, self.ms / self.p90_ms)
+        fast = max(1, self.ms / self.p10_ms)
+        return slow, fast
 
     @property
     def slow_rounds(self) -> dict[int, float]:
@@ -100,9 +105,12 @@ def runs_of(climb: dict) -> list[list[str]]:
 
 def out_of_memory(climb: dict) -> set[str]:
     """The names of runs that memory does not hold, or that need more of it than one of those."""
-    failed = {name.rpartition(".")[0] for name, why in climb.get("failures", {}).items()
-              if why == OUT_OF_MEMORY}  # fmt: skip
-    names, scripts = set(), set()
+    failed = set()
+    for name, why in climb.get("failures", {}).items():
+        if why == OUT_OF_MEMORY:
+            failed.add(name.rpartition(".")[0])
+    names = set()
+    scripts = set()
     for name, script, *_ in runs_of(climb):  # from the smallest B to the largest
         if name in failed:
             scripts.add(script)
@@ -154,7 +162,8 @@ def check_comparable(folder: Path | str, logs: list[Log], climb: dict) -> None:
 def measure(row: Row, climb: dict) -> Row:
     """`row` with the numbers that need no other row. A failure counts if no run ended well."""
     if not row.logs:
-        row.failure = row.failure or NOT_YET
+        ended = "after" in climb["clocks"]
+        row.failure = row.failure or (OUT_OF_TIME if ended else NOT_YET)
         return row
     row.failure = None
     logs = row.logs.values()
@@ -197,21 +206,21 @@ def sizes_with_gains(climb: dict, rows: list[Row]) -> list[int]:
     """The B at which a batch shows gains: the smallest, the default, the largest of all scripts."""
     sizes = sorted({row.B for row in rows})
     scripts = {row.script for row in rows}
-    default = [flag for flag in climb["flags"] if flag.startswith("--batch-size=")]
-    shown = {sizes[0], *(int(flag.partition("=")[2]) for flag in default)}
-    for B in reversed(sizes):
-        if {row.script for row in rows if row.B == B and row.logs} == scripts:
-            shown.add(B)
-            break
-    return [B for B in sizes if B in shown]
+    common = [
+        B for B in sizes if {row.script for row in rows if row.B == B and row.logs} == scripts
+    ]
+    default = [B for B in sizes if f"--batch-size={B}" in climb["flags"]]
+    return sorted({*sizes[:1], *default, *common[-1:]})
 
 
 def gains_of_neighbours(rungs: dict[int, Row]) -> dict[int, Gain]:
-    """The gain of each rung over the one before it where both ran, as one column of a table."""
+    """The gain of each rung over the one that it goes on from, as one column of a table."""
+    scripts = all_scripts()
     gains = {}
     for number, row in rungs.items():
-        if number - 1 in rungs:
-            gains[number] = gain(rungs[number - 1], row)
+        before = rung_before(scripts[number])
+        if before in scripts and scripts.index(before) in rungs:
+            gains[number] = gain(rungs[scripts.index(before)], row)
     holm(gains.values())
     return gains
 
@@ -249,7 +258,8 @@ def first_log(rows: list[Row]) -> Log:
 
 def step_times(log: Log) -> np.ndarray:
     """Milliseconds of the measured steps, without the warm-up."""
-    return np.array([step["dt"] * 1e3 for step in log.steps[log.result["warmup_steps"] :]])
+    measured = log.steps[log.result["warmup_steps"] :]
+    return np.array([step["dt"] * 1e3 for step in measured])
 
 
 def median_ms(log: Log) -> float:
@@ -259,11 +269,13 @@ def median_ms(log: Log) -> float:
 
 def step_tokens(log: Log) -> int:
     """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
-    return int(log.run.get("total_batch") or int(log.run["B"]) * int(log.run["T"]))
+    if "total_batch" in log.run:
+        return int(log.run["total_batch"])
+    return int(log.run["B"]) * int(log.run["T"])
 
 
 def not_compiled(row: Row) -> bool:
     """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
     compiles = [path.stem for path in chain() if number_of(path) >= 5]
-    eager = any(log.effective.get("compiled") == "no" for log in row.logs.values())
-    return eager and row.script in compiles
+    said = [log.effective.get("compiled") for log in row.logs.values()]
+    return row.script in compiles and "no" in said

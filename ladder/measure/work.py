@@ -26,11 +26,15 @@ def counted() -> dict[str, dict]:
 def work(B: int, device: str = "cuda") -> dict[str, dict]:
     """The work of a step of each rung, by stem: FLOPs, bytes and kernels, and the matmuls' unit."""
 
-    def at(count):
-        return count if isinstance(count, str) else count[0] + B * count[1]
-
-    steps = counted()[device].items()
-    return {stem: {kind: at(count) for kind, count in step.items()} for stem, step in steps}
+    steps = {}
+    for stem, counts in counted()[device].items():
+        steps[stem] = {}
+        for key, count in counts.items():
+            if key != "unit":
+                constant, slope = count
+                count = constant + B * slope
+            steps[stem][key] = count
+    return steps
 
 
 def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None:
@@ -38,11 +42,16 @@ def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None
 
     `step` is one of `work`; `rates` are in TFLOP/s by unit, and `bandwidth` in GB/s.
     """
-    if not (rate := rates[step["unit"]]):
+    rate = rates[step["unit"]]
+    if not rate:
         return None
-    memory = {key: step[f"{key}_bytes"] / rates["bandwidth"] / 1e6 for key in PARTS}
-    at_rate = {key: step[f"{key}_flops"] / rate / 1e9 for key in ("linear", "attention")}
-    return tuple(max(memory[key], at_rate.get(key, 0)) for key in PARTS)
+    parts = []
+    for part in PARTS:
+        ms = step[f"{part}_bytes"] / rates["bandwidth"] / 1e6
+        if part in ("linear", "attention"):
+            ms = max(ms, step[f"{part}_flops"] / rate / 1e9)
+        parts.append(ms)
+    return tuple(parts)
 
 
 def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
@@ -51,15 +60,22 @@ def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
     Known is GPT-2 124M: at T=1024 on a GPU with all rates in the table, and at T=256 on a CPU whose
     matmuls and copy the climb measured.
     """
-    gpu, device = find_gpu(run["device"]), "cuda"
+    gpu = find_gpu(run["device"])
     if gpu and gpu.bandwidth:
+        device = "cuda"
         rates = gpu._asdict()
     elif climb.get("copy_bytes_per_s") and climb.get("peak_dtype") == "bfloat16":
-        device, fp32 = "cpu", climb["fp32_flops"] / 1e12  # it has no TF32 units
-        rates = {"fp32": fp32, "tf32": fp32, "half": climb["peak_flops"] / 1e12}
-        rates["bandwidth"] = climb["copy_bytes_per_s"] / 1e9
+        device = "cpu"
+        fp32 = climb["fp32_flops"] / 1e12
+        rates = {
+            "fp32": fp32,
+            "tf32": fp32,  # it has no TF32 units
+            "half": climb["peak_flops"] / 1e12,
+            "bandwidth": climb["copy_bytes_per_s"] / 1e9,
+        }
     else:
         return None
-    if stem not in counted()[device] or run["model"] != "gpt2" or int(run["T"]) != SIZES[device]:
+    steps = work(int(run["B"]), device)
+    if stem not in steps or run["model"] != "gpt2" or int(run["T"]) != SIZES[device]:
         return None
-    return roofline_ms(work(int(run["B"]), device)[stem], rates)
+    return roofline_ms(steps[stem], rates)

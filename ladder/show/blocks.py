@@ -6,6 +6,7 @@ from pathlib import Path
 from ladder.files import ROOT
 from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
 from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
+from ladder.measure.scripts import before as rung_before
 from ladder.show.diffs import changed_lines, code_lines
 from ladder.show.reported import reported_climb
 from ladder.show.tables import bold, factor, markdown, percent, pipes
@@ -85,7 +86,7 @@ def rungs_table(climbs: list) -> str:
     body = []
     for number, path in enumerate(scripts):
         change = re.split(r"\.(?: |$)", describe(path)["Change"])[0]
-        size = size_of_change(scripts[number - 1], path) if number else ""
+        size = size_of_change(rung_before(path), path) if number else ""
         line = [f"[{title(path)}]({shown(path)})", change, size, reported[number]]
         for column in measured:
             line.append(column.get(number, percent(None)))

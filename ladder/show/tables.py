@@ -15,6 +15,7 @@ from ladder.measure.kinds import kind_of
 from ladder.measure.process import busy
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
+    OUT_OF_TIME,
     WHY_NOT_COMPILED,
     Row,
     first_log,
@@ -73,7 +74,9 @@ def columns(climb: dict, rows: list[Row]) -> dict[str, str]:
 def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS. A row that failed has only why."""
     if row.failure:
-        why = row.failure if row.failure == OUT_OF_MEMORY else f"failed: {row.failure}"
+        why = row.failure
+        if why not in (OUT_OF_MEMORY, OUT_OF_TIME):
+            why = f"failed: {why}"
         return dict.fromkeys(COLUMNS, "") | {"rung": name_of(row), "ms / step": why}
     first = row.log.result
     return {

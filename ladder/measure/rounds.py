@@ -1,0 +1,347 @@
+"""A climb: its folder with climb.json and a copy of the code, and its runs, round by round.
+
+Every run is a process of its own and starts from the copy. Every second round is backwards.
+"""
+
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from ladder import cli, machine
+from ladder.corpus import load_corpus
+from ladder.errors import BadInput
+from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, write_atomic
+from ladder.measure import process, scripts
+from ladder.measure.kinds import kind_of
+from ladder.measure.parser import read_log
+from ladder.measure.rows import (
+    OUT_OF_MEMORY,
+    check_comparable,
+    out_of_memory,
+    read_climb_json,
+    runs_of,
+)
+from ladder.text import show
+
+PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
+# Rates in climb.json, each the median of a list with one of each round.
+RATES = {"peak_flops": "peaks", "fp32_flops": "fp32_peaks", "copy_bytes_per_s": "copy_rates"}
+
+
+def prepare(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
+    """Make the folder of a climb, with climb.json and a copy of the code; time a large matmul.
+
+    With `sizes` each script runs at each of these B. Raises BadInput and leaves no folder if
+    something is wrong with what was asked for.
+    """
+    started = time.monotonic()
+    chosen = [*dict.fromkeys(chosen)]  # one named twice counts once
+    own = scripts_from_outside(chosen)
+    check_flags(args, sizes)
+    load = process.load()
+    print("timing a large matmul, as before each round: up to half a minute")
+    measured = large_matmul(process.given_flags(args, "device"))
+    folder = process.make_folder(args.out, kind)
+    names = [path.name if path in own else scripts.shown(path) for path in chosen]
+    packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
+    climb = {
+        "kind": kind,
+        "started": f"{datetime.now():%Y-%m-%d %H:%M}",
+        "commit": commit(),
+        "repeats": args.repeats or 3,
+        "at_most": args.at_most,
+        "minutes": (time.monotonic() - started) / 60,
+        "quick": bool(getattr(args, "quick", False)),
+        "flags": process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
+        "data": args.data and str(Path(args.data).resolve()),
+        "versions": {"python": platform.python_version()},
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "load": round(load, 1),
+        "clocks": {"before": measured.pop("clocks")},
+        "failures": {},
+        "seconds": {},  # that the last run of each script took
+        "scripts": names,
+        **measured,
+    }
+    climb["versions"] |= {name: version(name) for name in packages}
+    add_rates(climb, measured)
+    if sizes:
+        climb["runs"] = []
+    for B in sizes:
+        for name in names:
+            climb["runs"].append([f"{Path(name).stem}_B{B}", name, f"--batch-size={B}"])
+    copy_code(folder / "code", own, climb["commit"])
+    save(folder, climb)
+    return folder
+
+
+def scripts_from_outside(chosen: list[Path]) -> list[Path]:
+    """Those of the scripts that are not this project's.
+
+    Raises BadInput if one of them has the file name of another script: its logs would too.
+    """
+    ours = scripts.chain() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
+    own = [path for path in chosen if path not in ours]
+    names = {path.stem for path in ours}
+    for path in own:
+        if path.stem in names:
+            raise BadInput(f"{path}: another script has this file name too: rename yours")
+        names.add(path.stem)
+    return own
+
+
+def check_flags(args, sizes: list[int]) -> None:
+    """Raise BadInput for a wrong --out, device, T or corpus: every run would fail for it."""
+    from ladder.batches import Batches  # it imports torch, which --help need not
+
+    if args.out and Path(args.out).exists():
+        raise BadInput(f"{args.out} is there already: choose another --out, or --resume that")
+    flags = process.given_flags(args, *PASSED_ON)
+    if sizes:
+        flags.append(f"--batch-size={max(sizes)}")
+    asked = cli.parse_args(__doc__, flags)
+    Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
+
+
+def copy_code(code: Path, own: list[Path], commit: str) -> None:
+    """Copy what a climb starts and imports, its own scripts beside baseline.py."""
+    copies = {path: path.name for path in own}
+    for pattern in RUNNING_CODE:
+        for path in ROOT.glob(pattern.removeprefix(":(glob)")):
+            copies[path] = path.relative_to(ROOT)
+    for path, name in copies.items():
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, code / name)
+    (code / "COMMIT").write_text(commit + "\n")
+
+
+def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
+    """What gemm.py measures on the device that these flags name. Raises BadInput."""
+    device = [flag for flag in flags if flag.startswith("--device=")]
+    return process.run_python("-m", "ladder.measure.gemm", *device, package=package).answer()
+
+
+def add_rates(climb: dict, measured: dict) -> None:
+    """Add one round's rates of matmuls and copies to their lists, and take the medians again."""
+    for rate, by_round in RATES.items():
+        if rate in measured:
+            climb.setdefault(by_round, []).append(measured[rate])
+            climb[rate] = statistics.median(climb[by_round])
+
+
+def save(folder: Path, climb: dict) -> None:
+    write_atomic(folder / "climb.json", json.dumps(climb, indent=1).encode() + b"\n")
+
+
+def find_stopped(name: str) -> Path:
+    """The climb of this name, or if it is empty the last one under runs/ with runs left to do.
+
+    Raises BadInput if there is none, or it began with another PyTorch or on another device.
+    """
+    folder = Path(name)
+    if not name:
+        climbs = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+        left = [path.parent for path in climbs if has_runs_left(read_climb_json(path.parent))]
+        if not left:
+            raise BadInput("no climb under runs/ was stopped, or had a run that failed: name one")
+        folder = left[-1]
+    climb = read_climb_json(folder)
+    if not (folder / "code").is_dir():  # a published one
+        raise BadInput(f"{folder} is no climb to go on with: it has no code/")
+    began = f"{climb['device']}, torch {climb['versions']['torch']}"
+    device = cli.parse_args("", climb["flags"]).device
+    here = f"{machine.device_name(device)}, torch {version('torch')}"
+    if began != here:
+        raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
+    return folder
+
+
+def has_runs_left(climb: dict) -> bool:
+    """Whether a climb was stopped, or a run of it failed (out of memory is a result).
+
+    One that ended by its time limit has ended.
+    """
+    if "after" not in climb["clocks"]:
+        return True
+    failed = any(why != OUT_OF_MEMORY for why in climb["failures"].values())
+    return failed and seconds_left(climb) > 0
+
+
+def seconds_left(climb: dict) -> float:
+    """How long the climb may still take; infinite without --at-most."""
+    limit = climb["at_most"] or math.inf
+    return (limit - climb["minutes"]) * 60
+
+
+def run_rounds(folder: Path, scratch: Path, say: Callable, show_table: Callable) -> dict:
+    """Run, round by round, what climb.json asks for and is not done yet; returns climb.json.
+
+    say(line) prints a line; show_table() shows the rounds so far, before another one. What is
+    compiled is kept in `scratch` for the next rounds.
+    """
+    climb = read_climb_json(folder)
+    climb.setdefault("seconds", {})
+    failures = climb["failures"].items()  # what failed is due again, unless that is a result
+    climb["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
+    ended = [path.stem for path in folder.glob("*.r*.log")]
+    if ended:
+        kept = f"going on with {folder}: {len(ended)} runs are kept"
+        say(f"{kept}; its code/ runs, without your edits since")
+    begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
+    k = 0
+    while k < begun or another_round(climb, k):
+        k += 1
+        if k > 1 and k > begun:
+            show_table()
+        run_round(folder, climb, k, scratch, say)
+    climb["repeats"] = k
+    return climb
+
+
+def another_round(climb: dict, done: int) -> bool:
+    """Whether a round follows these `done` ones: not if it would not end in time, should it take as
+    long as the others did."""
+    limit = climb["at_most"] or math.inf
+    return done < climb["repeats"] and climb["minutes"] * (done + 1) / done <= limit
+
+
+def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable) -> None:
+    """Do the runs of round k that are not done yet, until the climb's time is over."""
+    due = runs_due(folder, climb, k)
+    if due and len(climb["peaks"]) < k and seconds_left(climb) > 0:
+        say(f"round {k}: timing a large matmul")
+        time_matmul(folder, climb, k)
+        say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
+    for run in due:
+        if run[0] in out_of_memory(climb):  # since the round began
+            continue
+        if seconds_left(climb) <= 0:
+            return
+        now = f"{run[0]}, round {k} of {climb['repeats']}"
+        say(f"{now}, running since {datetime.now():%H:%M}")
+        news = run_and_record(folder, climb, run, k, scratch)
+        say(f"{now}: {news} ({progress(folder, climb)})")
+
+
+def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
+    """The runs of round k that are not done yet, in the order in which they are run."""
+    order = [*runs_of(climb)]
+    if climb.get("quick"):
+        order.insert(1, order.pop())  # the top comes second: the time may not do for all
+    if k % 2 == 0:
+        order.reverse()  # what a run leaves to the next cancels
+    too_large = out_of_memory(climb)
+    due = []
+    for run in order:
+        name = f"{run[0]}.r{k}"
+        done = name in climb["failures"] or (folder / f"{name}.log").exists()
+        if not done and run[0] not in too_large:
+            due.append(run)
+    return due
+
+
+def time_matmul(folder: Path, climb: dict, k: int) -> None:
+    """Time the large matmul again, as round k begins."""
+    started = time.monotonic()
+    measured = large_matmul(climb["flags"], folder / "code")
+    add_rates(climb, measured)
+    if measured["clocks"].startswith("clocks"):  # a GPU's
+        climb["clocks"][f"round {k}"] = measured["clocks"]
+    climb["minutes"] += (time.monotonic() - started) / 60
+
+
+def run_and_record(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -> str:
+    """Do one run, and save in climb.json how it ended. Returns that in a few words."""
+    name = run[0]
+    started = time.monotonic()
+    try:
+        news = f"{run_once(folder, climb, run, k, scratch):.0f} tok/s"
+    except subprocess.TimeoutExpired:
+        news = "stopped, the time is over"
+    except BadInput as error:
+        why = str(error)
+        news = f"failed: {why}"
+        if kind_of(climb).varied and re.search("^out of memory|memory is full$", why):
+            news = why.partition(":")[0]
+            why = OUT_OF_MEMORY
+        climb["failures"][f"{name}.r{k}"] = why
+    seconds = time.monotonic() - started
+    climb["seconds"][name] = seconds
+    climb["minutes"] += seconds / 60
+    save(folder, climb)
+    return news
+
+
+def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -> float:
+    """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
+
+    Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
+    """
+    name, script, *own_flags = run
+    code = (folder / "code").resolve()
+    log_dir = scratch / f"{name}.r{k}"
+    log_dir.mkdir(parents=True)
+    failed = folder / f"{name}.r{k}.failed"
+    failed.unlink(missing_ok=True)
+    words = [code / script, *climb["flags"]]
+    if climb["data"]:
+        words += ["--data", climb["data"]]
+    if "from ladder.ranks import" in (code / script).read_text("utf-8", "replace"):  # ddp_run.py
+        own_flags.append("--ckpt-every=0")
+    words += [*own_flags, "--log-dir", log_dir]
+    left = seconds_left(climb)
+    done = process.run_python(
+        *words,
+        package=code,
+        folder=log_dir,
+        timeout=left if left < math.inf else None,
+        TORCHINDUCTOR_CACHE_DIR=str(scratch / name),
+    )
+    try:
+        if done.failure:
+            raise BadInput(done.failure)
+        logs = [*log_dir.glob("*.log")]
+        if not logs:
+            raise BadInput("it wrote no log to --log-dir")
+        log = read_log(logs[0])
+        if log.result["status"] != "ok":
+            raise BadInput(f"its run ended {log.result['status']}")
+        others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
+        check_comparable("this climb", [log, *others], climb)
+    except BadInput as error:
+        write_atomic(failed, done.stderr.encode())
+        raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
+    write_atomic(folder / f"{name}.r{k}.log", logs[0].read_bytes())
+    return log.result["tok_per_s"]
+
+
+def progress(folder: Path, climb: dict) -> str:
+    """`3 of 26 runs, about 12 min left`.
+
+    A run is expected to take as long as the last one of its script. Until every script has run
+    once, nobody knows.
+    """
+    done = len([*folder.glob("*.r*.log")]) + len(climb["failures"])
+    left = []
+    for k in range(1, climb["repeats"] + 1):
+        left += [name for name, *_ in runs_due(folder, climb, k)]
+    text = f"{done} of {done + len(left)} runs"
+    new = {name for name in left if name not in climb["seconds"]}
+    if not left:
+        return text
+    if new:
+        return f"{text}, time left unknown: scripts that have not run yet: {len(new)}"
+    seconds = min(sum(climb["seconds"][name] for name in left), seconds_left(climb))
+    return f"{text}, about {max(1, math.ceil(seconds / 60))} min left"
