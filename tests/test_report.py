@@ -18,14 +18,18 @@ from itertools import product
 
 import pytest
 from conftest import ROOT
+from rich.console import Console
 
 from ladder.commands import report
 from ladder.commands.main import main
 from ladder.files import git
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.measure.rows import read_climb
 from ladder.measure.scripts import chain, peer_scripts
 from ladder.show import gather, page
+from ladder.show.screen import wide_console
 from ladder.show.site import reported_section, site_sections
+from ladder.show.tables import ABOVE_ROOFLINE, screen
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
@@ -181,6 +185,21 @@ def test_a_batch_is_compared_only_within_one_b():
     headline, certainty = page.verdict(section)
     fast, slow = re.findall(r"B=(\d+)", headline)
     assert fast == slow and "Holm" in certainty
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert wide_console().width == 160
+    monkeypatch.setenv("COLUMNS", "90")
+    assert wide_console().width == 90
+
+
+def test_above_the_roofline_a_sentence_says_why():
+    climb, rows = read_climb(CLIMB)
+    console = Console(width=200)
+    assert screen(climb, rows, console).caption is None
+    rows[1].roofline = (2 * rows[1].ms,)
+    assert screen(climb, rows, console).caption == ABOVE_ROOFLINE
 
 
 def test_the_page_shows_text_as_text(make, tmp_path):
