@@ -104,8 +104,15 @@ def printed_by(name: str) -> str:
         profile.report([json.loads(path.read_text()) for path in found], console)
     elif name == "timeit":
         facts = json.loads((logs("examples") / "timeit.json").read_text())
-        cells = "\n".join(map(timeit.line, facts["cells"]))
-        return f"{timeit.HEAD.format(**facts)}\n{cells}"
+        lines = []
+        for cell in facts["cells"]:
+            labels = [str(cell[key]) for key in timeit.CELL]
+            numbers = [f"{find(cell['times_ms']):.1f}" for find in timeit.STATISTICS.values()]
+            lines.append(" ".join([*labels, *numbers]))
+        head = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, "
+        head += "{steps} timed steps, ms"
+        names = " ".join([*timeit.CELL, *timeit.STATISTICS])
+        return "\n".join([head.format(**facts), names, *lines])
     else:
         console.width = 140
         console.print(screen(*read_climb(logs("climb-2")), console))

@@ -168,12 +168,12 @@ def test_a_batch_goes_into_the_run_log_alone(project):
 def test_a_gpu_stands_above_a_cpu(project):
     copy, folder = project
     readme, before = results(copy)
-    assert "No GPU has been measured here yet" in blocks.render(readme)
+    assert blocks.NO_GPU in blocks.render(readme)
     gpu(folder)
     publish.publish(folder, "A GPU.", in_readme=True)
     name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
     readme, named = results(copy)
-    assert named == [name, *before] and "No GPU has been measured here yet" not in readme
+    assert named == [name, *before] and blocks.NO_GPU not in readme
     on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[1:3]
     words = (
         "B=4, T=256: 204 to 861 tokens per second (rung 10: 3.2 times). *Measured here*, 3 rounds"

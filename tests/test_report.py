@@ -9,6 +9,8 @@ import json
 import os
 import re
 import shutil
+import time
+from contextlib import suppress
 from functools import cache
 from html.parser import HTMLParser
 from importlib.util import find_spec
@@ -16,13 +18,18 @@ from itertools import product
 
 import pytest
 from conftest import ROOT
+from rich.console import Console
 
 from ladder.commands import report
 from ladder.commands.main import main
 from ladder.files import git
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.measure.rows import read_climb
 from ladder.measure.scripts import chain, peer_scripts
 from ladder.show import gather, page
+from ladder.show.screen import wide_console
+from ladder.show.site import reported_section, site_sections
+from ladder.show.tables import ABOVE_ROOFLINE, screen
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
@@ -180,6 +187,21 @@ def test_a_batch_is_compared_only_within_one_b():
     assert fast == slow and "Holm" in certainty
 
 
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert wide_console().width == 160
+    monkeypatch.setenv("COLUMNS", "90")
+    assert wide_console().width == 90
+
+
+def test_above_the_roofline_a_sentence_says_why():
+    climb, rows = read_climb(CLIMB)
+    console = Console(width=200)
+    assert screen(climb, rows, console).caption is None
+    rows[1].roofline = (2 * rows[1].ms,)
+    assert screen(climb, rows, console).caption == ABOVE_ROOFLINE
+
+
 def test_the_page_shows_text_as_text(make, tmp_path):
     folder = climb_of(tmp_path / "x", {"baseline": 20, "mine": 10}, device=f"GPU {EVIL}")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
@@ -212,50 +234,114 @@ def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     assert make(climb)[0] == 0 and "old news" not in out.read_text()
 
 
-@NEEDS_HISTORY
-def test_the_page_in_a_browser(tmp_path, make):
-    """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen;
-    no word in the console, and no request but for the file itself."""
-    found = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
-    if not all(found):
+@pytest.fixture(scope="module")
+def chromium():
+    """Chromium with a window of 1200 pixels."""
+    programs = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
+    if not all(programs):
         stop = pytest.fail if "LADDER_BROWSER" in os.environ else pytest.skip
         stop("needs selenium, chromium and chromedriver")
     from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[1]
+    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1200,900"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(executable_path=programs[2])
+    with webdriver.Chrome(options=options, service=service) as driver:
+        yield driver
+
+
+@pytest.fixture
+def shown(chromium):
+    """shown(selector): the elements that it selects and that a reader sees."""
+
+    def find(selector):
+        elements = chromium.find_elements("css selector", selector)
+        return [element for element in elements if element.is_displayed()]
+
+    yield find
+    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def assert_narrow(chromium, width):
+    """The page needs no more than this width."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert chromium.execute_script("return document.documentElement.scrollWidth") == width
+
+
+def assert_silent(chromium):
+    """No word in the console, and no request but for the file itself."""
+    assert chromium.get_log("browser") == []
+    events = [json.loads(one["message"])["message"] for one in chromium.get_log("performance")]
+    sent = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
+    assert sent and all(url.startswith(("file:", "data:", "about:")) for url in sent), sent
+
+
+@NEEDS_HISTORY
+def test_the_page_in_a_browser(tmp_path, make, chromium, shown):
+    """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen."""
     from selenium.webdriver.support.ui import Select
 
     times = {"baseline": 1000, "01_weight_tying": 900, "10_fused_adamw": 300}
     size = {"device": "NVIDIA A100-SXM4-80GB", "B": 16, "T": 1024}
     make(CLIMB, ABLATION, climb_of(tmp_path / "gpu", times, **size))
-    options = webdriver.ChromeOptions()
-    options.binary_location = found[1]
-    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1200,900"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=found[2])
+    chromium.get(f"{(tmp_path / 'page.html').as_uri()}#{CLIMB.name}/05_torch_compile")
+    rates = [rung["row"].tok_per_s for rung in gathered(CLIMB)["rungs"]]
+    scale = [bar.rect["width"] / r for bar, r in zip(shown(".bars .bar"), rates, strict=True)]
+    assert max(scale) == pytest.approx(min(scale), rel=0.02)
+    assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
+    assert len(shown("polyline")) == 3
+    assert "Change against 04 residual scaling" in shown(".rung[open] > div")[0].text
+    assert "torch.compile(model)" in shown(".add")[0].text
+    shown(".rung summary")[0].click()
+    assert len(shown(".rung[open]")) == 2
+    Select(shown("[name=climb]")[0]).select_by_value("gpu")
+    assert chromium.current_url.endswith("#gpu") and len(shown(".bars .bar")) == 3
+    assert len(shown(".bars .roofline")) == 2  # that of rung 10 is too far off
+    assert_narrow(chromium, 360)
+    assert_silent(chromium)
 
-    with webdriver.Chrome(options=options, service=service) as chromium:
 
-        def shown(selector):
-            found = chromium.find_elements("css selector", selector)
-            return [one for one in found if one.is_displayed()]
+def test_the_site_is_what_report_makes_of_the_repository():
+    """Else: `ladder report --site`."""
+    text = report.SITE.read_text("utf-8")
+    assert text == page.page(site_sections(), made="")
+    assert len(text.encode()) < 300_000
 
-        chromium.get(f"{(tmp_path / 'page.html').as_uri()}#{CLIMB.name}/05_torch_compile")
-        rates = [rung["row"].tok_per_s for rung in gathered(CLIMB)["rungs"]]
-        scale = [bar.rect["width"] / r for bar, r in zip(shown(".bars .bar"), rates, strict=True)]
-        assert max(scale) == pytest.approx(min(scale), rel=0.02)
-        assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
-        assert len(shown("polyline")) == 3
-        assert "Change against 04 residual scaling" in shown(".rung[open] > div")[0].text
-        assert "torch.compile(model)" in shown(".add")[0].text
-        shown(".rung summary")[0].click()
-        assert len(shown(".rung[open]")) == 2
-        Select(shown("[name=climb]")[0]).select_by_value("gpu")
-        assert chromium.current_url.endswith("#gpu") and len(shown(".bars .bar")) == 3
-        assert len(shown(".bars .roofline")) == 2  # that of rung 10 is too far off
-        size = {"width": 360, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        assert chromium.execute_script("return document.documentElement.scrollWidth") == 360
-        assert chromium.get_log("browser") == []
-        events = [json.loads(one["message"])["message"] for one in chromium.get_log("performance")]
-    sent = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
-    assert sent and all(url.startswith(("file:", "data:", "about:")) for url in sent), sent
+
+def test_the_site_in_a_browser(chromium, shown):
+    """The staircase to scale, the next and the previous rung by key, a phone, no script."""
+    chromium.get(report.SITE.as_uri())
+    widths = [stair.rect["width"] for stair in shown(".stair")]
+    milliseconds = [sum(rung["roofline"].values()) for rung in reported_section({})["rungs"]]
+    assert len(widths) == 11
+    for width, ms in zip(widths, milliseconds, strict=False):
+        assert width == pytest.approx(widths[0] * ms / milliseconds[0], abs=2)
+    dots = shown(".bars .dot")
+    assert len(dots) == 7 and dots[0].rect["x"] > shown(".stair")[0].rect["width"]
+    body = chromium.find_element("tag name", "body")
+    for key, title in (("n", "00 baseline"), ("n", "01 weight tying"), ("p", "00 baseline")):
+        body.send_keys(key)
+        wait_for(lambda title=title: shown(".rung[open]")[0].text.startswith(title))
+        assert len(shown(".rung[open]")) == 1
+    assert_narrow(chromium, 400)
+    assert_silent(chromium)
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    chromium.refresh()
+    shown("#ladder .rung summary")[6].click()
+    assert "F.scaled_dot_product_attention" in shown(".rung[open]")[0].text
+
+
+def wait_for(condition, seconds=10):
+    """Wait until `condition()` is true; a test fails if it does not become so."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(IndexError):
+            if condition():
+                return
+        time.sleep(0.05)
+    pytest.fail("it did not happen")

@@ -31,6 +31,7 @@ def gather(folder: Path) -> dict:
     return {
         "id": folder.resolve().name,
         "folder": short_name(folder),
+        "reported": None,
         "label": f"{run['device']}, {climb['started']}, {run['model']}, {size}: {what}",
         "caption": f"{caption(climb, good)}.",
         "climb": climb,

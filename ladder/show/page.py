@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.ticker import MaxNLocator
 
 from ladder.measure.rows import sizes_with_gains
+from ladder.measure.stats import MIN_ROUNDS
 from ladder.show.tables import ABOVE_ROOFLINE
 
 HERE = Path(__file__).parent
@@ -35,14 +36,19 @@ class Scale:
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
         """Some `about` round values: where they stand, and as text."""
-        values = MaxNLocator(about, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-        inside = [value for value in values if self.low <= value <= self.high]
-        return [(self.at(value), f"{value:,g}") for value in inside]
+        locator = MaxNLocator(about, steps=[1, 2, 5, 10])
+        marks = []
+        for value in locator.tick_values(self.low, self.high):
+            if self.low <= value <= self.high:
+                marks.append((self.at(value), f"{value:,g}"))
+        return marks
 
 
 def page(sections: list[dict], made: str) -> str:
-    """The whole page."""
+    """The whole page; `made` says when, and may be empty."""
     for section in sections:
+        if section["reported"]:
+            continue
         section["headline"], section["certainty"] = verdict(section)
         section["ladder"] = ladder(section)
         section["losses"] = losses(section["rungs"])
@@ -60,13 +66,15 @@ def page(sections: list[dict], made: str) -> str:
 def verdict(section: dict) -> tuple[str, str]:
     """What came out of the top rung, in words, and how sure that is."""
     device = section["run"]["device"]
-    rows = [rung["row"] for rung in section["rungs"]]
-    shown = sizes_with_gains(section["climb"], rows)
-    rungs = [rung for rung in section["rungs"] if rung["row"].gain and rung["row"].B in shown]
+    sizes = sizes_with_gains(section["climb"], [rung["row"] for rung in section["rungs"]])
+    rungs = []
+    for rung in section["rungs"]:
+        if rung["row"].gain and rung["row"].B in sizes:
+            rungs.append(rung)
     if not rungs:
         return f"On {device}", "Nothing to compare: a gain needs two rungs."
     rounds = max(rung["row"].gain.rounds for rung in rungs)
-    if all(rung["row"].gain.low is None for rung in rungs):
+    if rounds < MIN_ROUNDS:
         return f"On {device}", f"Rounds: {rounds}. From three on, gains have intervals."
     states = [rung["state"] for rung in rungs]
     certainty = (
@@ -107,48 +115,48 @@ def times(ratio: float) -> str:
 
 def ladder(section: dict) -> dict:
     """The scales of the bars and of the gains, and where their marks stand."""
-    left_out = section["ablation"]["rungs"] if section["ablation"] else []
-    rows = [rung["row"] for rung in section["rungs"] if rung["logs"]]
-    gains = [rung["row"].gain for rung in section["rungs"] + left_out if rung["row"].gain]
-    alone = {rung["row"].stem.removeprefix("without_"): rung for rung in left_out[1:]}
-    return bars(rows) | gain_axis(gains) | {"alone": alone}
+    rungs = section["rungs"]
+    alone = {}
+    if section["ablation"]:
+        for rung in section["ablation"]["rungs"][1:]:
+            alone[rung["row"].stem.removeprefix("without_")] = rung
+    rows = [rung["row"] for rung in [*rungs, *alone.values()]]
+    return bars(rungs) | gain_axis(rows) | {"alone": alone}
 
 
-def bars(rows: list) -> dict:
+def bars(rungs: list[dict]) -> dict:
     """The scale of the rates, with the spread and the roofline of each row on it."""
-    longest = max(row.tok_per_s for row in rows)
-    spreads = {}
+    rows = [rung["row"] for rung in rungs if rung["row"].logs]
+    longest = max(row.tok_per_s * row.spread[1] for row in rows)
+    highest = longest
     rooflines = {}
     for row in rows:
-        slow, fast = row.spread
-        fastest = min(row.tok_per_s * fast, 2 * longest)
-        spreads[row.stem] = row.tok_per_s * slow, fastest
         if row.roofline:
             roofline = row.tok_per_s * row.ms / sum(row.roofline)
             if roofline <= 2 * longest:  # else it has no room
                 rooflines[row.stem] = roofline
-    ends = [fast for _, fast in spreads.values()]
-    rate = Scale(0, max([longest, *rooflines.values(), *ends]))
-    return {"rate": rate, "marks": rate.ticks(5), "spreads": spreads, "rooflines": rooflines}
+                highest = max(highest, roofline)
+    rate = Scale(0, highest)
+    return {"rate": rate, "marks": rate.ticks(5), "rooflines": rooflines}
 
 
-def gain_axis(gains: list) -> dict:
+def gain_axis(rows: list) -> dict:
     """The logarithmic scale of the gains, as a function, and the ratios that are named on it."""
     values = [0.9, 1.1]
-    for gain in gains:
-        values += [gain.ratio, gain.low or gain.ratio, gain.high or gain.ratio]
-    highest = max([4, *(gain.ratio for gain in gains)])
-    low = 0.97 * max(0.25, min(values))
-    high = 1.03 * min(1.5 * highest, max(values))
-    logs = Scale(math.log(low), math.log(high))
+    for row in rows:
+        if row.gain:
+            values += [row.gain.ratio, row.gain.low or 1, row.gain.high or 1]
+    low = max(0.25, min(values))
+    high = min(64, max(values))
+    logs = Scale(math.log(0.97 * low), math.log(1.03 * high))
 
     def x(ratio: float) -> float:
         return logs.at(math.log(min(max(ratio, low), high)))
 
     ratios = []
     for ratio in RATIOS:
-        near = [at for at, _ in ratios if abs(x(ratio) - at) <= 0.16]
-        if low < ratio < high and not near:
+        has_room = all(abs(x(ratio) - at) > 0.16 for at, _ in ratios)
+        if low <= ratio <= high and has_room:
             text = f"{100 * ratio - 100:+.0f} %".replace("-", "−")
             ratios.append((x(ratio), "0" if ratio == 1 else text))
     return {"x": x, "ratios": ratios}
@@ -156,23 +164,29 @@ def gain_axis(gains: list) -> dict:
 
 def losses(rungs: list[dict]) -> dict:
     """The loss of each rung's first run as a line over three axes, and the ticks of these."""
-    ran = [rung for rung in rungs if rung["logs"]]
-    steps = [rung["row"].log.steps for rung in ran]
-    loss = np.array([[step["loss"] for step in run] for run in steps])  # (rungs, steps)
-    seconds = np.cumsum([[step["dt"] for step in run] for run in steps], axis=1)
-    up = Scale(loss.min(), loss.max())
+    ran = [rung for rung in rungs if rung["row"].logs]
+    loss = column(ran, "loss")
+    seconds = column(ran, "dt").cumsum(axis=1)
     axes = {
-        "steps": np.array([[step["step"] for step in run] for run in steps]),
+        "steps": column(ran, "step"),
         "seconds": seconds,
         "seconds after the first step": seconds - seconds[:, :1],
     }
+    up = Scale(loss.min(), loss.max())
     charts = {}
     for name, values in axes.items():
         along = Scale(values.min(), values.max())
-        lines = []
-        for xs, ys in zip(along.at(values), 1 - up.at(loss), strict=True):
-            points = [f"{999 * x:.1f},{999 * y:.1f}" for x, y in zip(xs, ys, strict=True)]
-            lines.append(" ".join(points))
-        charts[name] = along.ticks(6), lines
+        points = 999 * np.stack([along.at(values), 1 - up.at(loss)], axis=-1)
+        charts[name] = along.ticks(6), [polyline(curve) for curve in points]
     marks = [(1 - at, text) for at, text in up.ticks(5)]
     return {"charts": charts, "marks": marks, "names": [rung["title"] for rung in ran]}
+
+
+def column(rungs: list[dict], key: str) -> np.ndarray:
+    """One value of the step lines of each rung's first run: (rungs, steps)."""
+    return np.array([[step[key] for step in rung["row"].log.steps] for rung in rungs])
+
+
+def polyline(curve: np.ndarray) -> str:
+    """A curve (points, 2) as SVG writes it."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in curve)

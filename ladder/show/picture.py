@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ladder.files import write_atomic
 from ladder.measure.kinds import kind_of
-from ladder.measure.rows import OUT_OF_MEMORY, Row
-from ladder.show.tables import caption, title_of
+from ladder.measure.rows import Row
+from ladder.show.tables import caption, title_of, titles
 from ladder.text import printable
 
 matplotlib.rcdefaults()  # the same picture everywhere: text.usetex in a matplotlibrc needs LaTeX
@@ -21,7 +21,7 @@ def draw(climb: dict, rows: list[Row], path: Path) -> None:
     good = [row for row in rows if not row.failure]
     axes = Figure(figsize=(9, 4.6), facecolor="white", layout="tight").subplots()
     if kind_of(climb).varied:
-        lines(axes, rows)
+        lines(axes, good)
     else:
         bars(axes, good)
     axes.set_title(plain(caption(climb, good)), fontsize=7, loc="left", wrap=True)
@@ -30,19 +30,14 @@ def draw(climb: dict, rows: list[Row], path: Path) -> None:
 
 
 def lines(axes: Axes, rows: list[Row]) -> None:
-    """Tokens per second over B, a line for each rung; a cross where memory ends."""
-    scripts: dict[str, list[Row]] = {}
+    """Tokens per second over B, a line for each rung, as far as memory holds it."""
+    lines = {}
     for row in rows:
-        scripts.setdefault(plain(title_of(row)), []).append(row)
-    for name, its_rows in scripts.items():
-        points = [(row.B, row.tok_per_s) for row in its_rows if not row.failure]
-        if not points:
-            continue
-        (line,) = axes.plot(*zip(*points, strict=True), "o-", label=name)
-        if its_rows[-1].failure == OUT_OF_MEMORY:
-            axes.plot(*points[-1], "x", ms=14, mew=2, color=line.get_color())
-    if any(row.failure == OUT_OF_MEMORY for row in rows):
-        axes.plot([], [], "kx", ms=9, label="the next B is out of memory")
+        sizes, rates = lines.setdefault(row.script, ([], []))
+        sizes.append(row.B)
+        rates.append(row.tok_per_s)
+    for script, (sizes, rates) in lines.items():
+        axes.plot(sizes, rates, "o-", label=plain(titles().get(script, script)))
     sizes = sorted({row.B for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, map(str, sizes))

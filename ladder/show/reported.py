@@ -17,8 +17,12 @@ def reported_climb() -> dict:
 def reported_gpus() -> list[dict]:
     """reported_gpus.csv: a row per GPU and B, what nearly rung 10 took elsewhere."""
     text = HERE.joinpath("reported_gpus.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines()[1:])
-    return [{key: one if key == "gpu" else float(one) for key, one in row.items()} for row in rows]
+    gpus = []
+    for row in csv.DictReader(text.splitlines()[1:]):
+        name = row.pop("gpu")
+        numbers = {key: float(number) for key, number in row.items()}
+        gpus.append({"gpu": name, **numbers})
+    return gpus
 
 
 def roofline_fraction(row: dict, rates: dict[str, float]) -> float:

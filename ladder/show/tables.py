@@ -73,12 +73,11 @@ def columns(climb: dict, rows: list[Row]) -> dict[str, str]:
 
 def cells(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS. A row that failed has only why."""
-    texts = dict.fromkeys(COLUMNS, "")
-    texts["rung"] = name_of(row)
-    if row.failure in (OUT_OF_MEMORY, OUT_OF_TIME):
-        return texts | {"ms / step": row.failure}
     if row.failure:
-        return texts | {"ms / step": f"failed: {row.failure}"}
+        why = row.failure
+        if why not in (OUT_OF_MEMORY, OUT_OF_TIME):
+            why = f"failed: {why}"
+        return dict.fromkeys(COLUMNS, "") | {"rung": name_of(row), "ms / step": why}
     first = row.log.result
     return {
         "rung": name_of(row),
@@ -161,7 +160,7 @@ def markdown(climb: dict, rows: list[Row]) -> str:
     return text
 
 
-def pipes(header: list[str], body: list[list[str]], left: int = 1) -> str:
+def pipes(header: list[str], body: list[list[str]], left=1) -> str:
     """A Markdown table, all but its first `left` columns to the right. Cells are no HTML."""
     ruler = ["---"] * left + ["---:"] * (len(header) - left)
     text = ""
@@ -196,15 +195,15 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
 
 def by_batch(climb: dict, rows: list[Row]) -> list[list[list[str]]]:
     """The two tables of a batch, each with its header first: rates and memory, then gains."""
-    scripts: dict[str, dict[int, Row]] = {}
+    scripts = {}
     for row in rows:
         scripts.setdefault(title_of(row), {})[row.B] = row
-    if len(scripts) == 1:
-        return [rates_by_batch(scripts)]
-    return [rates_by_batch(scripts), gains_by_batch(scripts, sizes_with_gains(climb, rows))]
+    rates = rates_by_batch(scripts)
+    gains = gains_by_batch(scripts, sizes_with_gains(climb, rows))
+    return [rates, gains] if len(scripts) > 1 else [rates]
 
 
-def rates_by_batch(scripts: dict[str, dict[int, Row]]) -> list[list[str]]:
+def rates_by_batch(scripts: dict) -> list[list[str]]:
     """The tok/s and the memory of each script by B, and the largest B that it ran at."""
     sizes = sorted(set().union(*scripts.values()))
     table = [["", *(f"B={B}" for B in sizes), "largest B"]]
@@ -226,7 +225,7 @@ def rates_by_batch(scripts: dict[str, dict[int, Row]]) -> list[list[str]]:
     return table
 
 
-def gains_by_batch(scripts: dict[str, dict[int, Row]], sizes: list[int]) -> list[list[str]]:
+def gains_by_batch(scripts: dict, sizes: list[int]) -> list[list[str]]:
     """The gain of each script but the first over the one above it, at these B."""
     table = [["gain over the rung above", *(f"B={B}" for B in sizes)]]
     for name, by_size in list(scripts.items())[1:]:
@@ -264,7 +263,8 @@ def drawn(table: list[list[str]]) -> Table:
     header, *body = table
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_justify="left")
     for index, heading in enumerate(header):
-        width = max([18, *(len(line[index].strip("*")) for line in body)])
+        widths = [len(line[index].strip("*")) for line in body]
+        width = max([18, *widths])
         shown.add_column(fill(heading, width), justify="right" if index else "left")
     for line in body:
         texts = []
@@ -281,11 +281,12 @@ def doubts(climb: dict) -> list[str]:
     load = busy(climb.get("load", 0))
     if load:
         notes.append(load)
-    peaks = [peak / 1e12 for peak in climb.get("peaks") or []]
+    peaks = climb.get("peaks")
     if peaks and max(peaks) > 1.1 * min(peaks):
         notes.append(
-            f"a large matmul ran at {min(peaks):.3g} TFLOP/s in one round and {max(peaks):.3g} in "
-            "another: the machine was busy or hot, and gains less than that mean little"
+            f"a large matmul ran at {min(peaks) / 1e12:.3g} TFLOP/s in one round and "
+            f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
+            "than that mean little"
         )
     return notes + slowed(climb["clocks"])
 
