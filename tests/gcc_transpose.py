@@ -22,8 +22,8 @@ permutations 6 are left, and all but 8 bytes and d[31] is what was on the stack.
 with any one of -fno-dse, -fno-tree-loop-distribute-patterns, -fno-tree-slp-vectorize (which was run
 too, and is right) and -mmemcpy-strategy=libcall:-1:noalign.
 
-Here it was `loss nan` in candidates 15 and up at --model tiny, until `causal_blocks` made one copy
-of its keys that needs no transposing.
+Here it was `loss nan` at --model tiny in candidates that had rung 12's attention, until
+`causal_blocks` made one copy of its keys that needs no transposing.
 """
 
 import torch

@@ -75,8 +75,8 @@ def check_13(module, *_):
     assert logits.shape == (B, T, V) and none is None
     assert model(x, y)[0] is None
     _, backward = graphs(module)
-    given = [n for n in backward.nodes if n.op == "placeholder" and "tangents" in n.name]
-    assert [n.meta["val"].shape for n in given] == [()]  # the loss's, and none for logits
+    (given,) = (n for n in backward.nodes if n.op == "placeholder" and "tangents" in n.name)
+    assert given.meta["val"].shape == ()  # the loss's, and none for logits
 
 
 def check_14(module, *_):
@@ -107,11 +107,13 @@ def check_15(module, *_):
 def loss_errors(module, N, C, V, scale=1, dtype=torch.float32, device="cpu"):
     """|found - exact| / |exact| of the loss of N rows, and of the gradients of x and weight."""
     generator = torch.Generator(device).manual_seed(0)
-    x, weight = (torch.randn(n, C, device=device, generator=generator) for n in (N, V))
-    given = [x.to(dtype).requires_grad_(), (weight * scale).to(dtype).requires_grad_()]
+    how = dict(device=device, generator=generator)
+    x = torch.randn(N, C, **how).to(dtype).requires_grad_()
+    weight = (torch.randn(V, C, **how) * scale).to(dtype).requires_grad_()
+    given = [x, weight]
     targets = torch.randint(0, V, (N,), device=device, generator=generator)
-    exact = F.cross_entropy(given[0].float() @ given[1].float().t(), targets)
-    loss = module.LinearCrossEntropy.apply(*given, targets)
+    exact = F.cross_entropy(x.float() @ weight.float().t(), targets)
+    loss = module.LinearCrossEntropy.apply(x, weight, targets)
     # Of a loss that is scaled, as accumulation scales it.
     found = [loss, *torch.autograd.grad(3 * loss, given)]
     expected = [exact, *torch.autograd.grad(3 * exact, given)]
@@ -141,7 +143,9 @@ class FakeGraph(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.calls, self.before, self.replays = [], {}, 0
+        self.calls = []
+        self.before = {}
+        self.replays = 0
         self.cuda_graph = self
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
@@ -170,7 +174,8 @@ class FakeGraph(TorchDispatchMode):
 
 
 def check_17(module, run_main, monkeypatch):
-    graph, (_, plain) = FakeGraph(), spied_run(load(SCRIPTS[17]), run_main, monkeypatch, 5)
+    graph = FakeGraph()
+    _, plain = spied_run(load(SCRIPTS[17]), run_main, monkeypatch, 5)
     with monkeypatch.context() as patch:
         patch.setattr(module, "step_graph", lambda *_: graph)
         patch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
@@ -329,8 +334,10 @@ def test_more_logits_than_32_bits_count():
     if torch.cuda.get_device_properties(0).total_memory < 30e9:
         pytest.skip("needs 30 GB")
     loss_of = torch.compile(load(SCRIPTS[16]).LinearCrossEntropy.apply, dynamic=False)
-    x, weight = (torch.randn(n, C, device="cuda").bfloat16() for n in (N, V))
-    targets, gradients = torch.randint(V, (N,), device="cuda"), []
+    x = torch.randn(N, C, device="cuda").bfloat16()
+    weight = torch.randn(V, C, device="cuda").bfloat16()
+    targets = torch.randint(V, (N,), device="cuda")
+    gradients = []
     for last in (N, few):  # all rows, and the last of them alone
         rows = x[-last:].clone().requires_grad_()
         loss = last * loss_of(rows, weight, targets[-last:])

@@ -61,7 +61,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_readme_is_short_and_has_its_generated_parts():
     readme = page("README.md")
-    assert len(readme.splitlines()) <= 120
+    assert len(BLOCK.sub("", readme).splitlines()) <= 99  # 120 with the blocks of rungs 00 to 12
     assert [m["kind"] for m in BLOCK.finditer(readme)] == ["headline", "rungs"]
 
 
