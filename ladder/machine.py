@@ -89,7 +89,9 @@ def device_name(device) -> str:
 def peak_flops(device) -> float | None:
     """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
-    return gpu.half * 1e12 if gpu else None
+    if gpu is None:
+        return None
+    return gpu.half * 1e12
 
 
 def peak_bytes(device) -> int | None:
