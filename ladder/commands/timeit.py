@@ -33,6 +33,8 @@ CELL = ("model", "pass", "precision", "warmup")
 LABEL = "{:12}{:17}{:10}{:6}"
 PASSES = ("forward", "backward", "forward+backward")
 STATISTICS = {"mean": mean, "std": stdev, "median": median, "min": min, "max": max}
+HEAD = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, {steps} timed steps, ms\n"
+HEAD += " ".join([LABEL.format(*CELL), *(f"{name:>6}" for name in STATISTICS)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,21 +60,30 @@ def run(args: argparse.Namespace) -> int:
     if half_precision(device) == torch.float32:
         print("note  autocast stays off on this CPU: FP32 alone is timed")
         precisions = ["fp32"]
-    print(f"{device_name(device)}, torch {torch.__version__}", end=", ")
-    print(f"B={B}, T={T}, vocabulary {spec['vocab_size']}, {args.steps} timed steps, ms")
-    print(LABEL.format(*CELL), *(f"{name:>6}" for name in STATISTICS))
+    words = {**spec, "torch": torch.__version__, "device": device_name(device)}
+    print(HEAD.format(**words))
     failed = 0
     cells = list(product(args.models, PASSES, precisions, (0, 1)))
     for values in cells:
-        spec.update(zip(CELL, values, strict=True))
+        cell = dict(zip(CELL, values, strict=True))
         try:
-            times = run_python("-m", "ladder.commands.timeit", json.dumps(spec)).answer()
-            numbers = [f"{find(times):6.1f}" for find in STATISTICS.values()]
+            done = run_python("-m", "ladder.commands.timeit", json.dumps({**cell, **spec}))
+            cell["times_ms"] = done.answer()
         except BadInput as error:
+            cell["error"] = str(error)
             failed += 1
-            numbers = [str(error)]
-        print(LABEL.format(*map(str, values)), *numbers, flush=True)
+        print(line(cell), flush=True)
     return int(failed == len(cells))
+
+
+def line(cell: dict) -> str:
+    """One line of the table."""
+    label = LABEL.format(*(str(cell[key]) for key in CELL))
+    if "error" in cell:
+        return f"{label} {cell['error']}"
+    for find in STATISTICS.values():
+        label += f" {find(cell['times_ms']):6.1f}"
+    return label
 
 
 def measure(spec: dict) -> list[float]:
