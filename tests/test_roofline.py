@@ -105,17 +105,24 @@ def test_docstrings_say_what_is_counted():
     padding /= steps[6]["linear_flops"] + steps[6]["attention_flops"]
     blocks = cpu["12_causal_blocks"]["attention_flops"] / 6  # products, forward and backward
     blocks /= cpu["11_keep_memory"]["attention_flops"] / 7
+    a100 = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
+    ms = [round(sum(roofline_ms(step, a100))) for step in steps[:7]]
     for number, said in [
         (0, f"= {scores(steps[0], 4):.0f} MB a layer"),
-        (1, f"= {less('optimizer_bytes', 0, 1) / 1e9:.1f} GB less traffic"),
+        (0, f"the {ms[0]} ms that `ladder roofline` calculates"),
+        (1, f"= {less('optimizer_bytes', 0, 1) / 1e9:.1f} GB a step"),
         (1, f"two reads and a write of {less('other_bytes', 1, 0) / 3e6:.0f} MB"),
+        (2, f"roofline falls from {ms[1]} to {ms[2]} ms"),
         (3, f"= {less('other_bytes', 3, 2) / 1e9:.1f} GB"),
-        (6, f"bfloat16 are {scores(steps[5], 2):.0f} MB a layer"),
+        (3, f"Of an A100's {ms[2]} ms"),
+        (5, f"roofline falls from {ms[4]} to {ms[5]} ms"),
+        (6, f"{scores(steps[5], 2):.0f} MB a layer in bfloat16"),
+        (6, f"roofline from {ms[5]} to {ms[6]} ms"),
         (7, f"for {padding:.2%} more FLOPs a step".replace("%", " %")),
         (8, f"pass over {clipping / 3e6:.0f} MB of gradients"),
         (8, f"two reads and a write, {clipping / 1e9:.1f} GB"),
         (10, f"= {fused / 1e9:.1f} GB"),
-        (10, f"{7 * single / fused:.0f} reads and writes instead of 7"),
+        (10, f"read or write {7 * single / fused:.0f} numbers per parameter"),
         (12, f"saves {Fraction(1 - blocks)} of the work at T=256"),
     ]:
         assert said in words[list(RUNGS)[number]], said

@@ -66,7 +66,7 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
         uses = line.lstrip().partition(".")[0] in own_variables
         if line.rstrip() in own_lines or not uses:
             kept += line
-    code = merge(new, kept, old, all_words=True)
+    code = merge(new, kept, old, always_words=True)
     try:
         compile(code, rung.stem, "exec")
     except SyntaxError:  # also of a conflict's markers

@@ -100,17 +100,18 @@ def places(path: Path, source: str) -> list[str]:
     return []
 
 
-def merge(base: str, ours: str, theirs: str) -> str:
+def merge(base: str, ours: str, theirs: str, always_words: bool = False) -> str:
     """Apply the change from `base` to `theirs` to `ours`; conflicts stand between markers.
 
-    If both sides changed the same lines and one side kept their number, the words in them are
-    merged.
+    If both sides changed the same lines and one side kept their number (or `always_words`), the
+    words in them are merged.
     """
     merged = []
     lines = [side.splitlines(keepends=True) for side in (base, ours, theirs)]
     for old, mine, other in aligned(*lines):
         part = changed(old, mine, other)
-        if part is None and len(old) in (len(mine), len(other)):
+        same_number = len(old) in (len(mine), len(other))
+        if part is None and (same_number or always_words):
             part = merge_words(old, mine, other)
         if part is None:
             part = ["<<<<<<< this script\n", *mine, "=======\n", *other, ">>>>>>> the edit\n"]
