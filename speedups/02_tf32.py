@@ -7,8 +7,8 @@ Why: tensor cores multiply TF32 but not FP32: 156 instead of 19.5 TFLOP/s on an 
   A100's roofline falls from 838 to 230 ms, 3.6 times and not 8. Needs an Ampere GPU or newer.
   Expect less on a GeForce, whose data sheet gives TF32 the rate of FP32 (docs/reported.md has what
   people got), and nothing on a CPU without TF32 units.
-Numerics: rounding. Each matmul operand loses 13 bits. They may be cut off, so it is off by less
-  than 2^-10 of its value; rounding to the nearest would halve that.
+Numerics: rounding. Each matmul operand loses 13 bits: an error below 2^-10 of its value if they
+  are cut off, below 2^-11 if it is rounded to the nearest.
 Run: python speedups/02_tf32.py
 """
 

@@ -4,13 +4,13 @@ Change: the model is compiled with torch.compile.
 Why: run one by one, every elementwise operator reads its whole input from memory and writes its
   whole output back. The largest are the scores of attention: at B=16, T=1024 403 MB a layer in
   bfloat16. Scale, mask (a copy and a fill), the cast to FP32, softmax and the cast back read or
-  write 16 x 403 MB = 6.4 GB a layer in forward. The compiler fuses them into one kernel that keeps
-  the values in registers: one read and one write, 0.8 GB. (GELU stays one kernel between two
-  matmuls and moves as much as before.) In a step, 157 of 225 GB between the matmuls disappear, and
-  an A100's roofline falls from 170 to 93 ms. The matmuls stay library calls. The first step
-  compiles and is reported separately; it is short if the compiler finds its earlier work in the
-  cache on disk. Expect less where matmuls are most of a step, and a loss in runs of a few dozen
-  steps.
+  write 16 x 403 MB = 6.4 GB a layer in forward, beside what the two matmuls around them move. The
+  compiler fuses them into one kernel that keeps the values in registers: one read and one write,
+  0.8 GB. (GELU stays one kernel between two matmuls and moves as much as before.) In a step, 157
+  of 225 GB between the matmuls disappear, and an A100's roofline falls from 170 to 93 ms. The
+  matmuls stay library calls. The first step compiles and is reported separately; it is short if
+  the compiler finds its earlier work in the cache on disk. Expect less where matmuls are most of a
+  step, and a loss in runs of a few dozen steps.
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA the
   loss is computed in FP32 again: its kernel reads bfloat16 logits and keeps the rest in registers.
 Run: python speedups/05_torch_compile.py

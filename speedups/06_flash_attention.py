@@ -5,11 +5,11 @@ Why: written out, the (T, T) scores of every head go through memory: 403 MB a la
   B=16, T=1024, written by one matmul, read and written by the compiled softmax, and read by the
   next matmul, 1.6 GB; then again in backward. A GPU's fused kernel walks over tiles that fit into
   on-chip memory. It keeps a running maximum and sum for each row, computes the scores again in
-  backward, and skips the tiles above the diagonal, half of all. Memory traffic falls from 131 to
-  65 GB a step, an A100's roofline from 93 to 63 ms. PyTorch picks cuDNN's kernel (above 9.15) on
-  H100, H200 and B200, elsewhere FlashAttention 2; the `effective` line says which ran. What is
-  saved for each token is proportional to T: expect a third of the step at T=1024, about a tenth at
-  T=256, and no gain on a CPU at T=256, whose kernel skips nothing there (rung 12).
+  backward, and skips the tiles above the diagonal, half of all. All memory traffic of a step falls
+  from 131 to 65 GB, an A100's roofline from 93 to 63 ms. PyTorch picks cuDNN's kernel (above 9.15)
+  on H100, H200 and B200, elsewhere FlashAttention 2; the `effective` line says which ran. What is
+  saved for each token is proportional to T: expect to save a third of the step at T=1024 and a
+  tenth at T=256. On a CPU expect a loss at T=256, where its kernel skips nothing (rung 12).
 Numerics: rounding. The softmax is summed tile by tile.
 Run: python speedups/06_flash_attention.py
 """
