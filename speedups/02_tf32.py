@@ -10,6 +10,7 @@ Why: tensor cores multiply TF32 but not FP32: 156 instead of 19.5 TFLOP/s on an 
 Numerics: rounding. Each matmul operand loses 13 bits. They may be cut off, so it is off by less
   than 2^-10 of its value; rounding to the nearest would halve that.
 Run: python speedups/02_tf32.py
+Removes: FP32 arithmetic outside tensor cores
 """
 
 import math
