@@ -112,6 +112,16 @@ def test_what_may_not_be_published_changes_nothing(project, old, new, why):
     assert state(copy) == before
 
 
+def test_a_climb_whose_time_was_over_is_not_published(project):
+    copy, folder = project
+    before = state(copy)
+    for path in folder.glob("12_causal_blocks.*"):
+        path.unlink()
+    with pytest.raises(BadInput, match="was over before 12_causal_blocks could run"):
+        publish.publish(folder, "No.")
+    assert state(copy) == before
+
+
 def test_without_a_run_nothing_is_published(project, capsys):
     copy, folder = project
     before = state(copy)
