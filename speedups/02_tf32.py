@@ -10,6 +10,7 @@ Why: tensor cores multiply TF32 but not FP32: 156 instead of 19.5 TFLOP/s on an 
 Numerics: rounding. Each matmul operand loses 13 bits: an error below 2^-10 of its value if they
   are cut off, below 2^-11 if it is rounded to the nearest.
 Run: python speedups/02_tf32.py
+Removes: FP32 arithmetic outside tensor cores
 """
 
 import math

@@ -20,6 +20,7 @@ Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its v
   (autocast_mode.h; PyTorch's documentation says it has), which then works in the type of the
   logits: log-probabilities near 11 are rounded by up to 0.03.
 Run: python speedups/03_bf16_autocast.py
+Removes: half of the matmuls' time
 """
 
 import math

@@ -8,6 +8,7 @@ Why: it is here because GPT-2 has it (section 2.3 of its paper). In the 124M mod
   same kernels run.
 Numerics: changes the function. Other initial weights, the same mathematics.
 Run: python speedups/04_residual_scaling.py
+Removes: nothing: for the loss
 """
 
 import math

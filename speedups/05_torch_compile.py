@@ -14,6 +14,7 @@ Why: run one by one, every elementwise operator reads its whole input from memor
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA the
   loss is computed in FP32 again: its kernel reads bfloat16 logits and keeps the rest in registers.
 Run: python speedups/05_torch_compile.py
+Removes: round trips through memory between kernels
 """
 
 import math

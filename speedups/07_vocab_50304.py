@@ -11,6 +11,7 @@ Numerics: changes the function. 47 more logits take part in the softmax. No corp
   training then pushes their probability towards zero. (Between two logs the first loss moves by
   more than that: a larger table shifts every random draw after it.)
 Run: python speedups/07_vocab_50304.py
+Removes: misaligned rows of the logits
 """
 
 import math

@@ -11,6 +11,7 @@ Why: for the loss, not for speed. A beta2 of 0.95 averages over some 20 steps in
   lower loss in long runs, with rung 09's higher rate; 20 steps may show the opposite.
 Numerics: changes the function. Another update; the same forward and backward.
 Run: python speedups/08_adamw_clipping.py
+Removes: nothing: for the loss
 """
 
 import math

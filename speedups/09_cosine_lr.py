@@ -10,6 +10,7 @@ Why: for the loss, not for speed: setting the rate costs two Python assignments 
   may be too much. Expect a lower loss in long runs; 20 steps may show the opposite.
 Numerics: changes the function. Another learning rate every step, the same gradients.
 Run: python speedups/09_cosine_lr.py
+Removes: nothing: for the loss
 """
 
 import math

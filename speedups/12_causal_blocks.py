@@ -13,6 +13,7 @@ Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CP
 Numerics: rounding. Scores and probabilities are stored between the matmuls in the matmuls' type,
   as before rung 06.
 Run: python speedups/12_causal_blocks.py
+Removes: attention's work above the diagonal
 Device: CPU
 """
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from difflib import unified_diff
 from pathlib import Path
 from pydoc_data.topics import topics
 from types import SimpleNamespace
@@ -301,3 +302,14 @@ def losses(folder):
 def weights(folder):
     """Those of its last checkpoint."""
     return checkpoint.read(folder / "ckpt" / f"step_{STEPS:06d}.pt")["model"]
+
+
+def code_lines(path: Path) -> list[str]:
+    """The lines of a script with its docstring and its blank lines left out."""
+    return [line for line in parts_of(path)[1].split("\n") if line.strip()]
+
+
+def changed_lines(before: list[str], after: list[str]) -> list[str]:
+    """The + and - lines between the code_lines of two scripts: how large a change is."""
+    diff = list(unified_diff(before, after, n=0, lineterm=""))[2:]
+    return [line for line in diff if not line.startswith("@@")]

@@ -1,13 +1,12 @@
 """`ladder ablate`: single optimisations taken back from the top script."""
 
 import pytest
-from conftest import SMALL, load, rung
+from conftest import SMALL, changed_lines, code_lines, load, rung
 
 from ladder.commands import ablate
 from ladder.commands.main import main
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import all_scripts, parts_of
-from ladder.show.diffs import changed_lines, code_lines
 
 TOP = all_scripts()[-1]
 

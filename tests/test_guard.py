@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from conftest import rung, with_mistake
+from conftest import changed_lines, code_lines, rung, with_mistake
 
 from ladder.commands.main import COMMANDS
 from ladder.measure.scripts import (
@@ -20,7 +20,6 @@ from ladder.measure.scripts import (
     number_of,
     peer_scripts,
 )
-from ladder.show.diffs import changed_lines, code_lines
 
 # Clock, seed, B and T, command line, data, and the loop's own lines.
 UNTOUCHABLE = re.compile(

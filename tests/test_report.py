@@ -317,7 +317,7 @@ def test_the_site_in_a_browser(chromium, shown):
     """The staircase to scale, the next and the previous rung by key, a phone, no script."""
     chromium.get(report.SITE.as_uri())
     widths = [stair.rect["width"] for stair in shown(".stair")]
-    milliseconds = [sum(rung["roofline"].values()) for rung in reported_section({})["rungs"]]
+    milliseconds = [sum(rung["roofline"].values()) for rung in reported_section([])["rungs"]]
     assert len(widths) == 11
     for width, ms in zip(widths, milliseconds, strict=False):
         assert width == pytest.approx(widths[0] * ms / milliseconds[0], abs=2)

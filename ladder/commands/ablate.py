@@ -14,10 +14,12 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+from ladder import cli
 from ladder.commands.climb import add_run_arguments, prepare_and_run
 from ladder.commands.propagate import merge
 from ladder.errors import BadInput
-from ladder.measure.scripts import RUNGS, all_scripts, parts_of, select
+from ladder.measure.scripts import RUNGS, all_scripts, cpu_only, parts_of, select
+from ladder.measure.scripts import before as rung_before
 
 
 def add_arguments(parser) -> None:
@@ -27,14 +29,12 @@ def add_arguments(parser) -> None:
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    rungs = all_scripts()
+    rungs = rungs_to_top(cli.pick_device(args.device))
     top = rungs[-1]
     chosen = select(args.rungs) or rungs[1:]
     for path in chosen:
         if path not in rungs[1:]:
-            raise BadInput(
-                f"{path.stem} cannot be taken back: only rungs 1 to {len(rungs) - 1} can"
-            )
+            raise BadInput(f"{path.stem} cannot be taken back: it is not below {top.stem} here")
     made = []
     with tempfile.TemporaryDirectory() as scratch:
         for before, rung in pairwise(rungs):
@@ -50,6 +50,15 @@ def run(args) -> int:
         if not made:
             raise BadInput("none of these changes can be taken back from the top script")
         return prepare_and_run(args, "ablate", [top, *made])
+
+
+def rungs_to_top(device) -> list[Path]:
+    """The rungs from the baseline to the top one for this device, each going on from the last."""
+    on_cpu = device.type == "cpu"
+    rungs = [path for path in all_scripts() if cpu_only(path) == on_cpu][-1:]
+    while start := rung_before(rungs[0]):
+        rungs.insert(0, start)
+    return rungs
 
 
 def without(before: Path, rung: Path, top: Path) -> str | None:

@@ -38,7 +38,7 @@ def run(args) -> int:
     else:
         start = predecessor(after, args.rungs[0])
         text = Text(printable(docstring(after), keep="\n\t"))
-        text.highlight_regex(rf"(?m)\A.*|^({'|'.join((*FIELDS, OPTIONAL))}):", "bold")
+        text.highlight_regex(rf"(?m)\A.*|^({'|'.join((*FIELDS, *OPTIONAL))}):", "bold")
         console.print(text, "\n", sep="", soft_wrap=True)
     for line in diff_lines(start, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.

@@ -11,7 +11,6 @@ trains nothing and takes a minute or two. The exit status is 1 if a rung cannot 
 import logging
 import os
 import platform
-import re
 import runpy
 import tempfile
 from pathlib import Path
@@ -89,7 +88,7 @@ def purpose(path: Path, device: torch.device) -> tuple[str, str]:
     change = fields["Change"].partition(". ")[0].rstrip(".")
     if cpu_only(path) and device.type != "cpu":
         return "no", f"for CPUs: {change}"
-    if NOT_FOR_SPEED.search(fields["Why"]):
+    if fields.get("Removes", "").startswith("nothing"):
         return "no", f"not for speed: {change}"
     return "–", f"for speed: {change}"
 
@@ -215,7 +214,6 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
 
 
 SLOWS = "slows"  # in the column `can help`
-NOT_FOR_SPEED = re.compile("not for speed|no speed|not faster")  # as a rung's Why says it
 # Of the scripts whose change needs something of the machine.
 TRIALS = {
     "baseline": code_for_it,

@@ -21,7 +21,7 @@ from ladder.files import SCRIPTS, write_atomic
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import Row, first_log, read_climb_json
 from ladder.measure.scripts import ROOT
-from ladder.show.blocks import BLOCK, climbs_of, on_cpu, render, rungs_of
+from ladder.show.blocks import BLOCK, climbs_of, is_cpu, render, rungs_of
 from ladder.show.publishable import kept, read_publishable
 from ladder.show.tables import caption
 
@@ -52,7 +52,7 @@ def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
     if in_readme:
-        readme = with_climb(readme, shown, rows)
+        readme = with_climb(readme, shown, climb, rows)
     copy_climb(folder, target, climb)
     above, heading, entries = runlog.partition("\n## 2")  # the newest entry, by its date
     runlog = above + entry(climb, rows, shown, finding) + heading + entries
@@ -86,13 +86,13 @@ def copy_climb(folder: Path, target: Path, climb: dict) -> None:
         shutil.copy(path, target)
 
 
-def with_climb(readme: str, shown: str, rows: list[Row]) -> str:
+def with_climb(readme: str, shown: str, climb: dict, rows: list[Row]) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one."""
     if not rungs_of(rows).keys() >= {*range(11)}:
         raise BadInput("README.md shows only climbs in which rungs 0 to 10 came to their end")
     marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
-    named = {on_cpu(old_rows): folder for folder, _, old_rows in climbs_of(marker)}
-    named[on_cpu(rows)] = shown
+    named = {is_cpu(old["device"]): folder for folder, old, _ in climbs_of(marker)}
+    named[is_cpu(climb["device"])] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
 

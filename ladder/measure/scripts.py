@@ -10,7 +10,8 @@ from ladder.files import ROOT
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
 FIELDS = ("Change", "Why", "Numerics", "Run")  # of each docstring, in this order
-OPTIONAL = "Device"  # after them: `Device: CPU` if the change does nothing on other devices
+# After them: what a rung removes from a step, and `Device: CPU` if it does nothing elsewhere.
+OPTIONAL = ("Removes", "Device")
 
 
 def all_scripts() -> list[Path]:
@@ -146,12 +147,12 @@ def describe(path: Path) -> dict[str, str]:
     Raises BadInput if one is missing.
     """
     title, _, body = docstring(path).partition("\n")
-    names = "|".join((*FIELDS, OPTIONAL))
+    names = "|".join((*FIELDS, *OPTIONAL))
     _, *parts = re.split(rf"^({names}):", body, flags=re.MULTILINE)
     fields = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         fields[name] = " ".join(text.split())
-    required = [name for name in fields if name != OPTIONAL]
+    required = [name for name in fields if name not in OPTIONAL]
     if required != list(FIELDS) or not all(fields.values()):
         raise BadInput(f"{path}: its docstring has {list(fields)}, expected {list(FIELDS)}")
     return {"Title": title, **fields}

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from ladder.files import ROOT
+from ladder.machine import find_gpu
 from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
 from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
-from ladder.measure.scripts import before as rung_before
-from ladder.show.diffs import changed_lines, code_lines
+from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.reported import reported_climb
 from ladder.show.tables import bold, factor, markdown, percent, pipes
 
@@ -17,6 +17,13 @@ BLOCK = re.compile(
     r"<!-- (?P<kind>headline|rungs|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
+# Of the calculated columns; B is that of the reported climb.
+GPUS = {"A100 80GB": "NVIDIA A100-SXM4-80GB", "RTX 4090": "NVIDIA GeForce RTX 4090"}
+B = 16
+ROOFLINE = """
+*Calculated*: the [roofline](docs/roofline.md) at the same B and T, from the rates of the GPU's data
+sheet, also where the GPU has less memory than that takes.
+"""
 NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#share)."
 
 
@@ -46,59 +53,80 @@ def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
 
 
 def headline(climbs: list) -> str:
-    """What the ladder gains: in each of these climbs, and as reported for a GPU."""
-    text = ""
-    for folder, climb, rows in climbs:
-        rungs = rungs_of(rows)
-        top = rungs[max(rungs)]
-        run = first_log(rows).run
-        text += f"- **{top.total.ratio:.1f} times**"
-        if top.total.low:
-            text += f" ({top.total.low:.1f} to {top.total.high:.1f}, 95 % interval)"
-        text += f" on {run['device']}, B={run['B']}, T={run['T']}: "
-        text += f"{rungs[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
-        if max(rungs) > 10:
-            text += f" (rung 10: {rungs[10].total.ratio:.1f} times)"
-        text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder})).\n"
+    """What the ladder gains: as reported for a GPU, and in each of these climbs."""
     other = reported_climb()
     first = other["ms"]["00"]
     last = other["ms"]["10"]
-    text += f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
+    text = f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
     text += f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
     text += f"{other['who']}."
-    if all(on_cpu(rows) for _, _, rows in climbs):
+    if not gpu_measured():
         text += NO_GPU
+    for folder, climb, rows in climbs:
+        rungs = rungs_of(rows)
+        top = rungs[max(rungs)]
+        text += f"\n- **{top.total.ratio:.1f} times**"
+        if top.total.low:
+            text += f" ({top.total.low:.1f} to {top.total.high:.1f}, 95 % interval)"
+        text += f" on {machine_of(rows)}: "
+        text += f"{rungs[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
+        if max(rungs) > 10:
+            text += f" (rung 10: {rungs[10].total.ratio:.1f} times)"
+        text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder}))."
     return f"{text}\n"
 
 
+def gpu_measured() -> bool:
+    """Whether a climb under logs/ was on a GPU."""
+    for path in (ROOT / "logs").glob("*/climb.json"):
+        if not is_cpu(read_climb_json(path.parent)["device"]):
+            return True
+    return False
+
+
+def is_cpu(device: str) -> bool:
+    """Whether the name of a device, as in ladder/machine.py, is that of a CPU."""
+    return device.endswith(("thread)", "threads)"))
+
+
+def machine_of(rows: list[Row]) -> str:
+    """The device of these rows, with B and T."""
+    return "{device}, B={B}, T={T}".format(**first_log(rows).run)
+
+
 def rungs_table(climbs: list) -> str:
-    """Every rung with its one change and what that gains: as reported for a GPU, which is not ours,
-    and in these climbs. A gain is over the rung before it in any order of a climb."""
-    other = reported_climb()
-    header = ["rung", "the one change", "lines", f"*reported*: {other['settings']}"]
-    measured = []
-    for folder, _, rows in climbs:
-        run = first_log(rows).run
-        header.append(f"*measured*: [{run['device']}]({folder}), B={run['B']}, T={run['T']}")
-        measured.append(measured_column(rungs_of(rows)))
+    """Every rung with its one change and what that gains."""
+    lines = rung_lines(climbs)
+    for path, line in zip(all_scripts(), lines, strict=True):
+        line["rung"] = f"[{title(path)}]({shown(path)})"
+    body = [[*line.values()] for line in lines]
+    note = f"\n*Reported*: {reported_climb()['note']}"
+    return pipes([*lines[0]], body, left=3) + note + ROOFLINE
+
+
+def rung_lines(climbs: list) -> list[dict[str, str]]:
+    """A line of a table for each rung: what it changes and removes; its times as reported, which
+    are not ours, and as calculated; its gain in each of these climbs.
+
+    A gain is over the rung that it goes on from, in any order of a climb.
+    """
     scripts = all_scripts()
-    reported = reported_column(scripts, other)
-    body = []
+    other = reported_climb()
+    columns = {f"*reported*: {other['settings']}": reported_column(scripts, other)}
+    for name, gpu in GPUS.items():
+        columns[f"*calculated*: {name}"] = calculated_column(scripts, gpu)
+    for _, _, rows in climbs:
+        columns[f"*measured*: {machine_of(rows)}"] = measured_column(scripts, rungs_of(rows))
+    lines = []
     for number, path in enumerate(scripts):
-        change = re.split(r"\.(?: |$)", describe(path)["Change"])[0]
-        size = size_of_change(rung_before(path), path) if number else ""
-        line = [f"[{title(path)}]({shown(path)})", change, size, reported[number]]
-        for column in measured:
-            line.append(column.get(number, percent(None)))
-        body.append(line)
-    return f"{pipes(header, body, left=2)}\n*Reported*: {other['note']}\n"
-
-
-def size_of_change(before: Path, after: Path) -> str:
-    """How many lines of code a rung adds and removes: `+9 −3`."""
-    lines = changed_lines(code_lines(before), code_lines(after))
-    added = sum(line.startswith("+") for line in lines)
-    return f"+{added} −{len(lines) - added}"
+        fields = describe(path)
+        line = {"rung": title(path)}
+        line["the one change"] = re.split(r"\.(?: |$)", fields["Change"])[0]
+        line["what it removes"] = fields.get("Removes", "")
+        for heading, cells in columns.items():
+            line[heading] = cells[number]
+        lines.append(line)
+    return lines
 
 
 def reported_column(scripts: list[Path], other: dict) -> list[str]:
@@ -118,11 +146,35 @@ def reported_column(scripts: list[Path], other: dict) -> list[str]:
     return cells
 
 
-def measured_column(rungs: dict[int, Row]) -> dict[int, str]:
-    """The baseline's rate, and the gain of each other rung over the one before it."""
-    cells = {0: f"{rungs[0].tok_per_s:.0f} tok/s"}
-    for number, gain in gains_of_neighbours(rungs).items():
-        cells[number] = bold(percent(gain), gain)
+def calculated_column(scripts: list[Path], gpu: str) -> list[str]:
+    """The roofline of each rung on this GPU."""
+    cells = []
+    for path in scripts:
+        if cpu_only(path):
+            cells.append("CPU only")
+        elif path.stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
+            cells.append("as 06")
+        else:
+            cells.append(f"{sum(calculated(path, gpu).values()):.0f} ms")
+    return cells
+
+
+def calculated(path: Path, gpu: str) -> dict[str, float]:
+    """The milliseconds of each part of a rung's step at a GPU's data sheet; empty if unknown."""
+    step = work(B).get(path.stem)
+    if step is None:
+        return {}
+    return dict(zip(LABELS, roofline_ms(step, find_gpu(gpu)._asdict()), strict=True))
+
+
+def measured_column(scripts: list[Path], rungs: dict[int, Row]) -> list[str]:
+    """The baseline's rate, and the gain of each other rung over the one it goes on from."""
+    gains = gains_of_neighbours(rungs)
+    cells = []
+    for number in range(len(scripts)):
+        gain = gains.get(number)
+        cells.append(bold(percent(gain), gain))
+    cells[0] = f"{rungs[0].tok_per_s:.0f} tok/s"
     return cells
 
 
@@ -146,11 +198,10 @@ def machines_table() -> str:
 
 def machine_line(folder: Path, climb: dict, rungs: dict[int, Row]) -> list[str]:
     """The cells of one machine."""
-    run = rungs[0].log.run
     number = max(rungs)
     return [
-        "{device}, B={B}, T={T}".format(**run),
-        run["torch"],
+        machine_of([*rungs.values()]),
+        rungs[0].log.run["torch"],
         f"{climb['peak_flops'] / 1e12:.3g}",
         f"{climb['repeats']}",
         f"{rungs[0].tok_per_s:.0f}",
@@ -159,11 +210,6 @@ def machine_line(folder: Path, climb: dict, rungs: dict[int, Row]) -> list[str]:
         factor(rungs[number].total),
         f"[{climb['started'][:10]}]({folder.relative_to(ROOT).as_posix()})",
     ]
-
-
-def on_cpu(rows: list[Row]) -> bool:
-    """Whether the name of the device, as in ladder/machine.py, is that of a CPU."""
-    return first_log(rows).run["device"].endswith(("thread)", "threads)"))
 
 
 def rungs_of(rows: list[Row]) -> dict[int, Row]:

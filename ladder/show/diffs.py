@@ -23,14 +23,3 @@ def diff_lines(before: Path, after: Path) -> list[str]:
     new_lines = new_code.removesuffix("\n").split("\n")
     diff = unified_diff(old_lines, new_lines, shown(before), shown(after), lineterm="")
     return [re.sub(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@", in_whole_file, line) for line in diff]
-
-
-def code_lines(path: Path) -> list[str]:
-    """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in parts_of(path)[1].split("\n") if line.strip()]
-
-
-def changed_lines(before: list[str], after: list[str]) -> list[str]:
-    """The + and - lines between the code_lines of two scripts: how large a change is."""
-    diff = list(unified_diff(before, after, n=0, lineterm=""))[2:]
-    return [line for line in diff if not line.startswith("@@")]

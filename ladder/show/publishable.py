@@ -5,7 +5,14 @@ from pathlib import Path
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
-from ladder.measure.rows import WHY_NOT_COMPILED, Row, first_log, not_compiled, read_climb
+from ladder.measure.rows import (
+    OUT_OF_TIME,
+    WHY_NOT_COMPILED,
+    Row,
+    first_log,
+    not_compiled,
+    read_climb,
+)
 from ladder.measure.scripts import low_precision
 
 SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
@@ -43,6 +50,8 @@ def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
         if path.is_file() and low_precision(path):
             return f"{path.stem} has low precision, which is in no table with exact ones"
     for row in rows:
+        if row.failure == OUT_OF_TIME:
+            return f"the time (--at-most) was over before {row.stem} could run: climb with more"
         if not_compiled(row):
             return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
     return None

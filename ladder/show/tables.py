@@ -22,7 +22,7 @@ from ladder.measure.rows import (
     not_compiled,
     sizes_with_gains,
 )
-from ladder.measure.scripts import all_scripts, peer_scripts, title
+from ladder.measure.scripts import all_scripts, cpu_only, peer_scripts, title
 from ladder.measure.stats import Gain
 from ladder.text import printable
 
@@ -124,8 +124,8 @@ def bold(text: str, gain: Gain | None) -> str:
 
 
 def first_beyond(climb: dict, rows: list[Row]) -> int | None:
-    """Index of the first rung above ten, which are for CPUs, if other rungs stand above it."""
-    beyond = {path.stem for path in all_scripts()[11:]}
+    """The index of the first rung for CPUs only, if other rungs stand above it."""
+    beyond = {path.stem for path in all_scripts() if cpu_only(path)}
     for index, row in enumerate(rows):
         if row.stem in beyond:
             return index if index and kind_of(climb).against == "above" else None
@@ -326,8 +326,9 @@ def caption(climb: dict, rows: list[Row]) -> str:
     if len(peaks) > 1:
         text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
     if climb.get("copy_bytes_per_s"):
-        text += f", one in float32 at {climb['fp32_flops'] / 1e12:.3g}; "
-        text += f"a copy reads and writes {climb['copy_bytes_per_s'] / 1e9:.1f} GB/s"
+        if climb["peak_dtype"] != "float32":
+            text += f", one in float32 at {climb['fp32_flops'] / 1e12:.3g}"
+        text += f"; a copy reads and writes {climb['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if climb.get("quick"):
         text += "; quick: few steps and rounds"
     return text
