@@ -13,6 +13,7 @@ start from a copy of the code in the climb's folder: edit, or switch branches, m
 that git tracks is changed.
 """
 
+import math
 import sys
 import tempfile
 from contextlib import closing, suppress
@@ -107,7 +108,8 @@ def run_and_report(folder: Path) -> int:
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            climb = rounds.run_rounds(folder, Path(scratch), say, show_table)
+            forecast = partial(runs_left, folder)
+            climb = rounds.run_rounds(folder, Path(scratch), say, forecast, show_table)
             if "after" not in climb["clocks"]:  # else it had ended already
                 climb["clocks"]["after"] = clocks(cli.parse_args("", climb["flags"]).device)
                 rounds.save(folder, climb)
@@ -129,6 +131,28 @@ def run_and_report(folder: Path) -> int:
         pack(folder)
         say(f"share it: ladder share {quote(str(folder))}")
     return 0 if good else 1
+
+
+def runs_left(folder: Path, climb: dict) -> str:
+    """`3 of 26 runs, about 12 min left`.
+
+    A run is expected to take as long as the last one of its script. Until every script has run
+    once, nobody knows.
+    """
+    done = len(list(folder.glob("*.r*.log"))) + len(climb["failures"])
+    left = []
+    for k in range(1, climb["repeats"] + 1):
+        for name, *_ in rounds.runs_due(folder, climb, k):
+            left.append(name)
+    text = f"{done} of {done + len(left)} runs"
+    limit = rounds.seconds_left(climb)
+    if not left or limit <= 0:
+        return text
+    new = set(left) - climb["seconds"].keys()
+    if new:
+        return f"{text}, time left unknown: scripts that have not run yet: {len(new)}"
+    seconds = min(sum(climb["seconds"][name] for name in left), limit)
+    return f"{text}, about {max(1, math.ceil(seconds / 60))} min left"
 
 
 def print_table(folder: Path, console: Console) -> tuple[dict, list[Row]]:

@@ -10,8 +10,8 @@ class Comparison:
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
     total: str  # ... and of the one beside it
-    # Which row a script's diff is against: "above", "first" (and then the gain is that of the first
-    # row over each other one) or none.
+    # Which row a script's diff is against. "above": that of the script it goes on from, else the
+    # one above. "first": the first one, and its gain over each other row is shown. None: no diff.
     against: str | None = None
     varied: str = ""  # what may differ between rows
 
@@ -44,5 +44,5 @@ KINDS = {
 
 
 def kind_of(climb: dict) -> Comparison:
-    """The kind that climb.json names; a climb where it names none."""
-    return KINDS[climb.get("kind", "climb")]
+    """The kind that climb.json names."""
+    return KINDS[climb["kind"]]

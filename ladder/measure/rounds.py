@@ -185,11 +185,13 @@ def seconds_left(climb: dict) -> float:
     return (limit - climb["minutes"]) * 60
 
 
-def run_rounds(folder: Path, scratch: Path, say: Callable, show_table: Callable) -> dict:
+def run_rounds(
+    folder: Path, scratch: Path, say: Callable, forecast: Callable, show_table: Callable
+) -> dict:
     """Run, round by round, what climb.json asks for and is not done yet; returns climb.json.
 
-    say(line) prints a line; show_table() shows the rounds so far, before another one. What is
-    compiled is kept in `scratch` for the next rounds.
+    say(line) prints a line; forecast(climb) says, after each run, what is left; show_table() shows
+    the rounds so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
     climb = read_climb_json(folder)
     climb.setdefault("seconds", {})
@@ -200,39 +202,40 @@ def run_rounds(folder: Path, scratch: Path, say: Callable, show_table: Callable)
         kept = f"going on with {folder}: {len(ended)} runs are kept"
         say(f"{kept}; its code/ runs, without your edits since")
     begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
-    k = 0
+    k = 1
+    run_round(folder, climb, k, scratch, say, forecast)
     while k < begun or another_round(climb, k):
         k += 1
-        if k > 1 and k > begun:
+        if k > begun:
             show_table()
-        run_round(folder, climb, k, scratch, say)
+        run_round(folder, climb, k, scratch, say, forecast)
     climb["repeats"] = k
     return climb
 
 
 def another_round(climb: dict, done: int) -> bool:
-    """Whether a round follows these `done` ones: not if it would not end in time, should it take as
-    long as the others did."""
-    limit = climb["at_most"] or math.inf
-    return done < climb["repeats"] and climb["minutes"] * (done + 1) / done <= limit
+    """Whether a round follows these `done` ones, and would end in time if it takes their mean."""
+    seconds = climb["minutes"] / done * 60
+    return done < climb["repeats"] and seconds <= seconds_left(climb)
 
 
-def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable) -> None:
+def run_round(
+    folder: Path, climb: dict, k: int, scratch: Path, say: Callable, forecast: Callable
+) -> None:
     """Do the runs of round k that are not done yet, until the climb's time is over."""
-    due = runs_due(folder, climb, k)
-    if due and len(climb["peaks"]) < k and seconds_left(climb) > 0:
-        say(f"round {k}: timing a large matmul")
-        time_matmul(folder, climb, k)
-        say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
-    for run in due:
-        if run[0] in out_of_memory(climb):  # since the round began
-            continue
-        if seconds_left(climb) <= 0:
+    while seconds_left(climb) > 0:
+        due = runs_due(folder, climb, k)
+        if not due:
             return
-        now = f"{run[0]}, round {k} of {climb['repeats']}"
+        if len(climb["peaks"]) < k:
+            say(f"round {k}: timing a large matmul")
+            time_matmul(folder, climb, k)
+            say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
+            continue
+        now = f"{due[0][0]}, round {k} of {climb['repeats']}"
         say(f"{now}, running since {datetime.now():%H:%M}")
-        news = run_and_record(folder, climb, run, k, scratch)
-        say(f"{now}: {news} ({progress(folder, climb)})")
+        news = run_and_record(folder, climb, due[0], k, scratch)
+        say(f"{now}: {news} ({forecast(climb)})")
 
 
 def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
@@ -318,30 +321,11 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
         log = read_log(logs[0])
         if log.result["status"] != "ok":
             raise BadInput(f"its run ended {log.result['status']}")
-        others = [read_log(path) for path in sorted(folder.glob("*.r*.log"))[:1]]
-        check_comparable("this climb", [log, *others], climb)
+        earlier = sorted(folder.glob("*.r*.log"))
+        if earlier:
+            check_comparable("this climb", [log, read_log(earlier[0])], climb)
     except BadInput as error:
         write_atomic(failed, done.stderr.encode())
         raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
     write_atomic(folder / f"{name}.r{k}.log", logs[0].read_bytes())
     return log.result["tok_per_s"]
-
-
-def progress(folder: Path, climb: dict) -> str:
-    """`3 of 26 runs, about 12 min left`.
-
-    A run is expected to take as long as the last one of its script. Until every script has run
-    once, nobody knows.
-    """
-    done = len([*folder.glob("*.r*.log")]) + len(climb["failures"])
-    left = []
-    for k in range(1, climb["repeats"] + 1):
-        left += [name for name, *_ in runs_due(folder, climb, k)]
-    text = f"{done} of {done + len(left)} runs"
-    new = {name for name in left if name not in climb["seconds"]}
-    if not left or seconds_left(climb) <= 0:
-        return text
-    if new:
-        return f"{text}, time left unknown: scripts that have not run yet: {len(new)}"
-    seconds = min(sum(climb["seconds"][name] for name in left), seconds_left(climb))
-    return f"{text}, about {max(1, math.ceil(seconds / 60))} min left"

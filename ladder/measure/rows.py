@@ -4,7 +4,6 @@ import json
 import math
 import statistics
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ import numpy as np
 from ladder.errors import BadInput
 from ladder.measure.kinds import KINDS, kind_of
 from ladder.measure.parser import Log, read_log
-from ladder.measure.scripts import all_scripts, chain, number_of
-from ladder.measure.scripts import before as rung_before
+from ladder.measure.scripts import all_scripts, before, chain, number_of
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
@@ -68,9 +66,12 @@ class Row:
     @property
     def slow_rounds(self) -> dict[int, float]:
         """The rounds that took more than twice the row's median, with their milliseconds."""
-        times = {k: median_ms(log) for k, log in sorted(self.logs.items())}
-        usual = statistics.median(times.values()) if times else 0
-        return {k: ms for k, ms in times.items() if ms > DISTURBED * usual}
+        slow = {}
+        for k, log in sorted(self.logs.items()):
+            usual = statistics.median(map(median_ms, self.logs.values()))
+            if median_ms(log) > DISTURBED * usual:
+                slow[k] = median_ms(log)
+        return slow
 
     @property
     def disturbed_runs(self) -> dict[int, float]:
@@ -103,16 +104,22 @@ def runs_of(climb: dict) -> list[list[str]]:
     return climb.get("runs") or [[Path(name).stem, name] for name in climb["scripts"]]
 
 
+def last_failures(climb: dict) -> dict[str, str]:
+    """Why a run failed, by its name; of several rounds the last one counts."""
+    failures = {}
+    for name_and_round, why in climb["failures"].items():
+        name = name_and_round.rpartition(".")[0]
+        failures[name] = why
+    return failures
+
+
 def out_of_memory(climb: dict) -> set[str]:
     """The names of runs that memory does not hold, or that need more of it than one of those."""
-    failed = set()
-    for name, why in climb.get("failures", {}).items():
-        if why == OUT_OF_MEMORY:
-            failed.add(name.rpartition(".")[0])
+    failures = last_failures(climb)
     names = set()
     scripts = set()
     for name, script, *_ in runs_of(climb):  # from the smallest B to the largest
-        if name in failed:
+        if failures.get(name) == OUT_OF_MEMORY:
             scripts.add(script)
         if script in scripts:
             names.add(name)
@@ -125,21 +132,21 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
     """
     climb = read_climb_json(folder)
-    logs = {}
+    logs = []
+    by_run = {}
     for path in folder.glob("*.r*.log"):
         name, _, k = path.stem.rpartition(".r")
-        logs.setdefault(name, {})[int(k)] = read_log(path)
-    failures = {}
-    for name, why in climb.get("failures", {}).items():
-        failures[name.rpartition(".")[0]] = why
+        log = read_log(path)
+        logs.append(log)
+        by_run.setdefault(name, {})[int(k)] = log
+    failures = last_failures(climb)
     if not logs and not failures:
         raise BadInput(f"{folder} holds no logs of a climb")
-    every_log = [log for rounds in logs.values() for log in rounds.values()]
-    check_comparable(folder, every_log, climb)
+    check_comparable(folder, logs, climb)
     too_large = out_of_memory(climb)
     rows = []
     for name, script, *flags in runs_of(climb):
-        row = Row(name, logs.get(name, {}), failures.get(name), Path(script).stem)
+        row = Row(name, by_run.get(name, {}), failures.get(name), Path(script).stem)
         if flags:
             row.B = int(flags[0].partition("=")[2])
         if row.logs or row.failure or name not in too_large:
@@ -186,11 +193,15 @@ def set_gains(climb: dict, rows: list[Row]) -> None:
     """Compare each row with the one that its kind of climb says, and with the first."""
     kind = kind_of(climb)
     first = rows[0]
-    for above, row in pairwise(rows):
+    for index in range(1, len(rows)):
+        row = rows[index]
+        above = rows[index - 1]
         row.total = gain(first, row)
-        if kind.against == "first":
+        if kind.against == "above":
+            row.gain = gain(rows[index_of_base(rows, index)], row)
+        elif kind.against == "first":
             row.gain = gain(row, first)
-        elif kind.against != "above" and not kind.varied:
+        elif not kind.varied:
             row.gain = gain(first, row)
         elif above.B == row.B:
             row.gain = gain(above, row)
@@ -202,40 +213,59 @@ def set_gains(climb: dict, rows: list[Row]) -> None:
     holm(row.total for row in rows)
 
 
+def index_of_base(rows: list[Row], index: int) -> int:
+    """The index of the row that this row of a climb is compared with.
+
+    It is that of the script which this one goes on from, if that stands above; else the row above.
+    """
+    paths = {path.stem: path for path in chain()}
+    above = [row.script for row in rows[:index]]
+    script = rows[index].script
+    if script in paths:  # else it is from outside
+        base = before(paths[script])
+        if base and base.stem in above:
+            return above.index(base.stem)
+    return index - 1
+
+
 def sizes_with_gains(climb: dict, rows: list[Row]) -> list[int]:
     """The B at which a batch shows gains: the smallest, the default, the largest of all scripts."""
     sizes = sorted({row.B for row in rows})
     scripts = {row.script for row in rows}
-    common = [
-        B for B in sizes if {row.script for row in rows if row.B == B and row.logs} == scripts
-    ]
-    default = [B for B in sizes if f"--batch-size={B}" in climb["flags"]]
-    return sorted({*sizes[:1], *default, *common[-1:]})
+    largest = sizes[0]
+    for B in sizes:
+        ran = {row.script for row in rows if row.B == B and row.logs}
+        if ran == scripts:
+            largest = B
+    shown = []
+    for B in sizes:
+        if B in (sizes[0], largest) or f"--batch-size={B}" in climb["flags"]:
+            shown.append(B)
+    return shown
 
 
 def gains_of_neighbours(rungs: dict[int, Row]) -> dict[int, Gain]:
     """The gain of each rung over the one that it goes on from, as one column of a table."""
-    scripts = all_scripts()
     gains = {}
-    for number, row in rungs.items():
-        before = rung_before(scripts[number])
-        if before in scripts and scripts.index(before) in rungs:
-            gains[number] = gain(rungs[scripts.index(before)], row)
+    for path in all_scripts()[1:]:
+        row = rungs.get(number_of(path))
+        base = rungs.get(number_of(before(path)))
+        if row and base:
+            gains[number_of(path)] = gain(base, row)
     holm(gains.values())
     return gains
 
 
-def gain(before: Row, after: Row) -> Gain | None:
-    """How many times faster per token `after` is, with its 95 % interval; None without a round.
+def gain(old: Row, new: Row) -> Gain | None:
+    """How many times faster per token `new` is, with its 95 % interval; None without a round.
 
     Round k of one script is paired with round k of the other, which ran next to it: one log ratio
     of their medians. What steps vary by inside a run is in the spread of the rounds already.
     """
     ratios = []
-    for k in sorted(before.logs.keys() & after.logs.keys()):
-        old, new = before.logs[k], after.logs[k]
-        per_token = [median_ms(log) / step_tokens(log) for log in (old, new)]
-        ratios.append(math.log(per_token[0] / per_token[1]))
+    for k in sorted(old.logs.keys() & new.logs.keys()):
+        ratio = ms_per_token(old.logs[k]) / ms_per_token(new.logs[k])
+        ratios.append(math.log(ratio))
     return gain_of(ratios) if ratios else None
 
 
@@ -267,6 +297,11 @@ def median_ms(log: Log) -> float:
     return float(np.median(step_times(log)))
 
 
+def ms_per_token(log: Log) -> float:
+    """The median of the measured steps, divided by the tokens of a step."""
+    return median_ms(log) / step_tokens(log)
+
+
 def step_tokens(log: Log) -> int:
     """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
     if "total_batch" in log.run:
@@ -276,6 +311,6 @@ def step_tokens(log: Log) -> int:
 
 def not_compiled(row: Row) -> bool:
     """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in chain() if number_of(path) >= 5]
+    compiles = [path.stem for path in chain()[5:]]
     said = [log.effective.get("compiled") for log in row.logs.values()]
     return row.script in compiles and "no" in said

@@ -6,7 +6,7 @@ from pathlib import Path
 from ladder.errors import BadInput
 from ladder.files import ROOT, git
 from ladder.measure.kinds import kind_of
-from ladder.measure.rows import COMPARABLE, Row, read_climb
+from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.scripts import docstring
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
@@ -56,7 +56,7 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
             path, source = as_measured(folder, climb, row.script, Path(scratch))
             base = None
             if rungs and against == "above":
-                base = rungs[-1]
+                base = rungs[index_of_base(rows, len(rungs))]
             elif rungs and against == "first":
                 base = rungs[0]
             diff = None
