@@ -199,16 +199,6 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
         assert part in line
 
 
-def test_a_long_text_shows_progress_and_names_prepare(bytes_for_tokens, tmp_path, monkeypatch):
-    text = b"to be\n" * 500_000
-    said = []
-    monkeypatch.setattr(data, "SILENCE_S", 0)
-    (tmp_path / "big.txt").write_bytes(text)
-    corpus = load_corpus(str(tmp_path / "big.txt"), said.append)
-    assert corpus.sha256 == hashlib.sha256(text).hexdigest()
-    assert len(said) == 3 and "tokenizing big: 2 of 3 MB (data/prepare.py" in said[1]
-
-
 def test_a_text_that_cannot_be_read_is_named(bytes_for_tokens, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
     for name, said in (("a.txt", r"not UTF-8 text \(byte 3\)"), ("b.txt", "cannot read .*b.txt")):

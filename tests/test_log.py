@@ -13,7 +13,7 @@ from ladder.cli import parse_args
 from ladder.corpus import load_corpus
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.measure.parser import read_log
-from ladder.run import Run, flops_per_token
+from ladder.run import Run
 
 
 def test_lines_survive_a_round_trip(tmp_path):
@@ -182,16 +182,6 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     assert files.commit() == f"{head}-dirty"
     (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
     assert files.commit() == "0123456789ab"
-
-
-def test_flops_per_token_of_the_124m_model():
-    for number, vocabulary in ((0, 50257), (10, 50304)):
-        module = load(rung(number))
-        with torch.device("meta"):
-            model = module.GPT(module.GPTConfig())
-        blocks = 12 * (12 * 768**2 + 13 * 768) + 2 * 768
-        N = blocks + vocabulary * 768
-        assert flops_per_token(model, 1024) == 6 * N + 12 * 12 * 768 * 1024
 
 
 @pytest.mark.parametrize(
