@@ -71,7 +71,8 @@ def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
 @pytest.fixture(scope="session")
 def shard(tmp_path_factory) -> Path:
     """Python's own documentation, one token per byte: real text that every machine has."""
-    text = "\n\n".join(topics[key] for key in sorted(topics)).encode()[:100_000]
+    texts = [topics[key] for key in sorted(topics)]
+    text = "\n\n".join(texts).encode()[:100_000]
     path = tmp_path_factory.mktemp("corpus") / "topics.bin"
     write_shard(path, np.frombuffer(text, np.uint8).astype(np.uint16))
     return path
@@ -135,11 +136,31 @@ def card(monkeypatch):
     return see
 
 
+def random_batch(B=2, T=48, V=50257):
+    """Inputs and targets of B rows, the same at each call."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(0, V, (B, T + 1), generator=generator)
+    return ids[:, :-1], ids[:, 1:]
+
+
+def relative_error(value, exact) -> float:
+    """|value - exact| / |exact|, of two tensors."""
+    error = value.float() - exact.float()
+    return (error.norm() / exact.float().norm()).item()
+
+
+def closed_pipe():
+    """A file to write to that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
 def run_script(path, *flags, env=None, **options):
     """Run a script in a process of its own and return the finished process."""
-    words, env = [sys.executable, path, *map(str, flags)], {**os.environ, **(env or {})}
-    kept = dict(capture_output=True, text=True, timeout=900)
-    return subprocess.run(words, cwd=ROOT, env=env, **kept, **options)
+    words = [sys.executable, path, *map(str, flags)]
+    options |= dict(capture_output=True, text=True, timeout=900)
+    return subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, **options)
 
 
 def in_float16(patch, module) -> None:
@@ -287,6 +308,15 @@ def alone(shard, smaller, script, tmp_path, capsys):
         return status, *capsys.readouterr()
 
     return run
+
+
+def same_training(folder, other):
+    """Assert that two runs differ by rounding: their losses, held-out losses and norms."""
+    assert losses(folder) == pytest.approx(losses(other), abs=5e-6)
+    log, expected = last_log(folder), last_log(other)
+    assert log.vals[-1]["loss"] == pytest.approx(expected.vals[-1]["loss"], abs=5e-6)
+    for step, right in zip(log.steps, expected.steps, strict=True):
+        assert step["norm"] == pytest.approx(right["norm"], rel=1e-3)  # before clipping
 
 
 def last_log(folder):

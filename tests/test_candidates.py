@@ -2,16 +2,14 @@
 
 import pytest
 import torch
-from conftest import HALF, TINY, load, run_script, with_mistake
-from test_rungs import check_of, losses, random_batch, spied_run, tiny
+from conftest import TINY, load, random_batch, relative_error, with_mistake
+from test_rungs import check_of, losses, spied_run, tiny
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.commands.main import main
 from ladder.errors import BadInput
-from ladder.measure.parser import read_log
 from ladder.measure.scripts import (
     ROOT,
     all_scripts,
@@ -24,7 +22,6 @@ from ladder.measure.scripts import (
 # A new rung may have the number of a candidate.
 SCRIPTS = {number_of(path): path for path in [*all_scripts(), *candidate_scripts()]}
 NUMBERS = [number_of(path) for path in candidate_scripts()]
-EXACT = [number for number in NUMBERS if not low_precision(SCRIPTS[number])]
 # V is small, for speed. With 320 the compiler would keep the weights' gradient, not the logits'.
 B, T, C, V = 2, 48, TINY["n_embd"], 2048
 
@@ -47,7 +44,7 @@ def of_size(nodes, size):
     """The nodes whose value is a tensor of `size` elements."""
     found = []
     for node in nodes:
-        value = node.meta.get("val") if node is not None else None
+        value = node and node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.numel() == size:
             found.append(node)
     return found
@@ -70,12 +67,13 @@ def targets_of(nodes):
 
 
 def check_13(module, *_):
-    model, (x, y) = tiny(module, vocab_size=V), random_batch(B, T, V)
+    model = tiny(module, vocab_size=V)
+    x, y = random_batch(B, T, V)
     logits, none = model(x)
     assert logits.shape == (B, T, V) and none is None
     assert model(x, y)[0] is None
     _, backward = graphs(module)
-    (given,) = (n for n in backward.nodes if n.op == "placeholder" and "tangents" in n.name)
+    (given,) = (n for n in backward.nodes if "tangents" in n.name)
     assert given.meta["val"].shape == ()  # the loss's, and none for logits
 
 
@@ -93,10 +91,11 @@ def check_15(module, *_):
     mlp = module.MLP(module.GPTConfig(**TINY))
     mlp.c_fc, mlp.c_proj = torch.nn.Identity(), torch.nn.Identity()
     x = torch.linspace(-12, 12, 4001)
-    torch.testing.assert_close(mlp(x), F.gelu(x, approximate="tanh"), rtol=1e-5, atol=1e-6)
-    half = x.bfloat16()  # rounded once, after all of it
-    expected = F.gelu(half.float(), approximate="tanh").bfloat16()
-    torch.testing.assert_close(mlp(half).bfloat16(), expected, rtol=2**-7, atol=1e-6)
+    expected = F.gelu(x, approximate="tanh")
+    torch.testing.assert_close(mlp(x), expected, rtol=1e-5, atol=1e-6)
+    x = x.bfloat16()  # rounded once, after all of it
+    expected = F.gelu(x.float(), approximate="tanh").bfloat16()
+    torch.testing.assert_close(mlp(x).bfloat16(), expected, rtol=2**-7, atol=1e-6)
     forward, backward = graphs(module)
     named = " ".join(targets_of(forward.nodes) + targets_of(backward.nodes))
     assert "tanh" not in named and "sigmoid" in named
@@ -104,14 +103,13 @@ def check_15(module, *_):
     assert dtypes(wide) == {torch.bfloat16}  # FP32 is in registers only
 
 
-def loss_errors(module, N, C, V, scale=1, dtype=torch.float32, device="cpu"):
-    """|found - exact| / |exact| of the loss of N rows, and of the gradients of x and weight."""
-    generator = torch.Generator(device).manual_seed(0)
-    how = dict(device=device, generator=generator)
-    x = torch.randn(N, C, **how).to(dtype).requires_grad_()
-    weight = (torch.randn(V, C, **how) * scale).to(dtype).requires_grad_()
-    given = [x, weight]
-    targets = torch.randint(0, V, (N,), device=device, generator=generator)
+def loss_errors(module, N, C, V, scale=1, dtype=torch.float32):
+    """The relative errors of the loss of N rows, and of the gradients of x and weight."""
+    torch.manual_seed(0)
+    x = torch.randn(N, C).to(dtype).requires_grad_()
+    weight = (torch.randn(V, C) * scale).to(dtype)
+    given = [x, weight.requires_grad_()]
+    targets = torch.randint(0, V, (N,))
     exact = F.cross_entropy(x.float() @ weight.float().t(), targets)
     loss = module.LinearCrossEntropy.apply(x, weight, targets)
     # Of a loss that is scaled, as accumulation scales it.
@@ -120,8 +118,7 @@ def loss_errors(module, N, C, V, scale=1, dtype=torch.float32, device="cpu"):
     errors = []
     for value, right in zip(found, expected, strict=True):
         assert value is loss or value.dtype == dtype
-        right = right.float()
-        errors.append(((value.float() - right).norm() / right.norm()).item())
+        errors.append(relative_error(value, right))
     return errors
 
 
@@ -153,7 +150,8 @@ class FakeGraph(TorchDispatchMode):
         for argument, value in zip(op._schema.arguments, args, strict=False):
             if argument.alias_info and argument.alias_info.is_write:
                 for tensor in tree_leaves(value):
-                    self.before.setdefault(tensor.data_ptr(), (tensor, tensor.detach().clone()))
+                    before = tensor.detach().clone()
+                    self.before.setdefault(tensor.data_ptr(), (tensor, before))
         out = op(*args, **kwargs)
         self.calls.append((op, args, kwargs, out))
         return out
@@ -168,7 +166,8 @@ class FakeGraph(TorchDispatchMode):
     def replay(self):
         self.replays += 1
         for op, args, kwargs, out in self.calls:
-            for then, now in zip(tree_leaves(out), tree_leaves(op(*args, **kwargs)), strict=True):
+            again = op(*args, **kwargs)
+            for then, now in zip(tree_leaves(out), tree_leaves(again), strict=True):
                 if isinstance(then, torch.Tensor) and then.data_ptr() != now.data_ptr():
                     then.copy_(now)
 
@@ -196,9 +195,11 @@ def check_18(module, run_main, monkeypatch):
 def scaled_mm_of_cuda(a, b, scale_a, scale_b, multiply=torch._scaled_mm, **how):
     """torch._scaled_mm with what CUDA asks for: layouts, sizes, types (of one scale each)."""
     assert a.is_contiguous() and b.stride() == (1, len(b))
-    assert not [size for size in (*a.shape[1:], *b.shape) if size % 16]
+    for size in (*a.shape[1:], *b.shape):
+        assert size % 16 == 0
     assert b.dtype == torch.float8_e4m3fn
-    assert {(s.dtype, s.numel()) for s in (scale_a, scale_b)} == {(torch.float32, 1)}
+    for scale in (scale_a, scale_b):
+        assert (scale.dtype, scale.numel()) == (torch.float32, 1)
     # The long sum, over the vocabulary, is not done in the short accumulator.
     assert how.pop("out_dtype") == torch.bfloat16
     assert bool(how) == (a.dtype == torch.float8_e4m3fn)
@@ -210,17 +211,17 @@ def check_19(module, run_main, monkeypatch):
     loss, *gradients = loss_errors(module, 64, 128, 512, 0.1, torch.bfloat16)
     assert loss < 2e-3
     assert min(gradients) > 0.003 and max(gradients) < 0.08  # 2 bits of mantissa: 4 % on average
-    x = (torch.randn(64, 128, generator=torch.Generator().manual_seed(0)) * 1e-4).bfloat16()
+    x = torch.randn(64, 128).bfloat16() * 1e-4
     small, scale = module.to_fp8(x)
     assert small.dtype == torch.float8_e4m3fn and small.float().abs().max() == 448
     torch.testing.assert_close(small.float() * scale, x.float(), rtol=2**-4, atol=1e-6)
-    assert module.to_fp8(torch.zeros(4, 4))[0].float().abs().max() == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "device_name", lambda _: "NVIDIA A100")
-        patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-        with pytest.raises(BadInput, match=r"A100 has no FP8 units.*run candidate 18"):
-            module.require_fp8(torch.device("cuda"))
-        patch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    zeros, _ = module.to_fp8(torch.zeros(4, 4))
+    assert not zeros.float().any()
+    monkeypatch.setattr(module, "device_name", lambda _: "a card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    module.require_fp8(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    with pytest.raises(BadInput, match="a card has no FP8 units"):
         module.require_fp8(torch.device("cuda"))
 
 
@@ -267,33 +268,11 @@ def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path
         check(module, run_main, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(HALF == "float32", reason="this CPU's bfloat16 is too slow")
-def test_they_train_at_the_defaults_of_a_cpu(tmp_path):
-    """Where tests/gcc_transpose.py is wrong, the loss of 16 and up was NaN at just this B and T.
-
-    Not 19: a step with FP8 emulated takes minutes.
-    """
-    before = None
-    for number in (10, *EXACT):
-        words = "--model", "tiny", "--device", "cpu", "--steps", 3, "--log-dir", tmp_path
-        done = run_script(SCRIPTS[number], *words)
-        assert done.returncode == 0, done.stderr
-        log = read_log(next(tmp_path.glob(f"{SCRIPTS[number].stem}*.log")))
-        assert (log.run["B"], log.run["T"], log.effective["compiled"]) == ("4", "256", "yes")
-        found = losses(log)
-        assert found == pytest.approx(before or found, abs=0.02), number
-        before = found
-
-
-def test_numbers_name_candidates_too(capsys):
+def test_numbers_name_candidates_too():
     last = NUMBERS[-1]
     assert select([f"{last - 1}-{last}"]) == candidate_scripts()[-2:]
     with pytest.raises(BadInput, match=rf"there is no rung {last + 1}: they end with {last}_"):
         select([f"{last + 1}"])
-    assert main(["diff", "13_loss_only"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("13 loss only") and "--- speedups/10_fused_adamw.py" in out
 
 
 # ------------------------------------------------------- on the first day with a GPU
@@ -323,23 +302,6 @@ def test_fp8_matmuls_on_cuda():
     if torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("this GPU has no FP8 units")
     sizes = 1000, 768, 50304, 0.05
-    loss, *gradients = loss_errors(load(SCRIPTS[19]), *sizes, torch.bfloat16, "cuda")
+    with torch.device("cuda"):
+        loss, *gradients = loss_errors(load(SCRIPTS[19]), *sizes, torch.bfloat16)
     assert loss < 1e-2 and max(gradients) < 0.15
-
-
-@pytest.mark.cuda
-def test_more_logits_than_32_bits_count():
-    """At B=48, T=1024 they are 2.5 billion: the kernels of 16's loss need indices of 64 bits."""
-    N, few, C, V = 48 * 1024, 512, 64, 50304
-    if torch.cuda.get_device_properties(0).total_memory < 30e9:
-        pytest.skip("needs 30 GB")
-    loss_of = torch.compile(load(SCRIPTS[16]).LinearCrossEntropy.apply, dynamic=False)
-    x = torch.randn(N, C, device="cuda").bfloat16()
-    weight = torch.randn(V, C, device="cuda").bfloat16()
-    targets = torch.randint(V, (N,), device="cuda")
-    gradients = []
-    for last in (N, few):  # all rows, and the last of them alone
-        rows = x[-last:].clone().requires_grad_()
-        loss = last * loss_of(rows, weight, targets[-last:])
-        gradients.append(torch.autograd.grad(loss, rows)[0][-few:].float())
-    assert (gradients[0] - gradients[1]).norm() < 0.02 * gradients[1].norm()

@@ -1,16 +1,14 @@
 """What only a CUDA GPU can show. Elsewhere these are reported as skipped."""
 
 import json
-import shutil
 
 import pytest
 import torch
-from conftest import ON_CUDA, last_log, run_script
+from conftest import ON_CUDA, last_log, random_batch, relative_error, run_script
 from test_recordings import expected, one_fused
-from test_rungs import enlarged, random_batch
+from test_rungs import enlarged
 
 from ladder.machine import half_precision
-from ladder.measure.gemm import CLOCKS, clocks
 from ladder.measure.scripts import all_scripts
 
 pytestmark = pytest.mark.cuda
@@ -25,7 +23,8 @@ def test_effective_line_on_cuda(number, cuda_log):
     has_tf32 = torch.cuda.get_device_capability() >= (8, 0)
     half = str(half_precision(CUDA)).removeprefix("torch.")
     found = {**log.effective, "attention": one_fused(log.effective["attention"])}
-    assert found.pop("compile_cache", None) in (("cold", "warm") if number >= 5 else (None,))
+    assert ("compile_cache" in found) == (number >= 5)
+    found.pop("compile_cache", None)
     assert found.pop("matmul") == ("tf32" if number >= 2 and has_tf32 else "fp32")
     found.pop("loss_scale", None)
     assert found == {**expected(number), "autocast": half if number >= 3 else "off"}
@@ -34,22 +33,15 @@ def test_effective_line_on_cuda(number, cuda_log):
 
 @pytest.mark.parametrize("number", RUNGS)
 def test_logits_are_those_of_the_baseline_on_a_cpu(number):
-    (x, y), model = random_batch(T=128), enlarged(number).to(CUDA)
+    x, y = random_batch(T=128)
+    model = enlarged(number).to(CUDA)
     exact, _ = enlarged(0)(x, y)
     torch.set_float32_matmul_precision("high" if number >= 2 else "highest")
     model = torch.compile(model) if number >= 5 else model
     with torch.autocast(CUDA.type, half_precision(CUDA), enabled=number >= 3):
         logits, _ = model(x.to(CUDA), y.to(CUDA))
     rounding = 1e-5 if number < 2 else 2e-3 if number < 3 else 2e-2  # of FP32, TF32, bfloat16
-    assert (logits.detach().float().cpu() - exact).norm() < rounding * exact.norm()
-
-
-@pytest.mark.skipif(not shutil.which("nvidia-smi"), reason="no nvidia-smi here")
-def test_clocks_are_read_while_the_gpu_works():
-    found = dict(pair.split(" ", 1) for pair in clocks(CUDA).split(", "))
-    assert list(found) == CLOCKS.split(",")
-    assert int(found["clocks.sm"].removesuffix(" MHz")) > 0
-    assert 0 < int(found["temperature.gpu"]) < 120
+    assert relative_error(logits.cpu(), exact) < rounding
 
 
 def run_on_gpus(script, ranks, shard, folder, *flags):
@@ -101,4 +93,4 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
     found = json.loads((tmp_path / "out" / "10_fused_adamw.json").read_text())
     names = " ".join(kernel["name"] for kernel in found["kernels"])
     assert "triton_" in names and "aten::" not in names
-    assert found["self_ms"] > 0 and all(ms > 0 for ms in found["median_ms"].values())
+    assert found["self_ms"] > 0 and min(found["median_ms"].values()) > 0

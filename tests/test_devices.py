@@ -7,16 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import CARDS, ROOT, in_float16, load, rung, write_shard
-from torch._subclasses.fake_tensor import FakeTensorMode
+from conftest import CARDS, ROOT, SCRIPTS, in_float16, load, rung, write_shard
 
 from ladder import machine
 from ladder.cli import parse_args, pick_device
-from ladder.commands import doctor
 from ladder.errors import BadInput
 from ladder.measure import gemm
 from ladder.measure.parser import read_log
-from ladder.measure.scripts import all_scripts, candidate_scripts, number_of, peer_scripts
+from ladder.measure.scripts import peer_scripts
 
 FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.
@@ -29,7 +27,7 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     args = parse_args("doc", [])
     assert args.device == device and pick_device(device.type) == device
     gpu = device.type == "cuda"
-    assert (args.steps, args.seq_len) == ((50, 1024) if gpu else (20, 256))
+    assert (args.steps, args.seq_len) == {True: (50, 1024), False: (20, 256)}[gpu]
     assert args.batch_size == BATCH.get(name, 16)
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
@@ -38,48 +36,19 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
         assert machine.device_name(device) == CARDS[name][1]
 
 
-def test_the_default_batch_is_the_largest_that_fits():
-    """By the tensors that the baseline's forward pass keeps for the backward pass, counted."""
-
-    def kept_bytes(B):
-        storages = {}
-        x, y = torch.zeros(2, B, 1024, dtype=torch.int64)
-
-        def keep(tensor):
-            storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            logits, _ = model(x, y)
-        keep(logits)  # which the script holds until the next step
-        return sum(storages.values())
-
-    with FakeTensorMode():
-        model = load(rung(0)).GPT(load(rung(0)).GPTConfig())
-        # The loss takes two gradients of the logits meanwhile, in FP32.
-        row = kept_bytes(2) - kept_bytes(1) + 2 * 4 * 1024 * 50257
-    weights = 12 * sum(p.numel() for p in model.parameters())  # and AdamW's two moments
-    for name, (kind, _, memory, _) in CARDS.items():
-        if kind == "cuda":
-            B = BATCH.get(name, 16)
-            assert weights + B * row < memory - 2e9  # CUDA's own, and a desktop's
-            assert B == 16 or weights + 2 * B * row > (memory - 2e9) * 8 / 9, name
-
-
-@pytest.mark.parametrize("path", [*all_scripts(), *candidate_scripts()], ids=lambda path: path.stem)
-def test_every_script_on_a_t4(path, card, shard, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("number", SCRIPTS)
+def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch, capsys):
     card("T4")
-    made, scaler = [], torch.amp.GradScaler
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda *a, **k: made.append(k) or scaler(*a, **k))
 
     def stop(_):  # at the first step: nothing is on the device then but the model
         raise KeyboardInterrupt
 
     monkeypatch.setattr(torch.nn.Module, "to", lambda model, _: model)
     monkeypatch.setattr(torch.accelerator, "synchronize", stop)
+    flags = ["--model=tiny", f"--data={shard}", f"--log-dir={tmp_path}"]
     with pytest.raises(SystemExit) as end:
-        load(path).main(["--model", "tiny", "--data", str(shard), "--log-dir", str(tmp_path)])
-    if (number := number_of(path)) >= 14:
+        load(rung(number)).main(flags)
+    if number >= 14:
         units, other = ("FP8", 18) if number == 19 else ("bfloat16", 13)
         said = capsys.readouterr().err
         assert end.value.code == 2 and f"error Tesla T4 has no {units} units" in said
@@ -89,18 +58,7 @@ def test_every_script_on_a_t4(path, card, shard, tmp_path, monkeypatch, capsys):
     log = read_log(next(tmp_path.glob("*.log")))
     found = {key: log.run[key] for key in ("device", "B", "T", "steps")}
     assert found == {"device": "Tesla T4", "B": "8", "T": "1024", "steps": "50"}
-    assert made == ([{"enabled": True}] if number >= 3 else [])
     assert log.result.get("loss_scale") == (65536 if number >= 3 else None)
-
-
-def test_what_doctor_says_of_a_t4(card, monkeypatch):
-    device = card("T4")
-    rates = {torch.float32: 8e12, torch.float16: 40e12}  # in bfloat16 it would be a KeyError
-    monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
-    monkeypatch.setattr(doctor.probe, "matmul_units", lambda _: "fp32")
-    assert doctor.judge("02_tf32", device)[:2] == ("yes", "no")
-    runs, helps, why = doctor.judge("03_bf16_autocast", device)
-    assert (runs, helps) == ("yes", "yes") and "so float16 with a scaler: a float16 matmul" in why
 
 
 @pytest.mark.parametrize(
@@ -109,10 +67,8 @@ def test_what_doctor_says_of_a_t4(card, monkeypatch):
         ("x86_64", True, False, True, torch.bfloat16),  # EPYC from Genoa on
         ("AMD64", False, True, True, torch.bfloat16),  # as Windows calls it
         ("x86_64", False, False, True, torch.float32),  # Ice Lake: oneDNN would emulate
-        ("AMD64", False, False, True, torch.float32),
         ("x86_64", True, True, False, torch.float32),  # ONEDNN_MAX_CPU_ISA=AVX2
         ("aarch64", False, False, True, torch.bfloat16),  # Graviton 3
-        ("aarch64", False, False, False, torch.float32),
         ("arm64", False, False, None, torch.float32),  # a Mac's PyTorch has no oneDNN
     ],
 )
@@ -175,8 +131,10 @@ def test_float16_learns_a_batch_as_float32_does(number, float16, run_main, monke
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     single = run_main(module, *float16, 40)
     assert single.effective["autocast"] == "off"
-    fell, falls = (log.steps[0]["loss"] - log.steps[-1]["loss"] for log in (half, single))
-    assert fell > 0.8 * falls > 0
+    falls = []
+    for log in (half, single):
+        falls.append(log.result["first_loss"] - log.result["final_loss"])
+    assert falls[0] > 0.8 * falls[1] > 0
 
 
 def test_the_peer_takes_the_half_precision_of_the_device(float16, run_main, monkeypatch):

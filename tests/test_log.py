@@ -1,5 +1,6 @@
 """The log format, written and read back, and what its numbers are made of."""
 
+import re
 import statistics
 
 import pytest
@@ -12,7 +13,7 @@ from ladder.cli import parse_args
 from ladder.corpus import load_corpus
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.measure.parser import read_log
-from ladder.run import Run, flops_per_token
+from ladder.run import Run
 
 
 def test_lines_survive_a_round_trip(tmp_path):
@@ -72,14 +73,13 @@ def test_result_follows_from_the_step_lines(
     assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
     times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
     deciles = statistics.quantiles(times[2:], n=10, method="inclusive")
-    assert found["p10_ms"] == pytest.approx(deciles[0], abs=0.01)
-    assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
-    assert found["p90_ms"] == pytest.approx(deciles[8], abs=0.01)
-    assert found["first_step_ms"] == pytest.approx(times[0], abs=0.01)
+    ms = {"p10_ms": deciles[0], "median_ms": deciles[4], "p90_ms": deciles[8]}
+    ms["first_step_ms"] = times[0]
+    assert {key: found[key] for key in ms} == pytest.approx(ms, abs=0.01)
     tok_per_s = tokens_per_step / (found["median_ms"] / 1e3)
     assert found["tok_per_s"] == pytest.approx(tok_per_s, rel=1e-4)
-    assert found["first_loss"] == pytest.approx(log.steps[0]["loss"], abs=1e-6)
-    assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
+    for step, key in ((log.steps[0], "first_loss"), (log.steps[-1], "final_loss")):
+        assert found[key] == pytest.approx(step["loss"], abs=1e-6)
 
     # SMALLER has 2 layers, C = 64 and 256 words; the blocks, the last norm, and the head once.
     N = 2 * (12 * 64**2 + 13 * 64) + 2 * 64 + 256 * 64
@@ -89,47 +89,44 @@ def test_result_follows_from_the_step_lines(
     assert float(log.mfu["mfu"]) == found["mfu"] > 0.001
     assert found["peak_bytes"] > 1e8
 
-    sizes = {key: int(log.run[key]) for key in ("B", "T", "steps", "seed", "tokens")}
-    assert sizes == {"B": 2, "T": 64, "steps": 7, "seed": 1337, "tokens": corpus_tokens}
-    assert (log.run["epoch_batches"], log.run["dropped"]) == (epoch_batches, dropped)
-    heads = 2 if script == "baseline.py" else 1  # not tied to the embedding in the baseline
-    assert int(log.run["params"]) == N + (heads - 1) * 256 * 64 + 1024 * 64
-    assert log.run["data"] == "topics" and len(log.run["data_sha256"]) == 12
+    params = N + 1024 * 64
+    if script == "baseline.py":  # its head is not tied to the embedding
+        params += 256 * 64
+    expected = {"B": 2, "T": 64, "steps": 7, "seed": 1337, "tokens": corpus_tokens}
+    expected |= {"params": params, "data": "topics"}
+    expected |= {"epoch_batches": epoch_batches, "dropped": dropped}
+    for key, value in expected.items():
+        assert log.run[key] == str(value), key
+    assert len(log.run["data_sha256"]) == 12
 
     page = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
-    of_steps = ("loss", "dt", "tok/s", "norm", "lr", "left")
-    keys = [*log.run, *log.effective, *log.mfu, *found, "compile_cache", *of_steps]
-    assert [key for key in keys if f"`{key}`" not in page] == []
+    for key in (*log.run, *log.effective, *log.mfu, *found):
+        assert f"`{key}`" in page
 
 
-@pytest.mark.parametrize(("number", "following"), [(0, 1), (3, 4)])
-def test_what_only_the_screen_shows(
-    number, following, shard, tmp_path, small_model, monkeypatch, capsys
-):
+def test_what_only_the_screen_shows(shard, tmp_path, small_model, monkeypatch, capsys):
     monkeypatch.setattr(machine, "peak_bytes", lambda _: 1_500_000_000)
     args = parse_args("doc", [*SMALL, "--steps=6", "--log-dir", str(tmp_path)])
-    module = load(rung(0))
+    module = load(rung(3))
     model = module.GPT(module.GPTConfig(**SMALLER))
-    with Run(rung(number), args) as run:
+    with Run(rung(3), args) as run:
         run.header(model, Batches(load_corpus(str(shard), print), 2, 64))
         for step, dt in enumerate([90, 10, 40, 20, 0.05, 0.05]):
             run.log(step, loss=9 - step, dt=dt, tok_per_s=128 / dt)
-    lines = capsys.readouterr().out.splitlines()
-    left = [line.partition(" | left ")[2] for line in lines if line.startswith("step ")]
+    out = capsys.readouterr().out
     # The median of the steps after the first, times the steps left.
-    assert left == ["", "0:00:40", "0:01:15", "0:00:40", "0:00:15", ""]
-    assert lines[-1] == (
-        f"{rung(number).stem}: 13 tok/s, 10,025 ms a step (4 of 6 steps measured), 1.5 GB, "
-        f"loss 9.00 -> 4.00; next: ladder diff {following}"
+    assert re.findall(r" \| left (.*)", out) == ["0:00:40", "0:01:15", "0:00:40", "0:00:15"]
+    assert out.splitlines()[-1] == (
+        "03_bf16_autocast: 13 tok/s, 10,025 ms a step (4 of 6 steps measured), 1.5 GB, "
+        "loss 9.00 -> 4.00; next: ladder diff 4"
     )
-    (log,) = tmp_path.glob("*.log")
-    assert " | left " not in log.read_text() and lines[-1] not in log.read_text()
 
 
 def test_result_is_that_of_the_steps_after_the_warm_up():
-    facts = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
-    times, losses = [9.0, 2.0, 0.1, 0.3, 0.7], [11.0, 10.0, 9.0, 8.0, float("nan")]
-    found = result(times, losses, steps=8, **facts)
+    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
+    times = [9.0, 2.0, 0.1, 0.3, 0.7]
+    losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
+    found = result(times, losses, steps=8, **known)
     assert found == {
         **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
         **{"measured_steps": 3, "warmup_steps": 2},
@@ -139,28 +136,25 @@ def test_result_is_that_of_the_steps_after_the_warm_up():
     assert mfu_line(3 * 10**9, 1e13, found["mfu"]) == (
         "mfu   mfu=0.5000 formula=6N+12LCT flops_per_token=3000000000 peak_flops=1e+13"
     )
-    without_peak = dict(facts, peak_flops=None)
-    assert result(times, losses, steps=8, **without_peak)["mfu"] is None
-    early = result(times[:2], losses[:2], steps=50, **facts)
+    early = result(times[:2], losses[:2], steps=50, **known)
     assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
+    known["peak_flops"] = None
+    assert result(times, losses, steps=8, **known)["mfu"] is None
 
 
 def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():
     known = dict(tokens_per_step=1, flops_per_token=1, peak_flops=None)
-    warmup = {1: 0, 2: 1, 3: 2, 8: 2, 9: 3, 20: 6, 30: 10, 50: 10}
+    warmup = {1: 0, 2: 1, 3: 2, 8: 2, 9: 3, 20: 6, 50: 10}
     for steps, expected in warmup.items():
         found = result([1.0] * steps, [2.0] * steps, steps=steps, **known)
         assert (found["warmup_steps"], found["measured_steps"]) == (expected, steps - expected)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatch):
+def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     """The profile is one of the second step, and the first two are not a measurement."""
-    module, read = load(rung(0)), []
-    fetch = module.Batches.__next__
-    monkeypatch.setattr(module.Batches, "__next__", lambda self: read.append(1) or fetch(self))
-    log = run_main(module, "--steps", steps)
-    assert len(read) == len(log.steps) == steps and log.result["status"] == "ok"
+    log = run_main(load(rung(0)), "--steps", steps)
+    assert len(log.steps) == steps and log.result["status"] == "ok"
     assert log.effective.get("attention") == (None if steps == 1 else "math")
     assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
     assert any("not a measurement" in note for note in log.notes) == (steps < 3)
@@ -174,9 +168,8 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     for name in (*running, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
-    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init"], ["add", "."], [*author, "commit", "-m", "all"]):
-        files.git(*words)
+    for words in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m all"):
+        files.git(*words.split())
     head = files.git("rev-parse", "HEAD").stdout[:12]
     for name in others:
         (tmp_path / name).write_text("2")
@@ -189,16 +182,6 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     assert files.commit() == f"{head}-dirty"
     (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
     assert files.commit() == "0123456789ab"
-
-
-def test_flops_per_token_of_the_124m_model():
-    for number, vocabulary in ((0, 50257), (10, 50304)):
-        module = load(rung(number))
-        with torch.device("meta"):
-            model = module.GPT(module.GPTConfig())
-        blocks = 12 * (12 * 768**2 + 13 * 768) + 2 * 768
-        N = blocks + vocabulary * 768
-        assert flops_per_token(model, 1024) == 6 * N + 12 * 12 * 768 * 1024
 
 
 @pytest.mark.parametrize(

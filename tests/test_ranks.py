@@ -34,16 +34,21 @@ def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
     scaler = partial(torch.amp.GradScaler, init_scale=2.0**20)  # too large for the first step
     monkeypatch.setattr(torch.amp, "GradScaler", scaler)
     assert alone(*flags, "--ckpt-every", 3)[0] == 0
-    uncut, expected = last_log(tmp_path), weights(tmp_path)
+    uncut = last_log(tmp_path)
+    expected = weights(tmp_path)
     (tmp_path / "ckpt" / "step_000006.pt").unlink()
     assert alone(*flags, *other, "--ckpt-every", 3, "--resume")[0] == 0
     again = last_log(tmp_path)
-    found, left = ([(step["step"], step["loss"]) for step in log.steps] for log in (again, uncut))
-    assert dict(found) == pytest.approx(dict(left[3:]), abs=5e-6 if other else 0)
-    assert other or all(torch.equal(w, expected[name]) for name, w in weights(tmp_path).items())
-    assert ("--shuffle" in flags) == (abs(left[0][1] - losses(one)[1]) > 1e-3)
-    scales = [log.result.get("loss_scale") for log in (uncut, again)]
-    assert scales[0] == scales[1] and (scales[0] or 0) < 2**20
+    for step, right in zip(again.steps, uncut.steps[3:], strict=True):
+        assert step["step"] == right["step"]
+        assert step["loss"] == pytest.approx(right["loss"], abs=5e-6 if other else 0)
+    if not other:
+        for name, w in weights(tmp_path).items():
+            assert torch.equal(w, expected[name])
+    moved = abs(uncut.steps[0]["loss"] - losses(one)[1])
+    assert (moved > 1e-3) == ("--shuffle" in flags)
+    scale = uncut.result.get("loss_scale", 0)
+    assert scale == again.result.get("loss_scale", 0) < 2**20
 
 
 @pytest.mark.slow
@@ -59,7 +64,8 @@ def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
 
 
 def test_weights_that_became_nan_are_not_saved(alone, tmp_path):
-    status, _, err = alone("--ckpt-every", 1, "--eval-every", 0, at=lambda step: math.nan)
+    flags = ["--ckpt-every", 1, "--eval-every", 0]
+    status, _, err = alone(*flags, at=lambda step: math.nan)
     assert status == 1 and "is not finite after step 1: it is not saved" in err
     assert not checkpoint.checkpoints(tmp_path / "ckpt")
 
@@ -76,8 +82,8 @@ def at(step):
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
         os.fsync = kill
 """
-    torchrun = [*TWO, "--max-restarts=2"]
-    out, _ = finish(job(tmp_path, "--ckpt-every", 2, "--resume", torchrun=torchrun, code=code))
+    flags = ["--ckpt-every", 2, "--resume"]
+    out, _ = finish(job(tmp_path, *flags, torchrun=[*TWO, "--max-restarts=2"], code=code))
     assert out.count("note  going on after step 2") == 2
     assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]

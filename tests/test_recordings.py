@@ -60,9 +60,8 @@ def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
     assert not any(name.startswith(("aten::", "cuda", "Torch-Compiled", "##")) for name in names)
     assert ("triton_" in " ".join(names)) == (number >= 5)
     assert 0 < found["kernels_launched"] < sum(kernel["calls"] for kernel in found["kernels"])
-    if sums := recording.get("expected"):
-        assert found["kernels_launched"] == sums["kernels_launched"]
-        assert found["self_ms"] == pytest.approx(sums["self_ms"])
+    for key, value in recording.get("expected", {}).items():
+        assert found[key] == pytest.approx(value)
 
 
 @pytest.mark.parametrize("case", json.loads((FOLDER / "errors.json").read_text()))
@@ -102,9 +101,9 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for name in ("get_device_properties", "set_device"):
         monkeypatch.setattr(torch.cuda, name, fail)
-    with pytest.raises(SystemExit, match="2"):
-        parse_args("doc", ["--device", "cuda"])
-    with pytest.raises(SystemExit, match="2"), Run("a.py", SimpleNamespace(device=CUDA, steps=1)):
-        pass
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and all("error out of memory: try" in line for line in said)
+    args = SimpleNamespace(device=CUDA, steps=1)
+    for start in (lambda: parse_args("doc", ["--device", "cuda"]), Run("a.py", args).__enter__):
+        with pytest.raises(SystemExit, match="2"):
+            start()
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "error out of memory: try" in line

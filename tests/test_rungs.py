@@ -12,7 +12,18 @@ from types import SimpleNamespace
 import pytest
 import test_recordings
 import torch
-from conftest import AUTOCAST, SCRIPTS, SMALL, TINY, in_float16, load, rung, with_mistake
+from conftest import (
+    AUTOCAST,
+    SCRIPTS,
+    SMALL,
+    TINY,
+    in_float16,
+    load,
+    random_batch,
+    relative_error,
+    rung,
+    with_mistake,
+)
 from torch.nn import functional as F
 
 from ladder import machine, probe
@@ -41,22 +52,15 @@ def tiny(module, tied=False, **sizes):
     model = module.GPT(module.GPTConfig(**(TINY | sizes)))
     if tied:
         model.lm_head.weight = model.transformer.wte.weight
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator) * 0.1)
+    torch.manual_seed(0)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.1)
     return model
 
 
-def enlarged(number, **sizes):
-    """The same model of every rung and candidate: tied, with a vocabulary of 50304 if not given."""
-    return tiny(load(rung(number)), tied=True, **({"vocab_size": 50304} | sizes))
-
-
-def random_batch(B=2, T=48, V=50257):
-    generator = torch.Generator().manual_seed(1)
-    idx = torch.randint(0, V, (B, T + 1), generator=generator)
-    return idx[:, :-1], idx[:, 1:]
+def enlarged(number, vocab_size=50304):
+    """The same model of every rung and candidate: tied."""
+    return tiny(load(rung(number)), tied=True, vocab_size=vocab_size)
 
 
 class SpyAdamW(torch.optim.AdamW):
@@ -180,7 +184,8 @@ def check_05(module, run_main, monkeypatch):
 
 
 def test_only_a_hit_is_warm(monkeypatch):
-    for hits, misses, said in ((2, 0, "warm"), (1, 1, "cold"), (0, 0, "cold")):  # the last: off
+    off = (0, 0, "cold")
+    for hits, misses, said in ((2, 0, "warm"), (1, 1, "cold"), off):
         inductor = Counter(fxgraph_cache_hit=hits, fxgraph_cache_miss=misses)
         counters = {"stats": {"unique_graphs": 1}, "inductor": inductor}
         monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
@@ -206,7 +211,8 @@ def check_07(module, *_):
         weights[name] = torch.cat([weights[name], torch.zeros(47, 128)])
     model.load_state_dict(weights)
     x, y = random_batch()
-    (logits, loss), (expected, before) = model(x, y), reference(x, y)
+    logits, loss = model(x, y)
+    expected, before = reference(x, y)
     torch.testing.assert_close(logits[..., :50257], expected, rtol=1e-4, atol=1e-4)
     # The padding rows cost what their share of the softmax costs, and nothing else.
     share = (logits.logsumexp(-1) - expected.logsumexp(-1)).mean()
@@ -215,19 +221,19 @@ def check_07(module, *_):
 
 
 def check_08(module, run_main, monkeypatch):
-    spy, log = spied_run(module, run_main, monkeypatch, 3)
+    for in_half in (False, True):
+        with monkeypatch.context() as patch:
+            if in_half:
+                scaled(patch, module)
+            spy, log = spied_run(module, run_main, patch, 3)
+        for step, clipped in zip(log.steps, spy.norms, strict=True):
+            assert 1.001 < step["norm"] < 100  # otherwise there was nothing to clip
+            assert clipped == pytest.approx(1, abs=1e-3)
     assert spy.settings["betas"] == (0.9, 0.95) and spy.settings["eps"] == 1e-8
     decay, no_decay = spy.param_groups
-    assert decay["weight_decay"] == 0.1 and {p.dim() for p in decay["params"]} == {2}
-    assert no_decay["weight_decay"] == 0.0 and {p.dim() for p in no_decay["params"]} == {1}
-    assert max(spy.norms) < 1.001
-    with monkeypatch.context() as patch:
-        scaled(patch, module)
-        scaled_spy, scaled_log = spied_run(module, run_main, patch, 3)
-    norms = zip((*log.steps, *scaled_log.steps), (*spy.norms, *scaled_spy.norms), strict=True)
-    for logged, clipped in norms:
-        assert 1.001 < logged["norm"] < 100  # otherwise there was nothing to clip
-        assert clipped == pytest.approx(1, abs=1e-3)
+    for group, weight_decay, dims in ((decay, 0.1, {2}), (no_decay, 0.0, {1})):
+        assert group["weight_decay"] == weight_decay
+        assert {p.dim() for p in group["params"]} == dims
 
 
 def check_09(module, run_main, monkeypatch):
@@ -237,7 +243,7 @@ def check_09(module, run_main, monkeypatch):
     assert rates[10] < rates[9] and module.get_lr(0, 1) == pytest.approx(6e-4)
     spy, log = spied_run(module, run_main, monkeypatch, 5)
     expected = [module.get_lr(step, 5) for step in range(5)]
-    assert [lrs[0] for lrs in spy.lrs] == [lrs[1] for lrs in spy.lrs] == expected
+    assert spy.lrs == [[lr, lr] for lr in expected]  # of both groups
     assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
 
 
@@ -257,12 +263,14 @@ def check_11(module, run_main, monkeypatch):
     monkeypatch.setattr(module.ctypes, "CDLL", lambda _: libc)
     spied_run(module, run_main, monkeypatch, 1)
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    assert asked.get(M_TRIM_THRESHOLD, 0) > 2**29 and asked.get(M_MMAP_THRESHOLD, 0) > 2**29
+    for name in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        assert asked.get(name, 0) > 2**29
 
 
 def check_12(module, run_main, monkeypatch):
     for T in (48, 128, 300):  # a part of a block, a whole one, and more than two
-        qkv = torch.randn(3, 2, 4, T, 32, generator=torch.Generator().manual_seed(T))
+        torch.manual_seed(T)
+        qkv = torch.randn(3, 2, 4, T, 32)
         expected = F.scaled_dot_product_attention(*qkv, is_causal=True)
         torch.testing.assert_close(module.causal_blocks(*qkv), expected, rtol=1e-4, atol=1e-5)
     # Only a CPU leaves the fused kernel: the meta device stands for all others.
@@ -274,7 +282,8 @@ def check_12(module, run_main, monkeypatch):
 
     with monkeypatch.context() as patch, torch.device("meta"):
         patch.setattr(F, "scaled_dot_product_attention", attend)
-        module.GPT(module.GPTConfig(**TINY))(torch.zeros(1, 8, dtype=torch.long))
+        model = module.GPT(module.GPTConfig(**TINY))
+        model(torch.zeros(1, 8, dtype=torch.long))
     assert calls == [True] * 4
     _, log = spied_run(module, run_main, monkeypatch, 2)
     assert log.effective["attention"] == "math"
@@ -358,9 +367,10 @@ def test_numerics_are_as_declared(script, compiled, log_of):
         assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
 
 
-@pytest.mark.parametrize(
-    "number", [0, *(pytest.param(n, marks=[pytest.mark.slow] * (n > 5)) for n in RUNGS)]
-)
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[5:]]
+
+
+@pytest.mark.parametrize("number", [*range(6), *SLOW])
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
     effective = dict(log_of(rung(number), number >= 5).effective)
@@ -387,8 +397,8 @@ def gradients(number, autocast: bool):
         elif not low_precision(rung(number)):
             # As CUDA's autocast has it. A CPU's computes LayerNorm of a bfloat16 stream in
             # bfloat16, and sums the gradients of its weights in that type: 9 % off.
-            layer_norm = F.layer_norm
-            patch.setattr(F, "layer_norm", lambda x, *args: layer_norm(x.float(), *args))
+            norm = F.layer_norm
+            patch.setattr(F, "layer_norm", lambda x, *args: norm(x.float(), *args))
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             _, loss = model(*random_batch(T=200, V=320))
         loss.backward()
@@ -399,8 +409,7 @@ def gradient_errors(number, autocast: bool) -> dict[str, float]:
     """|gradient - the FP32 baseline's| / |the baseline's|, for every parameter."""
     errors = {}
     for name, exact in gradients(0, False).items():
-        error = gradients(number, autocast)[name] - exact
-        errors[name] = (error.norm() / exact.norm()).item()
+        errors[name] = relative_error(gradients(number, autocast)[name], exact)
     return errors
 
 
@@ -423,6 +432,3 @@ def test_docstring_has_its_fields(number):
     fields = describe(path)
     assert fields["Title"].startswith(f"{number:02d} ")
     assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
-    if number:
-        other = "changes the function" if path in all_scripts() else "low precision"
-        assert fields["Numerics"].startswith(("identical", "rounding", other))
