@@ -65,7 +65,9 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(batch
 
 
 def test_the_tables_of_a_batch_on_screen_in_markdown_and_on_a_page(batch_folder, tmp_path, capsys):
-    assert re.search(r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", capsys.readouterr().out)
+    assert re.search(
+        r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", capsys.readouterr().out
+    )
     assert (batch_folder / "climb.png").read_bytes().startswith(b"\x89PNG")
     path = tmp_path / "page.html"
     assert main(["report", str(batch_folder), "--out", str(path)]) == 0
