@@ -4,7 +4,6 @@ import argparse
 import re
 
 import pytest
-from rich.console import Console
 from test_climb_stops import FOUND, LOG
 
 from ladder.cli import pick_device
@@ -24,65 +23,76 @@ if B {when}:
     {fail}
 open(sys.argv[-1] + "/x.log", "w").write({text!r}.replace(" B=4 ", f" B={{B}} "))
 """
-MEMORY, KILLED = "raise SystemExit('error out of memory: try less')", "os.kill(os.getpid(), 9)"
+MEMORY = "raise SystemExit('error out of memory: try less')"
+KILLED = "os.kill(os.getpid(), 9)"
+OUT_OF_MEMORY = "out of memory"
 
 
-def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(
-    tmp_path, monkeypatch, capsys
-):
-    """Six B fit 80 columns. What failed otherwise is due again."""
+@pytest.fixture
+def batch_folder(tmp_path, monkeypatch, capsys):
+    """A batch of three scripts: a runs up to B=8, b, twice as fast, up to 2, and c but at 2."""
     found = FOUND | {"device": device_name(pick_device(None))}
     monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**found})
-    console = Console(width=80)
-    monkeypatch.setattr(climb, "wide_console", lambda: console)
     twice = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) / 2}", LOG)
     own = {"a": ("> 8", MEMORY, LOG), "b": ("> 2", KILLED, twice), "c": ("== 2", "1 / 0", LOG)}
+    words = ["--max-batch=32", "--repeats=2", "--out", str(tmp_path / "out")]
     for name, (when, fail, text) in own.items():
-        (tmp_path / f"{name}.py").write_text(SCRIPT.format(when=when, fail=fail, text=text))
-    words = [*(tmp_path / f"{name}.py" for name in own), "--max-batch", 32, "--repeats", 2]
-    folder = tmp_path / "out"
-    assert main(["batch", *map(str, words), "--out", str(folder)]) == 0
+        path = tmp_path / f"{name}.py"
+        path.write_text(SCRIPT.format(when=when, fail=fail, text=text))
+        words.append(str(path))
+    assert main(["batch", *words]) == 0
+    return tmp_path / "out"
+
+
+def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(batch_folder, capsys):
     out = capsys.readouterr().out
-    begun = [[], []]
-    for name, k in re.findall(r"^(\w_B\d+), round (\d) of 2, running since", out, re.M):
-        begun[int(k) - 1].append(name)
-    first = [f"{x}_B{B}" for B in (1, 2, 4) for x in "abc"] + ["a_B8", "c_B8", "a_B16"]
-    first += ["c_B16", "c_B32"]
-    assert begun == [first, [name for name in first[::-1] if name not in ("a_B16", "b_B4")]]
+    first = "a_B1 b_B1 c_B1 a_B2 b_B2 c_B2 a_B4 b_B4 c_B4 a_B8 c_B8 a_B16 c_B16 c_B32"
+    second = "c_B32 c_B16 c_B8 a_B8 c_B4 a_B4 c_B2 b_B2 a_B2 c_B1 b_B1 a_B1"
+    for number, names in ((1, first), (2, second)):
+        begun = re.findall(rf"^(\w+), round {number} of 2, running since", out, re.M)
+        assert begun == names.split()
     assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of 29 " in out
-    assert "a_B16, round 1 of 2: out of memory (" in out
-    failures = {"b_B4.r1": "out of memory", "a_B16.r1": "out of memory"}
+    failures = dict.fromkeys(["b_B4.r1", "a_B16.r1"], OUT_OF_MEMORY)
     why = "ZeroDivisionError: division by zero"
-    assert read_climb_json(folder)["failures"] == failures | {"c_B2.r1": why, "c_B2.r2": why}
-    assert re.search(r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", out)
-    assert all(len(line) <= 80 for line in out.splitlines() if line.startswith(" "))
-    (folder / "code" / "c.py").write_text((folder / "code" / "a.py").read_text())
-    assert main(["climb", "--resume", str(folder)]) == 0
+    both = {"c_B2.r1": why, "c_B2.r2": why}
+    assert read_climb_json(batch_folder)["failures"] == failures | both
+    code = batch_folder / "code"
+    (code / "c.py").write_text((code / "a.py").read_text())
+    assert main(["climb", "--resume", str(batch_folder)]) == 0  # what failed otherwise is due
     begun = re.findall(r"(\w+), round (\d) of 2, running", capsys.readouterr().out)
     assert begun == [("c_B2", "1"), ("c_B2", "2")]
-    assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "gpt2, B=1 to 32, T=256: batch sizes" in page and "out of memory" in page
-    assert page.count("b, B=2") > 2 and "b, B=8" not in page and "Not finished" not in page
-    tables = markdown(*read_climb(folder)).split("\n")
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables]
-    assert cells[0] == ["", *(f"B={2**k}" for k in range(6)), "largest B"]
-    assert [line[-1] for line in cells[2:8:2]] == ["8", "2", "≥ 32"]
-    assert cells[9] == ["gain over the rung above", "B=1", "B=2", "B=4"]  # all have 2; 4 is default
-    assert cells[11] == ["b", "+100.0 % (2 rounds)", "+100.0 % (2 rounds)", "–"]
+    assert read_climb_json(batch_folder)["failures"] == failures
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_what_is_measured_by_default(device, monkeypatch):
-    asked, given = argparse.Namespace(device=argparse.Namespace(type=device), batch_size=6), []
-    asked.steps = 20
+def test_the_tables_of_a_batch_on_screen_in_markdown_and_on_a_page(batch_folder, tmp_path, capsys):
+    assert re.search(
+        r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", capsys.readouterr().out
+    )
+    assert (batch_folder / "climb.png").read_bytes().startswith(b"\x89PNG")
+    path = tmp_path / "page.html"
+    assert main(["report", str(batch_folder), "--out", str(path)]) == 0
+    page = path.read_text("utf-8")
+    assert "gpt2, B=1 to 32, T=256: batch sizes" in page and OUT_OF_MEMORY in page
+    assert "b, B=2" in page and "b, B=8" not in page
+    lines = markdown(*read_climb(batch_folder)).split("\n")
+    assert lines[0].endswith(" B=16 | B=32 | largest B |")
+    assert lines[2].endswith(" 8 |") and lines[4].endswith(" 2 |") and lines[6].endswith(" ≥ 32 |")
+    assert lines[9] == "| gain over the rung above | B=1 | B=4 |"  # c failed at 2; 4 is default
+    assert lines[11] == "| b | +100.0 % (2 rounds) | – |"
+
+
+@pytest.mark.parametrize(
+    ("device", "numbers", "largest"), [("cpu", (0, 3, 10, 12), 16), ("cuda", (0, 3, 10, 10), 256)]
+)
+def test_what_is_measured_by_default(device, numbers, largest, monkeypatch):
+    asked = argparse.Namespace(device=argparse.Namespace(type=device), batch_size=6, steps=20)
+    given = []
     monkeypatch.setattr(batch.cli, "parse_args", lambda *_: asked)
-    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words[1:]))
-    for most in ([], ["--max-batch", "4"], ["--max-batch", "6"]):
-        main(["batch", *most])
-    (kind, paths, sizes), (_, _, less), (_, _, same) = given
-    numbers, most = ((0, 3, 10, 12), 16) if device == "cpu" else ((0, 3, 10, 10), 256)
+    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.extend(words[1:]))
+    main(["batch"])
+    kind, paths, sizes = given
     assert kind == "batch" and tuple(map(scripts.number_of, paths)) == numbers
-    assert sizes[:5] == [1, 2, 4, 6, 8] and sizes[-1] == most and less == [1, 2, 4]
-    assert same == [1, 2, 4, 6]
+    assert sizes[:5] == [1, 2, 4, 6, 8] and sizes[-1] == largest
+    for most, expected in (("4", [1, 2, 4]), ("6", [1, 2, 4, 6])):
+        main(["batch", "--max-batch", most])
+        assert given[-1] == expected

@@ -25,14 +25,11 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     assert (plain["autocast"], plain["compiled"], plain["optimizer"]) == ("off", "no", "for-loop")
     assert (fast["autocast"], fast["compiled"]) == (AUTOCAST, "yes")
     assert (fast["attention"], fast["optimizer"]) == ("flash", "fused")
-    params = [logs[f"transformers_{kind}"].run["params"] for kind in ("fp32", "compiled")]
-    assert params[0] == params[1]
-    flops = [logs[stem].mfu["flops_per_token"] for stem in ("transformers_fp32", "baseline")]
-    assert flops[0] == flops[1]  # the untied head is counted once
+    flops = logs["baseline"].mfu["flops_per_token"]  # the untied head is counted once
+    assert logs["transformers_fp32"].mfu["flops_per_token"] == flops
 
 
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
     assert main(["peers", "--out", str(tmp_path / "out")]) == 2
     assert "pip install -e '.[peers]'" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
