@@ -188,11 +188,11 @@ def on_rank_0(function: Callable):
 
 def all_gather(*values: float) -> list[list[float]]:
     """Return for each of the values a list of it on all ranks."""
+    if not DISTRIBUTED:
+        return [[value] for value in values]
     own = torch.tensor(values, dtype=torch.float64)
-    rows = [own]
-    if DISTRIBUTED:
-        rows = [torch.empty_like(own) for _ in range(WORLD)]
-        dist.all_gather(rows, own)
+    rows = [torch.empty_like(own) for _ in range(WORLD)]
+    dist.all_gather(rows, own)
     return torch.stack(rows, dim=1).tolist()
 
 
