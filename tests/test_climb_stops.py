@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -258,3 +259,25 @@ def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
         assert main(["climb", "--resume", str(tmp_path)]) == 130
     told = f"stopped; 0 runs are kept. Go on: ladder climb --resume {tmp_path}\n"
     assert capsys.readouterr().err == told
+
+
+def test_a_process_is_killed_when_its_time_is_over():
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.run_python("-c", "import time; time.sleep(60)", timeout=0.5)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_run_on_a_full_disk_stops_the_climb_and_is_due_again(tmp_path, capsys):
+    """It did not fail by itself, and why is lost."""
+    write(tmp_path, {"a.py": "raise SystemExit(2)", "b.py": copies(LOG)}, repeats=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        assert main(["climb", "--resume", str(tmp_path)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    stopped, why = capsys.readouterr().err.splitlines()
+    assert stopped.startswith("stopped; 0 runs are kept.") and why.endswith(": File too large")
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert read_climb_json(tmp_path)["failures"] == {"a.r1": "no output on stderr"}

@@ -15,6 +15,7 @@ import torch
 import torch._inductor.config
 from conftest import ROOT, SMALL, closed_pipe, load, run_script, rung
 
+from ladder.cli import MODELS, parse_args
 from ladder.commands import main as command
 from ladder.errors import explain
 from ladder.files import write_atomic
@@ -225,3 +226,20 @@ def test_a_mistake_in_a_script_keeps_the_steps_done(capsys, tmp_path, monkeypatc
     assert "error ZeroDivisionError: division by zero" in capsys.readouterr().err
     log = read_log(the_log(tmp_path))
     assert log.result["status"] == "failed" and len(log.steps) == 2
+
+
+def test_the_command_line_is_frozen():
+    args = parse_args("doc", ["--device", "cpu"])
+    assert vars(args) == {
+        "model": "gpt2",
+        **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337},
+        **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
+    }
+    assert list(MODELS) == ["tiny", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+
+
+def test_no_compiler_where_torch_compile_needs_one(capsys, tmp_path, monkeypatch, ends):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    with torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "c++"))}):
+        ends(load(rung(5)), 2)
+    assert capsys.readouterr().err.startswith("error torch.compile found no working compiler")
