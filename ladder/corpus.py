@@ -198,7 +198,7 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
                 said_at = time.monotonic()
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
     digest = hashes[0]
-    if len(hashes) > 1:  # of their hashes: joined they could equal another text
+    if len(hashes) > 1:  # the hash of all hashes: two texts joined may equal a third one
         digest = hashlib.sha256(b"".join(one.digest() for one in hashes))
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
 

@@ -187,7 +187,7 @@ def on_rank_0(function: Callable):
 
 
 def all_gather(*values: float) -> list[list[float]]:
-    """Return for each of the values a list of it on all ranks."""
+    """Return one list for each value: what it is on rank 0, on rank 1, and so on."""
     if not DISTRIBUTED:
         return [[value] for value in values]
     own = torch.tensor(values, dtype=torch.float64)

@@ -32,8 +32,9 @@ def work(B: int, device: str = "cuda") -> dict[str, dict]:
         for key, count in counts.items():
             if key != "unit":
                 constant, slope = count
-                count = constant + B * slope
-            steps[stem][key] = count
+                steps[stem][key] = constant + B * slope
+            else:
+                steps[stem][key] = count
     return steps
 
 
