@@ -21,7 +21,7 @@ BLOCK = re.compile(
 GPUS = {"A100 80GB": "NVIDIA A100-SXM4-80GB", "RTX 4090": "NVIDIA GeForce RTX 4090"}
 B = 16
 ROOFLINE = """
-*Calculated*: the [roofline](docs/roofline.md) at the same B and T, even if a GPU's memory is too small.
+*Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
 """
 NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#share)."
 
