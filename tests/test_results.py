@@ -13,7 +13,7 @@ from ladder.errors import BadInput
 from ladder.measure import rounds
 from ladder.measure import rows as results
 from ladder.measure.parser import Log
-from ladder.measure.rows import Row, gain, read_climb, step_times
+from ladder.measure.rows import Row, gain, index_of_base, read_climb, step_times
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.show.tables import cells, doubts, foot, markdown, screen
 
@@ -185,3 +185,11 @@ def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
     assert results.limit_tok_per_s({"peak_flops": None}, log) is None
     log.mfu["peak_flops"] = "9.89e+14"
     assert results.limit_tok_per_s({"peak_flops": 4e10}, log) == 9.89e11
+
+
+def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
+    """The ladder forks after rung 10: 13 goes on from there. A script from outside has no such."""
+    scripts = ("10_fused_adamw", "11_keep_memory", "12_causal_blocks", "13_loss_only", "my_idea")
+    rows = [Row(stem, {}) for stem in scripts]
+    assert [index_of_base(rows, index) for index in range(1, 5)] == [0, 1, 0, 3]
+    assert index_of_base(rows[2:], 1) == 0  # 10 is not in the climb: the row above
