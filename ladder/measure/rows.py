@@ -141,7 +141,10 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
         by_run.setdefault(name, {})[int(k)] = log
     failures = last_failures(climb)
     if not logs and not failures:
-        raise BadInput(f"{folder} holds no logs of a climb")
+        why = "holds no logs of a climb"
+        if "after" in climb["clocks"]:
+            why = "has no run: its time was over before the first one had ended (--at-most)"
+        raise BadInput(f"{folder} {why}")
     check_comparable(folder, logs, climb)
     too_large = out_of_memory(climb)
     rows = []
