@@ -8,7 +8,8 @@ Why: on a GPU most of a step is multiplication in FP32, which tensor cores canno
   bfloat16; by data sheet, those of an RTX 3090 or 4090 are no faster in TF32 and twice as fast in
   bfloat16. The rest is memory traffic. Attention written out makes much of it: its scores take 16
   x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, and scale, mask and softmax each read and write
-  them again. Expect rungs 02 and 03 to shorten the multiplication, 05 and 06 the traffic.
+  them again. Expect 02 (on data-center cards) and 03 to shorten the multiplication, 05
+  and 06 the traffic.
 Numerics: the reference for all other rungs.
 Run: python baseline.py
 """

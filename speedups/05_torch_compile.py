@@ -10,7 +10,7 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   of 225 GB between the matmuls disappear, and an A100's roofline falls from 170 to 93 ms. The
   matmuls stay library calls. The first step compiles and is reported separately; it is short if
   the compiler finds its earlier work in the cache on disk. Expect less where matmuls are most of a
-  step, and a loss in runs of a few dozen steps.
+  step. Counting the compilation, a run of a few dozen steps takes longer.
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA the
   loss is computed in FP32 again: its kernel reads bfloat16 logits and keeps the rest in registers.
 Run: python speedups/05_torch_compile.py
