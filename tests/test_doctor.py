@@ -43,7 +43,7 @@ def rungs(done):
     found = []
     for line in done.stdout.splitlines():
         if re.match(r"│ \d\d ", line):
-            _, *cells = re.split(" *│ *", line.strip("│"))
+            _, *cells = re.split(" *│ *", line.strip(" │"))
             found.append(cells)
     assert len(found) == len(all_scripts())
     return found
