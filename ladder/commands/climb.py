@@ -98,8 +98,7 @@ def run_and_report(folder: Path) -> int:
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises BadInput if another process climbs there.
     """
-    from ladder.measure.gemm import clocks  # all now: in an hour the files may be others
-    from ladder.show.picture import draw
+    from ladder.measure.gemm import clocks  # now: in an hour the file may be another
 
     tables.titles()
     console = wide_console()
@@ -122,8 +121,6 @@ def run_and_report(folder: Path) -> int:
     climb, rows = print_table(folder, console)
     good = [row for row in rows if not row.failure]
     report(climb, rows, good, say)
-    if good:
-        draw(climb, rows, folder / "climb.png")
     say(f"Logs, climb.json, what ran: {folder}")
     if good:
         say(f"As a page: ladder report {quote(str(folder))} --open")

@@ -21,7 +21,6 @@ COMMANDS = {
     "batch": "what a larger batch buys: tokens per second and memory by B",
     "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
-    "timeit": "timing matrix: model sizes x passes x warm-up x precision",
     "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
     "sample": "write text with a model that ddp_run.py trained",

@@ -76,9 +76,9 @@ def new_target(climb: dict) -> Path:
 
 
 def copy_climb(folder: Path, target: Path, climb: dict) -> None:
-    """Copy climb.json, the logs, the picture and the scripts that are in no commit."""
+    """Copy climb.json, the logs and the scripts that are in no commit."""
     target.mkdir(parents=True)
-    paths = [folder / "climb.json", *folder.glob("*.r*.log"), *folder.glob("climb.png")]
+    paths = [folder / "climb.json", *folder.glob("*.r*.log")]
     for name in climb["scripts"]:
         if "/" not in name and name not in SCRIPTS:
             paths.append(kept(folder, name))

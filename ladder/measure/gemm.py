@@ -22,8 +22,7 @@ from ladder.measure.process import first_line
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 TIMES, IN_A_ROW = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
-CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
-CLOCKS += ",clocks_throttle_reasons.active"  # bits: tables.SLOWED_BY
+CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"  # nvidia-smi
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
@@ -67,20 +66,27 @@ def copy_rate() -> float:
 
 
 def clocks(device: torch.device) -> str:
-    """Clock rates: of a CPU's cores right now, of an NVIDIA GPU while it multiplies at its peak,
-    with its highest clock, its temperature in °C and its power. `unknown` of others."""
-    if device.type != "cuda":
-        cpuinfo = Path("/proc/cpuinfo")
-        if not cpuinfo.exists():
-            return "unknown"
-        found = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text())
-        return ", ".join(f"{mhz} MHz" for mhz in found) or "unknown"
+    """The clocks of a CPU's cores right now, or of an NVIDIA GPU while it multiplies at its peak.
+
+    The GPU's highest clock, temperature in °C and power follow. `unknown` of other devices.
+    """
+    if device.type == "cuda":
+        return gpu_clocks(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return "unknown"
+    cores = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text())
+    return ", ".join(f"{mhz} MHz" for mhz in cores) or "unknown"
+
+
+def gpu_clocks(device: torch.device) -> str:
+    """What nvidia-smi says of CLOCKS while the GPU multiplies."""
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    query = ("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
     dtype, n = at_peak(device)
     a = torch.randn(n, n, device=device, dtype=dtype)
     warm_up(a)
-    query = ("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(first_line, *query)
         while not answer.done():

@@ -229,7 +229,7 @@ def run_round(
             return
         if len(climb["peaks"]) < k:
             say(f"round {k}: timing a large matmul")
-            time_matmul(folder, climb, k)
+            time_matmul(folder, climb)
             say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
             continue
         now = f"{due[0][0]}, round {k} of {climb['repeats']}"
@@ -255,13 +255,10 @@ def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
     return due
 
 
-def time_matmul(folder: Path, climb: dict, k: int) -> None:
-    """Time the large matmul again, as round k begins."""
+def time_matmul(folder: Path, climb: dict) -> None:
+    """Time the large matmul again, as a round begins."""
     started = time.monotonic()
-    measured = large_matmul(climb["flags"], folder / "code")
-    add_rates(climb, measured)
-    if measured["clocks"].startswith("clocks"):  # a GPU's
-        climb["clocks"][f"round {k}"] = measured["clocks"]
+    add_rates(climb, large_matmul(climb["flags"], folder / "code"))
     climb["minutes"] += (time.monotonic() - started) / 60
 
 

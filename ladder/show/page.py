@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.ticker import MaxNLocator
 
 from ladder.measure.rows import sizes_with_gains
 from ladder.measure.stats import MIN_ROUNDS
@@ -35,12 +34,16 @@ class Scale:
         return (value - self.low) / (self.high - self.low or 1)
 
     def ticks(self, about: int) -> list[tuple[float, str]]:
-        """Some `about` round values: where they stand, and as text."""
-        locator = MaxNLocator(about, steps=[1, 2, 5, 10])
+        """At most `about` + 1 round values: where they stand, and as text."""
+        span = self.high - self.low or 1
+        step = 10 ** math.floor(math.log10(span / about))
+        for factor in (1, 2, 5, 10):
+            if span / (factor * step) <= about:
+                step *= factor
+                break
         marks = []
-        for value in locator.tick_values(self.low, self.high):
-            if self.low <= value <= self.high:
-                marks.append((self.at(value), f"{value:,g}"))
+        for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1):
+            marks.append((self.at(k * step), f"{k * step:,g}"))
         return marks
 
 

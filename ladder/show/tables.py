@@ -1,6 +1,5 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
-import re
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
@@ -34,10 +33,6 @@ NOT_ON_SCREEN = ("p10 – p90", "first loss")
 FEWEST = 4  # columns on a narrow screen
 EXTRA = "extra, CPU only"
 ABOVE_ROOFLINE = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
-# Bits of nvidia-smi's clocks_throttle_reasons.active, of nvml.h. A power limit is normal at
-# full load: it is named only where another reading found a higher clock.
-SLOWED_BY = {0x08: "its hardware's slowdown", 0x20: "heat", 0x40: "heat", 0x80: "a power brake"}
-POWER_LIMIT = {0x04: "its power limit"}
 
 
 @cache
@@ -276,7 +271,7 @@ def drawn(table: list[list[str]]) -> Table:
 
 
 def doubts(climb: dict) -> list[str]:
-    """What may have falsified the times: other programs, a peak that moved, a GPU slowed down."""
+    """What may have falsified the times: other programs, and a peak that moved."""
     notes = []
     load = busy(climb.get("load", 0))
     if load:
@@ -288,23 +283,6 @@ def doubts(climb: dict) -> list[str]:
             f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
             "than that mean little"
         )
-    return notes + slowed(climb["clocks"])
-
-
-def slowed(clocks: dict[str, str]) -> list[str]:
-    """A line for each reading of nvidia-smi that says why the GPU was slowed."""
-    readings = {}
-    for when, text in clocks.items():
-        match = re.search(r"clocks\.sm (\d+) MHz.*reasons\.active (0x[\da-fA-F]+)", text)
-        if match:
-            readings[when] = int(match[1]), int(match[2], 16)
-    highest = max((mhz for mhz, _ in readings.values()), default=0)
-    notes = []
-    for when, (mhz, bits) in readings.items():
-        reasons = SLOWED_BY | POWER_LIMIT if mhz < 0.95 * highest else SLOWED_BY
-        why = sorted({name for bit, name in reasons.items() if bits & bit})
-        if why:
-            notes.append(f"the GPU was slowed by {' and '.join(why)} ({when})")
     return notes
 
 
