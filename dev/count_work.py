@@ -40,8 +40,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, cpu_only, title
+from ladder.measure.scripts import all_scripts, cpu_only
 from ladder.measure.work import LABELS, PARTS, SIZES, WORK, counted, work
+from ladder.show.docstrings import title
 
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
 COUNTED += ("kernels",)

@@ -7,8 +7,9 @@ from matplotlib import pyplot as plt
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.scripts import all_scripts, title
+from ladder.measure.scripts import all_scripts
 from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.show.docstrings import title
 from ladder.show.reported import reported_climb
 
 COLORS = ("#2f6f9f", "#e08a1e", "#8fb8d0", "#7a9a5b")

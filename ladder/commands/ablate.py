@@ -18,8 +18,9 @@ from ladder import cli
 from ladder.commands.climb import add_run_arguments, prepare_and_run
 from ladder.commands.propagate import merge
 from ladder.errors import BadInput
-from ladder.measure.scripts import RUNGS, all_scripts, cpu_only, parts_of, select
+from ladder.measure.scripts import RUNGS, all_scripts, cpu_only, select
 from ladder.measure.scripts import before as rung_before
+from ladder.show.docstrings import parts_of
 
 
 def add_arguments(parser) -> None:

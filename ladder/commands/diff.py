@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.text import Text
 
 from ladder.errors import BadInput
-from ladder.measure.scripts import A_RUNG, FIELDS, OPTIONAL, ROOT, before, chain, docstring, select
+from ladder.measure.scripts import A_RUNG, ROOT, before, chain, select
 from ladder.show.diffs import diff_lines
+from ladder.show.docstrings import FIELDS, OPTIONAL, docstring
 from ladder.show.screen import Screen
 from ladder.text import printable
 
@@ -38,7 +39,7 @@ def run(args) -> int:
     else:
         start = predecessor(after, args.rungs[0])
         text = Text(printable(docstring(after), keep="\n\t"))
-        text.highlight_regex(rf"(?m)\A.*|^({'|'.join((*FIELDS, *OPTIONAL))}):", "bold")
+        text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS + OPTIONAL)}):", "bold")
         console.print(text, "\n", sep="", soft_wrap=True)
     for line in diff_lines(start, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.

@@ -26,7 +26,8 @@ from ladder.errors import BadInput, explain
 from ladder.machine import device_name, half_precision
 from ladder.measure.gemm import matmul_flops
 from ladder.measure.process import busy, first_line, load
-from ladder.measure.scripts import all_scripts, cpu_only, describe, title
+from ladder.measure.scripts import all_scripts, cpu_only
+from ladder.show.docstrings import describe, title
 from ladder.show.screen import Screen
 
 

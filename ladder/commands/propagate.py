@@ -21,7 +21,8 @@ from pathlib import Path
 from ladder.commands.diff import ladder_script
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
-from ladder.measure.scripts import A_RUNG, before, chain, parts_of, shown, split_source
+from ladder.measure.scripts import A_RUNG, before, chain, shown
+from ladder.show.docstrings import parts_of, split_source
 
 
 def add_arguments(parser) -> None:

@@ -20,8 +20,9 @@ from ladder.cli import positive
 from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, GPU, find_gpu
 from ladder.measure.process import first_line
-from ladder.measure.scripts import all_scripts, title
+from ladder.measure.scripts import all_scripts
 from ladder.measure.work import PARTS, roofline_ms, work
+from ladder.show.docstrings import title
 from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.screen import Screen
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
-from ladder.measure.scripts import all_scripts, cpu_only, describe, shown, title
+from ladder.measure.scripts import all_scripts, cpu_only, shown
 from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.show.docstrings import describe, title
 from ladder.show.reported import reported_climb
 from ladder.show.tables import bold, factor, markdown, percent, pipes
 

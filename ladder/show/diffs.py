@@ -4,7 +4,8 @@ import re
 from difflib import unified_diff
 from pathlib import Path
 
-from ladder.measure.scripts import parts_of, shown
+from ladder.measure.scripts import shown
+from ladder.show.docstrings import parts_of
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:

@@ -7,9 +7,9 @@ from ladder.errors import BadInput
 from ladder.files import ROOT, git
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
-from ladder.measure.scripts import docstring
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
+from ladder.show.docstrings import docstring
 from ladder.show.publishable import kept
 from ladder.show.tables import caption, cells, columns, doubts, first_beyond, foot, sizes
 

@@ -13,7 +13,7 @@ from ladder.measure.rows import (
     not_compiled,
     read_climb,
 )
-from ladder.measure.scripts import low_precision
+from ladder.measure.scripts import has_field
 
 SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 
@@ -47,7 +47,7 @@ def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
         return f"only committed code is published, not {climb['commit']}"
     for name in climb["scripts"]:
         path = kept(folder, name) or ROOT / name
-        if path.is_file() and low_precision(path):
+        if path.is_file() and has_field(path, "Numerics: low precision"):
             return f"{path.stem} has low precision, which is in no table with exact ones"
     for row in rows:
         if row.failure == OUT_OF_TIME:

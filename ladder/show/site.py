@@ -1,9 +1,10 @@
 """The ladder as a page: what each rung changes and removes, what was reported and what measured."""
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, before, docstring
+from ladder.measure.scripts import all_scripts, before
 from ladder.show.blocks import BLOCK, GPUS, calculated, climbs_of, reported_column, rung_lines
 from ladder.show.diffs import diff_lines
+from ladder.show.docstrings import docstring
 from ladder.show.gather import gather
 from ladder.show.reported import reported_climb
 

@@ -21,8 +21,9 @@ from ladder.measure.rows import (
     not_compiled,
     sizes_with_gains,
 )
-from ladder.measure.scripts import all_scripts, cpu_only, peer_scripts, title
+from ladder.measure.scripts import all_scripts, cpu_only, peer_scripts
 from ladder.measure.stats import Gain
+from ladder.show.docstrings import title
 from ladder.text import printable
 
 COLUMNS = (

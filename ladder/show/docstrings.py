@@ -1,0 +1,63 @@
+"""What a script says of itself: its docstring and the fields in it."""
+
+import ast
+import re
+from pathlib import Path
+
+from ladder.errors import BadInput
+from ladder.measure.scripts import shown
+
+FIELDS = ["Change", "Why", "Numerics", "Run"]  # of each docstring, in this order
+# After them: what a rung removes from a step, and `Device: CPU` if it does nothing elsewhere.
+OPTIONAL = ["Removes", "Device"]
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """The docstring of a source text (quotes included; empty if none) and the code after it."""
+    module = ast.parse(source)
+    lines = source.splitlines(keepends=True)
+    end = 0
+    if ast.get_docstring(module) is not None:
+        end = module.body[0].end_lineno
+    return "".join(lines[:end]), "".join(lines[end:])
+
+
+def parts_of(path: Path) -> tuple[str, str]:
+    """split_source of a script. Raises BadInput if Python cannot parse it."""
+    try:
+        return split_source(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        what = f"{shown(path)}:{line} is not valid Python"
+        raise BadInput(f"{what} (a merge marker left?): fix that first") from None
+
+
+def docstring(path: Path) -> str:
+    """A script's docstring, empty if it has none. Raises BadInput if Python cannot parse it."""
+    return ast.get_docstring(ast.parse(parts_of(path)[0])) or ""
+
+
+def title(path: Path) -> str:
+    """The first line of a script's docstring, up to a colon; without one, the file's name."""
+    return re.split("[:\n]", docstring(path) or path.stem)[0]
+
+
+def describe(path: Path) -> dict[str, str]:
+    """`Title` and the fields of a script's docstring, each on one line.
+
+    Raises BadInput if one is missing.
+    """
+    first, _, body = docstring(path).partition("\n")
+    fields = {"Title": first}
+    name = None
+    for line in body.splitlines():
+        head, _, text = line.partition(":")
+        if head in FIELDS or head in OPTIONAL:
+            name = head
+            fields[name] = text.strip()
+        elif name:
+            fields[name] = f"{fields[name]} {line.strip()}".strip()
+    required = [name for name in fields if name in FIELDS]
+    if required != FIELDS or not all(fields.values()):
+        raise BadInput(f"{path}: its docstring has {list(fields)}, expected {FIELDS}")
+    return fields
