@@ -33,11 +33,6 @@ VOCABULARY_FILES = (
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
 SILENCE_S = 3  # between two lines while a text is tokenized or its vocabulary is fetched
-SURPRISES = {  # likely unintended contents of a text, and what becomes of them
-    b"\r\n": "CRLF line ends, which are tokens of their own (dos2unix removes them)",
-    "\ufeff".encode(): "a byte-order mark, which is a token too",
-    b"<|endoftext|>": "<|endoftext|>, which is read as text and not as the end of one",
-}
 
 
 @dataclass
@@ -171,19 +166,16 @@ def _texts(folder: Path, say) -> list[Path]:
 
 def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
-    documents = [file.read_bytes() for file in files]
-    size = sum(len(document) for document in documents)
+    size = sum(file.stat().st_size for file in files)
     if not size:
         raise BadInput(f"corpus {name} is empty: expected text")
-    for mark, what in SURPRISES.items():
-        if any(mark in document for document in documents):
-            say(f"note  {name} has {what}")
     encode = gpt2_vocabulary().encode_ordinary
     hashes = []
     tokens = []
     done = 0  # bytes
     said_at = time.monotonic()
-    for file, document in zip(files, documents, strict=True):
+    for file in files:
+        document = file.read_bytes()
         hashes.append(hashlib.sha256(document))
         try:
             text = document.decode()

@@ -61,32 +61,41 @@ def effective(ran: list) -> dict:
     compile_cache (only if something was compiled), attention (`math` means scores, softmax and
     values as separate operators) and optimizer.
     """
-    names = set()
-    dtypes = set()
-    kernels = set()
-    for name, inputs in ran:
-        names.add(name)
-        if _MATMUL.match(name) and len(inputs) > 1:
-            # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
-            dtypes.add(_DTYPES.get(inputs[1], inputs[1]))
-        kernel = _ATTENTION.match(name)
-        if kernel:
-            kernels.add(kernel[1].replace("attention_math", "sdpa-math"))
+    names = {name for name, _ in ran}
     compiled = "no"
     if any("Torch-Compiled Region" in name for name in names):
         # A compiled layer norm is generated code: one that is an operator was not compiled.
         compiled = "partly" if "aten::native_layer_norm" in names else "yes"
     optimizers = [kind for name, kind in _OPTIMIZERS.items() if name in names]
-    autocast = "+".join(sorted(dtypes)) or "unknown"
-    if autocast == "float32":
-        autocast = "off"
     return {
-        "autocast": autocast,
+        "autocast": _autocast(ran),
         "compiled": compiled,
         **_compile_cache(),
-        "attention": "+".join(sorted(kernels)) or "math",
+        "attention": _attention(names),
         "optimizer": optimizers[0] if optimizers else "unknown",  # a skipped step ran none
     }
+
+
+def _autocast(ran: list) -> str:
+    """The dtypes that the matmuls of a step multiplied; `off` if it was float32 alone."""
+    dtypes = set()
+    for name, inputs in ran:
+        if _MATMUL.match(name) and len(inputs) > 1:
+            # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
+            dtypes.add(_DTYPES.get(inputs[1], inputs[1]))
+    if dtypes == {"float32"}:
+        return "off"
+    return "+".join(sorted(dtypes)) or "unknown"
+
+
+def _attention(names: set[str]) -> str:
+    """The fused attention kernels among these operators; `math` if there is none."""
+    kernels = set()
+    for name in names:
+        kernel = _ATTENTION.match(name)
+        if kernel:
+            kernels.add(kernel[1].replace("attention_math", "sdpa-math"))
+    return "+".join(sorted(kernels)) or "math"
 
 
 def _compile_cache() -> dict:

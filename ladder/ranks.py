@@ -117,16 +117,21 @@ class Job:
 
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
-    """Return train(args) on this rank, connected to the others that torchrun started.
+    """Return train(args) of this process, or of this rank if torchrun started several."""
+    if DISTRIBUTED:
+        return launch_rank(train, doc, argv, sharded)
+    try:
+        return train(parse(doc, argv, sharded))
+    finally:
+        if dist.is_initialized():  # by mesh()
+            dist.destroy_process_group()
+
+
+def launch_rank(train: Callable, doc: str, argv: list[str] | None, sharded: bool):
+    """Return train(args) on this rank, connected to the others.
 
     If this rank exits with an error, torchrun ends the others.
     """
-    if not DISTRIBUTED:
-        try:
-            return train(parse(doc, argv, sharded))
-        finally:
-            if dist.is_initialized():  # by mesh()
-                dist.destroy_process_group()
     try:
         connect()
         args = on_rank_0(lambda: parse(doc, argv, sharded))
@@ -309,25 +314,17 @@ def schedule(args) -> str:
 
 def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
     """The fields of Job except the texts. Raises BadInput."""
-    B, T = args.batch_size, args.seq_len
-    folder = Path(args.ckpt_dir)
-    tokens = WORLD * B * T
-    micro_steps, rest = divmod(args.total_batch, tokens)
-    ranks = "1 rank" if WORLD == 1 else f"{WORLD} ranks"
-    sizes = f"{ranks} x B={B} x T={T}"
-    if rest:
-        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
-        raise BadInput(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")
-    say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
-    Batches(text, B, T)  # raises BadInput if the text is too short
+    micro_steps = _micro_steps(args, say)
+    Batches(text, args.batch_size, args.seq_len)  # raises BadInput if the text is too short
     val_rows = 0
     if args.eval_every:
-        wanted = max(1, args.val_tokens // T)
-        val_rows = min(wanted, Batches(held_out, 1, T).rows_per_epoch)
+        wanted = max(1, args.val_tokens // args.seq_len)
+        val_rows = min(wanted, Batches(held_out, 1, args.seq_len).rows_per_epoch)
     identity = {name: str(getattr(args, name)) for name in MUST_MATCH}
     identity["data"] = f"{text.name} {text.sha256[:12]}"
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
     identity["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
+    folder = Path(args.ckpt_dir)
     newest = None
     best = math.inf
     if args.ckpt_every or args.resume:
@@ -346,3 +343,16 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
         "checkpoint": newest,
         "best": best,
     }
+
+
+def _micro_steps(args, say) -> int:
+    """How many batches each rank adds up in a step. Raises BadInput if they do not fill it."""
+    tokens = WORLD * args.batch_size * args.seq_len
+    micro_steps, rest = divmod(args.total_batch, tokens)
+    ranks = "1 rank" if WORLD == 1 else f"{WORLD} ranks"
+    sizes = f"{ranks} x B={args.batch_size} x T={args.seq_len}"
+    if rest:
+        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
+        raise BadInput(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")
+    say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
+    return micro_steps

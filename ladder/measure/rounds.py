@@ -289,33 +289,23 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
 
     Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
     """
-    name, script, *own_flags = run
-    code = (folder / "code").resolve()
-    log_dir = scratch / f"{name}.r{k}"
-    log_dir.mkdir(parents=True)
-    failed = folder / f"{name}.r{k}.failed"
+    name = f"{run[0]}.r{k}"
+    failed = folder / f"{name}.failed"
     failed.unlink(missing_ok=True)
-    words = [code / script, *climb["flags"]]
-    if climb["data"]:
-        words += ["--data", climb["data"]]
-    if "from ladder.ranks import" in (code / script).read_text("utf-8", "replace"):  # ddp_run.py
-        own_flags.append("--ckpt-every=0")
-    words += [*own_flags, "--log-dir", log_dir]
+    log_dir = scratch / name
+    log_dir.mkdir(parents=True)
     left = seconds_left(climb)
     done = process.run_python(
-        *words,
-        package=code,
+        *words_of(folder, climb, run),
+        f"--log-dir={log_dir}",
+        package=(folder / "code").resolve(),
         folder=log_dir,
         timeout=left if left < math.inf else None,
-        TORCHINDUCTOR_CACHE_DIR=str(scratch / name),
+        TORCHINDUCTOR_CACHE_DIR=str(scratch / run[0]),
     )
     try:
-        if done.failure:
-            raise BadInput(done.failure)
-        logs = [*log_dir.glob("*.log")]
-        if not logs:
-            raise BadInput("it wrote no log to --log-dir")
-        log = read_log(logs[0])
+        path = log_of(done, log_dir)
+        log = read_log(path)
         if log.result["status"] != "ok":
             raise BadInput(f"its run ended {log.result['status']}")
         earlier = sorted(folder.glob("*.r*.log"))
@@ -324,5 +314,27 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
     except BadInput as error:
         write_atomic(failed, done.stderr.encode())
         raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
-    write_atomic(folder / f"{name}.r{k}.log", logs[0].read_bytes())
+    write_atomic(folder / f"{name}.log", path.read_bytes())
     return log.result["tok_per_s"]
+
+
+def words_of(folder: Path, climb: dict, run: list[str]) -> list:
+    """The script of a run and its flags, as words of a command line."""
+    _name, script, *own_flags = run
+    path = (folder / "code" / script).resolve()
+    words = [path, *climb["flags"]]
+    if climb["data"]:
+        words.append(f"--data={climb['data']}")
+    if "from ladder.ranks import" in path.read_text("utf-8", "replace"):  # ddp_run.py
+        words.append("--ckpt-every=0")
+    return words + own_flags
+
+
+def log_of(done: process.Finished, log_dir: Path) -> Path:
+    """The log that a run wrote. Raises BadInput if it failed or wrote none."""
+    if done.failure:
+        raise BadInput(done.failure)
+    logs = [*log_dir.glob("*.log")]
+    if not logs:
+        raise BadInput("it wrote no log to --log-dir")
+    return logs[0]
