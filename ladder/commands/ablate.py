@@ -15,11 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from ladder import cli
-from ladder.commands.climb import add_run_arguments, prepare_and_run
+from ladder.commands.climb import add_run_arguments, prepare_and_run, rungs_to_top
 from ladder.commands.propagate import merge
 from ladder.errors import BadInput
-from ladder.measure.scripts import RUNGS, all_scripts, cpu_only, select
-from ladder.measure.scripts import before as rung_before
+from ladder.measure.scripts import RUNGS, select
 from ladder.show.docstrings import parts_of
 
 
@@ -51,15 +50,6 @@ def run(args) -> int:
         if not made:
             raise BadInput("none of these changes can be taken back from the top script")
         return prepare_and_run(args, "ablate", [top, *made])
-
-
-def rungs_to_top(device) -> list[Path]:
-    """The rungs from the baseline to the top one for this device, each going on from the last."""
-    on_cpu = device.type == "cpu"
-    rungs = [path for path in all_scripts() if cpu_only(path) == on_cpu][-1:]
-    while start := rung_before(rungs[0]):
-        rungs.insert(0, start)
-    return rungs
 
 
 def without(before: Path, rung: Path, top: Path) -> str | None:

@@ -84,6 +84,15 @@ def rungs_for(device, quick: bool | None) -> list[Path]:
     return [*rungs[:6], rungs[10], rungs[-1]] if quick else rungs
 
 
+def rungs_to_top(device) -> list[Path]:
+    """The rungs from the baseline to the top one for this device, each going on from the last."""
+    on_cpu = device.type == "cpu"
+    rungs = [path for path in scripts.all_scripts() if scripts.cpu_only(path) == on_cpu][-1:]
+    while start := scripts.before(rungs[0]):
+        rungs.insert(0, start)
+    return rungs
+
+
 def prepare_and_run(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> int:
     """Climb these scripts, each at every B of `sizes`. Returns the exit status."""
     folder = rounds.prepare(args, kind, chosen, sizes)

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
+from ladder.commands.climb import rungs_to_top
 from ladder.errors import BadInput, explain
 from ladder.machine import device_name, half_precision
 from ladder.measure.gemm import matmul_flops
@@ -141,7 +142,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         if os.environ.get(variable) == "1":
             return "no", f"nothing is compiled: {variable} is set"
     another = "CXX=clang++" if device.type == "cpu" else "another version of torch"
-    path = all_scripts()[-1]
+    path = rungs_to_top(device)[-1]
     script = runpy.run_path(str(path))
     torch.set_float32_matmul_precision("high")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
