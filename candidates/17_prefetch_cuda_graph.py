@@ -130,7 +130,7 @@ class GPT(nn.Module):
         self.lm_head.weight = self.transformer.wte.weight  # speedup 01: one matrix, two uses
         self.apply(self._init_weights)
         for name, p in self.named_parameters():
-            if name.endswith("c_proj.weight"):  # speedup 04: what is added 2 * n_layer times
+            if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
                 nn.init.normal_(p, mean=0.0, std=0.02 / math.sqrt(2 * config.n_layer))
 
     def _init_weights(self, module):
@@ -167,7 +167,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
+    """Wait for the device, which works in the background: else the clock would stop too early."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -223,7 +223,7 @@ def main(argv=None):
                     with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
                         _, loss = model(x, y)
                     scaler.scale(loss).backward()
-                    scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
+                    scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
                     norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
                     scaler.step(optimizer)
             if graph and step:

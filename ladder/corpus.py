@@ -130,12 +130,17 @@ def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder: of train and val (or alike), their names have val last."""
-    split = re.compile("(?:^|[-_.])(?:train|(val|valid|validation))(?=[-_.]|$)", re.IGNORECASE)
+    """The held-out shards of a folder: val, valid or validation is a word of their names.
+
+    If `train` is one too, the later word counts.
+    """
     held_out = []
     for shard in sorted(folder.glob("*.bin")):
-        words = split.findall(shard.stem)  # empty for each `train`
-        if words and words[-1]:
+        splits = []
+        for word in re.split("[-_.]", shard.stem.lower()):
+            if word in ("train", "val", "valid", "validation"):
+                splits.append(word)
+        if splits and splits[-1] != "train":
             held_out.append(shard)
     return held_out
 

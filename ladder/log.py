@@ -38,9 +38,9 @@ def result(
 ) -> dict:
     """RESULT's numbers, from the seconds and losses of the steps done, of a run of `steps`.
 
-    A third of these, at least 2 and at most 10, is warm-up (the second step is profiled); of one
-    or two steps the last counts. `tokens_per_step` are those of all ranks, `peak_flops` is one
-    device's, in FLOP/s. What is not known is None.
+    Warm-up is a third of these, at least 2 (the second step is profiled) and at most 10. Of one or
+    two steps only the last is measured. `tokens_per_step` are those of all ranks, `peak_flops` is
+    one device's, in FLOP/s. What is not known is None.
     """
     import numpy as np  # not above: commands that only write lines start at once
 

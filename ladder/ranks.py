@@ -39,7 +39,6 @@ LOCAL_RANK = int(_env.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(_env.get("LOCAL_WORLD_SIZE", 1))
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
-LARGEST = math.inf  # of --batch-size until its default is computed
 
 
 @dataclass
@@ -80,7 +79,7 @@ class Job:
 
     def save_best(self, run, step: int, model, val_loss: float) -> None:
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
-        if not self.folder or val_loss >= self.best:
+        if not self.folder or not val_loss < self.best:  # NaN is no lower
             return
         metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
         state = checkpoint.gather(model.state_dict())
@@ -208,7 +207,7 @@ def due(every: int, done: int, steps: int) -> bool:
 
 def add_arguments(parser) -> None:
     """The flags of ddp_run.py beyond those of every script."""
-    parser.set_defaults(batch_size=LARGEST)
+    parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
     words = "a step, of all ranks (default: CUDA 524288, else 4096)"
     add("--total-batch", type=positive, metavar="TOKENS", help=words)
@@ -248,7 +247,7 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
         args.min_lr = args.max_lr / 10
     if args.dtype == "auto":
         args.dtype = str(half_precision(args.device)).removeprefix("torch.")
-    if args.batch_size == LARGEST:
+    if not args.batch_size:
         args.batch_size = largest_batch_size(args, sharded)
     if not args.ckpt_dir:
         own = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
@@ -289,16 +288,10 @@ def largest_batch_size(args, sharded: bool) -> int:
 
 def prepare(args, say) -> Job:
     """Read the text on every rank; check it, the flags and the checkpoints. Raises BadInput."""
-    splits = None
-
-    def read() -> None:
-        nonlocal splits
-        splits = load_splits(args.data, say)
-
-    on_rank_0(read)  # first, and so alone it says what is wrong
-    if RANK:
-        read()
-    text, held_out = splits
+    splits = []
+    # First on rank 0, which alone says what is wrong; it has no text to send to the others.
+    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))
+    text, held_out = splits or load_splits(args.data, say)
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(lambda: here)
     if here != there:

@@ -126,11 +126,11 @@ class Run:
 
     def _on_signal(self, number, _frame=None) -> None:
         """End the run: at once, or after the step that is under way or being written."""
-        again = self.stop and number == signal.SIGINT
-        if not self.stop:
-            self.stop = number
-        at_once = again or not self.waits_for_step
-        if at_once and not self.holds_signals:
+        waits = self.waits_for_step
+        if self.stop and number == signal.SIGINT:  # a second Ctrl-C
+            waits = False
+        self.stop = self.stop or number
+        if not waits and not self.holds_signals:
             raise KeyboardInterrupt
         if self.waits_for_step and self.rank == 0:
             with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
@@ -213,7 +213,7 @@ class Run:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
         It also profiles the second step, a warm-up step, and prints the `effective` line from it;
-        if float16 overflowed in that step, of the next one in which it did not.
+        if float16 overflowed in it, of the next step that is not skipped.
         """
         self.holds_signals = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)

@@ -2,7 +2,7 @@
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""`text` with all but `keep` escaped that is not printable: a newline as \n, \udcff."""
+    r"""`text` with its unprintable characters escaped (a newline as \n), except those in `keep`."""
     shown = []
     for character in text:
         if not character.isprintable() and character not in keep:

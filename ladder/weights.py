@@ -28,7 +28,7 @@ FIXED = {
     "n_inner": None,
     "tie_word_embeddings": True,
 }
-# What transformers has and the scripts do not: it would drop out activations in training.
+# transformers has dropout of 0.1 by default, the scripts have none.
 DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
@@ -51,11 +51,17 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]) -> Path:
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty where there is none."""
+    """Return the `metadata` that was saved with a model; empty where there is none.
+
+    Raises BadInput if the file is damaged.
+    """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
-    return safe_open(path, "pt").metadata()
+    try:
+        return safe_open(path, "pt").metadata()
+    except SafetensorError as error:
+        raise BadInput(f"{path} is damaged ({error}): delete {folder}") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:

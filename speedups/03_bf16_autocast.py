@@ -143,7 +143,7 @@ class GPT(nn.Module):
 
 
 def synchronize(device):
-    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
+    """Wait for the device, which works in the background: else the clock would stop too early."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 

@@ -110,7 +110,7 @@ class GPT(nn.Module):
         self.lm_head.weight = self.transformer.wte.weight  # speedup 01: one matrix, two uses
         self.apply(self._init_weights)
         for name, p in self.named_parameters():
-            if name.endswith("c_proj.weight"):  # speedup 04: what is added 2 * n_layer times
+            if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
                 nn.init.normal_(p, mean=0.0, std=0.02 / math.sqrt(2 * config.n_layer))
 
     def _init_weights(self, module):
@@ -135,7 +135,7 @@ class GPT(nn.Module):
 
 
 def synchronize(device):
-    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
+    """Wait for the device, which works in the background: else the clock would stop too early."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 

@@ -111,7 +111,7 @@ class GPT(nn.Module):
         self.lm_head.weight = self.transformer.wte.weight  # speedup 01: one matrix, two uses
         self.apply(self._init_weights)
         for name, p in self.named_parameters():
-            if name.endswith("c_proj.weight"):  # speedup 04: what is added 2 * n_layer times
+            if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
                 nn.init.normal_(p, mean=0.0, std=0.02 / math.sqrt(2 * config.n_layer))
 
     def _init_weights(self, module):
@@ -145,7 +145,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the work queued on the device: the clock would stop before it. A CPU queues none."""
+    """Wait for the device, which works in the background: else the clock would stop too early."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -153,14 +153,17 @@ def synchronize(device):
 def keep_memory(say):
     """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt:  # with jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's
-        libraries = ctypes.CDLL(None), ctypes.CDLL("libc.so.6")
-        used, glibc = (ctypes.cast(lib.malloc, ctypes.c_void_p).value for lib in libraries)
-        mallopt = mallopt if used == glibc else None
-    # In this order: where an older glibc refuses the first, the second is not set either.
-    settings = (M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1)
-    if not mallopt or not all(mallopt(name, value) for name, value in settings):
+    kept = False
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(libc, "mallopt"):
+        # With jemalloc or tcmalloc in LD_PRELOAD, malloc is not glibc's.
+        malloc = ctypes.cast(libc.malloc, ctypes.c_void_p).value
+        glibc_malloc = ctypes.cast(ctypes.CDLL("libc.so.6").malloc, ctypes.c_void_p).value
+        if malloc == glibc_malloc:
+            # Where an older glibc refuses the first, the second is not set either.
+            kept = libc.mallopt(M_MMAP_THRESHOLD, 2**30)
+            kept = kept and libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    if not kept:
         say("note  this malloc cannot be told to keep memory: it frees it as it always does")
 
 
@@ -198,7 +201,7 @@ def main(argv=None):
             with torch.autocast(device.type, dtype=dtype):  # speedup 03: half precision
                 _, loss = model(x, y)
             scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)  # speedup 08: what is clipped is the gradient itself
+            scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
             for group in optimizer.param_groups:

@@ -29,7 +29,14 @@ from ladder.errors import BadInput
 from ladder.files import lock
 from ladder.measure import rounds, scripts
 from ladder.measure.kinds import kind_of
-from ladder.measure.rows import OUT_OF_MEMORY, OUT_OF_TIME, Row, read_climb, read_climb_json
+from ladder.measure.rows import (
+    OUT_OF_MEMORY,
+    OUT_OF_TIME,
+    Row,
+    has_ended,
+    read_climb,
+    read_climb_json,
+)
 from ladder.show import tables
 from ladder.show.screen import wide_console
 
@@ -118,7 +125,7 @@ def run_and_report(folder: Path) -> int:
             show_table = partial(print_table, folder, console)
             forecast = partial(runs_left, folder)
             climb = rounds.run_rounds(folder, Path(scratch), say, forecast, show_table)
-            if "after" not in climb["clocks"]:  # else it had ended already
+            if not has_ended(climb):  # a resumed one may have
                 climb["clocks"]["after"] = clocks(cli.parse_args("", climb["flags"]).device)
                 rounds.save(folder, climb)
         except (KeyboardInterrupt, OSError, BadInput):

@@ -10,8 +10,9 @@ class Comparison:
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str  # heading of the column of gains ...
     total: str  # ... and of the one beside it
-    # Which row a script's diff is against. "above": that of the script it goes on from, else the
-    # one above. "first": the first one, and its gain over each other row is shown. None: no diff.
+    # Which row the gain and the diff of a row are against. "above": that of the script it goes on
+    # from, else the one above. "first": the first one, whose gain over this row is shown.
+    # None: there is no diff, and the gain is over the first row (where B varies, the row above).
     against: str | None = None
     varied: str = ""  # what may differ between rows
 

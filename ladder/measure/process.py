@@ -71,7 +71,7 @@ def run_python(
         stdout, stderr = read_back(out), read_back(err)
     if not status:
         return Finished(stdout, stderr, status, None)
-    if folder:
+    if folder:  # a full disk may have swallowed the reason: then this raises OSError
         write_atomic(Path(folder, "room"), bytes(2**16))
     return Finished(stdout, stderr, status, failure(status, stderr))
 

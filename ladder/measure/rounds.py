@@ -28,6 +28,7 @@ from ladder.measure.parser import read_log
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
     check_comparable,
+    has_ended,
     out_of_memory,
     read_climb_json,
     runs_of,
@@ -152,11 +153,13 @@ def find_stopped(name: str) -> Path:
     """
     folder = Path(name)
     if not name:
-        climbs = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        left = [path.parent for path in climbs if has_runs_left(read_climb_json(path.parent))]
-        if not left:
+        climbs = list(Path("runs").glob("*/climb.json"))
+        climbs.sort(key=lambda path: path.stat().st_mtime)
+        while climbs and not has_runs_left(read_climb_json(climbs[-1].parent)):
+            climbs.pop()
+        if not climbs:
             raise BadInput("no climb under runs/ was stopped, or had a run that failed: name one")
-        folder = left[-1]
+        folder = climbs[-1].parent
     climb = read_climb_json(folder)
     if not (folder / "code").is_dir():  # a published one
         raise BadInput(f"{folder} is no climb to go on with: it has no code/")
@@ -173,7 +176,7 @@ def has_runs_left(climb: dict) -> bool:
 
     One that ended by its time limit has ended.
     """
-    if "after" not in climb["clocks"]:
+    if not has_ended(climb):
         return True
     failed = any(why != OUT_OF_MEMORY for why in climb["failures"].values())
     return failed and seconds_left(climb) > 0
@@ -194,20 +197,21 @@ def run_rounds(
     the rounds so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
     climb = read_climb_json(folder)
-    climb.setdefault("seconds", {})
-    failures = climb["failures"].items()  # what failed is due again, unless that is a result
-    climb["failures"] = {name: why for name, why in failures if why == OUT_OF_MEMORY}
-    ended = [path.stem for path in folder.glob("*.r*.log")]
+    for name, why in list(climb["failures"].items()):
+        if why != OUT_OF_MEMORY:  # that is a result; what failed else is due again
+            del climb["failures"][name]
+    ended = [*folder.glob("*.r*.log")]
+    begun = 1  # the last round that has a run
+    for path in ended:
+        begun = max(begun, int(path.stem.rpartition(".r")[2]))
     if ended:
         kept = f"going on with {folder}: {len(ended)} runs are kept"
         say(f"{kept}; its code/ runs, without your edits since")
-    begun = max((int(name.rpartition(".r")[2]) for name in ended), default=1)
-    k = 1
-    run_round(folder, climb, k, scratch, say, forecast)
+    k = 0
     while k < begun or another_round(climb, k):
-        k += 1
-        if k > begun:
+        if k >= begun:
             show_table()
+        k += 1
         run_round(folder, climb, k, scratch, say, forecast)
     climb["repeats"] = k
     return climb

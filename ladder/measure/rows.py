@@ -15,7 +15,7 @@ from ladder.measure.scripts import all_scripts, before, chain, number_of
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
-# What has to be equal in all logs of one table. The commit stands for the shared part.
+# What has to be equal in all logs of one table. The commit covers the code that scripts share.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
 # Where another row has why it failed:
@@ -67,8 +67,8 @@ class Row:
     def slow_rounds(self) -> dict[int, float]:
         """The rounds that took more than twice the row's median, with their milliseconds."""
         slow = {}
+        usual = statistics.median(map(median_ms, self.logs.values())) if self.logs else 0
         for k, log in sorted(self.logs.items()):
-            usual = statistics.median(map(median_ms, self.logs.values()))
             if median_ms(log) > DISTURBED * usual:
                 slow[k] = median_ms(log)
         return slow
@@ -99,6 +99,11 @@ def read_climb_json(folder: Path) -> dict:
     return climb
 
 
+def has_ended(climb: dict) -> bool:
+    """Whether a climb ran to its end or to its time limit: then it has the clocks of after it."""
+    return "after" in climb["clocks"]
+
+
 def runs_of(climb: dict) -> list[list[str]]:
     """The runs of a round, in order: a name, the script and flags of its own."""
     return climb.get("runs") or [[Path(name).stem, name] for name in climb["scripts"]]
@@ -114,7 +119,7 @@ def last_failures(climb: dict) -> dict[str, str]:
 
 
 def out_of_memory(climb: dict) -> set[str]:
-    """The names of runs that memory does not hold, or that need more of it than one of those."""
+    """The names of runs that were out of memory, and of the same script's runs at a larger B."""
     failures = last_failures(climb)
     names = set()
     scripts = set()
@@ -142,7 +147,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     failures = last_failures(climb)
     if not logs and not failures:
         why = "holds no logs of a climb"
-        if "after" in climb["clocks"]:
+        if has_ended(climb):
             why = "has no run: its time was over before the first one had ended (--at-most)"
         raise BadInput(f"{folder} {why}")
     check_comparable(folder, logs, climb)
@@ -172,8 +177,7 @@ def check_comparable(folder: Path | str, logs: list[Log], climb: dict) -> None:
 def measure(row: Row, climb: dict) -> Row:
     """`row` with the numbers that need no other row. A failure counts if no run ended well."""
     if not row.logs:
-        ended = "after" in climb["clocks"]
-        row.failure = row.failure or (OUT_OF_TIME if ended else NOT_YET)
+        row.failure = row.failure or (OUT_OF_TIME if has_ended(climb) else NOT_YET)
         return row
     row.failure = None
     logs = row.logs.values()
@@ -195,19 +199,19 @@ def measure(row: Row, climb: dict) -> Row:
 def set_gains(climb: dict, rows: list[Row]) -> None:
     """Compare each row with the one that its kind of climb says, and with the first."""
     kind = kind_of(climb)
-    first = rows[0]
     for index in range(1, len(rows)):
         row = rows[index]
-        above = rows[index - 1]
-        row.total = gain(first, row)
-        if kind.against == "above":
-            row.gain = gain(rows[index_of_base(rows, index)], row)
-        elif kind.against == "first":
-            row.gain = gain(row, first)
-        elif not kind.varied:
-            row.gain = gain(first, row)
-        elif above.B == row.B:
-            row.gain = gain(above, row)
+        row.total = gain(rows[0], row)
+        if kind.against == "first":  # an ablation: what the first row gains over this one
+            row.gain = gain(row, rows[0])
+            continue
+        base = rows[0]
+        if kind.varied:
+            base = rows[index - 1]
+        elif kind.against == "above":
+            base = rows[index_of_base(rows, index)]
+        if base.B == row.B:
+            row.gain = gain(base, row)
     shown = rows
     if kind.varied:
         sizes = sizes_with_gains(climb, rows)
@@ -221,13 +225,13 @@ def index_of_base(rows: list[Row], index: int) -> int:
 
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
-    paths = {path.stem: path for path in chain()}
-    above = [row.script for row in rows[:index]]
-    script = rows[index].script
-    if script in paths:  # else it is from outside
-        base = before(paths[script])
-        if base and base.stem in above:
-            return above.index(base.stem)
+    base = None
+    for path in chain():  # a script from outside is not in it
+        if path.stem == rows[index].script:
+            base = before(path)
+    for above in range(index):
+        if base and rows[above].script == base.stem:
+            return above
     return index - 1
 
 

@@ -28,8 +28,9 @@ def chain() -> list[Path]:
 def before(path: Path) -> Path | None:
     """The script that `path` adds one change to; None for baseline.py.
 
-    The ladder forks: a script for CPUs only goes on from the one of these before it, and so do all
-    others. The first for CPUs only goes on from the rung before it.
+    The ladder forks (10 to 11 to 12, and 10 to 13): a script for CPUs only goes on from the one for
+    CPUs only before it, any other from the one before it that is not. The first for CPUs only goes
+    on from the rung before it.
     """
     scripts = chain()
     earlier = scripts[: scripts.index(path)]
@@ -78,7 +79,8 @@ def numbered(first: int, last: int) -> list[Path]:
         by_number[number_of(path)] = path
     paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
     if not paths:
-        raise BadInput(f"there is no rung {first}: they end with {chain()[-1].stem}")
+        numbers = f"{first}" if first == last else f"{first}-{last}"
+        raise BadInput(f"there is no rung {numbers}: they end with {chain()[-1].stem}")
     return paths
 
 

@@ -13,7 +13,7 @@ from ladder.machine import find_gpu
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
 LABELS = ("matmuls", "attention", "between them", "optimizer")
-# The T at which steps are counted; of a CPU, with its own autocast and kernels.
+# The T behind the counts. A CPU's steps are counted with its own autocast and kernels.
 SIZES = {"cuda": 1024, "cpu": 256}
 
 

@@ -10,6 +10,7 @@ from ladder.measure.rows import (
     WHY_NOT_COMPILED,
     Row,
     first_log,
+    has_ended,
     not_compiled,
     read_climb,
 )
@@ -32,7 +33,7 @@ def read_publishable(folder: Path) -> tuple[dict, list[Row]]:
 def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
     """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
-    if "after" not in climb["clocks"]:
+    if not has_ended(climb):
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.get("quick"):
         return "a quick climb is not published: climb without --quick"
