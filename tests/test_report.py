@@ -1,7 +1,7 @@
 """`ladder report`: what goes into the page, its words, and a look at it in a browser.
 
-The tests in a browser are skipped where there is no chromium with its chromedriver; where LADDER_BROWSER is
-set, as .ci/run does, a missing browser is a failure.
+The tests in a browser are skipped where there is no chromium with its chromedriver; where
+LADDER_BROWSER is set, as .ci/run does, a missing browser is a failure.
 """
 
 import html
