@@ -10,7 +10,6 @@ from conftest import ROOT, load
 
 from ladder.commands import roofline
 from ladder.commands.main import main
-from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
 from ladder.measure.scripts import all_scripts, cpu_only, docstring
 from ladder.measure.work import counted, roofline_ms, roofline_of, work
@@ -207,8 +206,6 @@ def test_the_gpu_of_this_machine(monkeypatch, driver, name):
 def test_a_gpu_is_found_by_some_of_its_words():
     assert roofline.find("a100 sxm").name == "A100 SXM 80GB"
     assert roofline.find("rtx 4090").name == "RTX 4090"  # and not the laptop's
-    with pytest.raises(BadInput, match="not one of RTX 4060, RTX 4060 Ti, RTX 4060 Laptop"):
-        roofline.find("4060")
 
 
 def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
