@@ -1,7 +1,5 @@
 """`ladder ablate`: single optimisations taken back from the top script."""
 
-import re
-
 import pytest
 from conftest import SMALL, changed_lines, code_lines, load, rung
 
@@ -50,9 +48,6 @@ def test_half_precision_goes_with_the_line_of_08_that_unscales():
     top = {*parts_of(TOP)[1].splitlines()}
     came = {line.strip() for line in without - top}
     assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
-    assert len(top - without) == 10
-    for line in top - without:
-        assert re.search(r"half_precision|speedup 03|scaler|_, loss = model\(x, y\)", line)
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ open(sys.argv[-1] + "/x.log", "w").write({text!r}.replace(" B=4 ", f" B={{B}} ")
 """
 MEMORY = "raise SystemExit('error out of memory: try less')"
 KILLED = "os.kill(os.getpid(), 9)"
-OUT_OF_MEMORY = "out of memory"
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(batch
         begun = re.findall(rf"^(\w+), round {number} of 2, running since", out, re.M)
         assert begun == names.split()
     assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of 29 " in out
-    failures = dict.fromkeys(["b_B4.r1", "a_B16.r1"], OUT_OF_MEMORY)
+    failures = dict.fromkeys(["b_B4.r1", "a_B16.r1"], "out of memory")
     why = "ZeroDivisionError: division by zero"
     both = {"c_B2.r1": why, "c_B2.r2": why}
     assert read_climb_json(batch_folder)["failures"] == failures | both
@@ -64,19 +63,11 @@ def test_memory_ends_a_rung_the_others_go_on_and_resume_runs_nothing_twice(batch
     assert read_climb_json(batch_folder)["failures"] == failures
 
 
-def test_the_tables_of_a_batch_on_screen_in_markdown_and_on_a_page(batch_folder, tmp_path, capsys):
-    assert re.search(
-        r"\n b, tok/s +95 +190 +out of memory +– +– +– +2 *\n", capsys.readouterr().out
-    )
-    assert (batch_folder / "climb.png").read_bytes().startswith(b"\x89PNG")
-    path = tmp_path / "page.html"
-    assert main(["report", str(batch_folder), "--out", str(path)]) == 0
-    page = path.read_text("utf-8")
-    assert "gpt2, B=1 to 32, T=256: batch sizes" in page and OUT_OF_MEMORY in page
-    assert "b, B=2" in page and "b, B=8" not in page
+def test_the_tables_of_a_batch(batch_folder):
     lines = markdown(*read_climb(batch_folder)).split("\n")
-    assert lines[0].endswith(" B=16 | B=32 | largest B |")
-    assert lines[2].endswith(" 8 |") and lines[4].endswith(" 2 |") and lines[6].endswith(" ≥ 32 |")
+    assert lines[2].endswith(" 8 |")
+    assert lines[4] == "| b, tok/s | 95 | 190 | out of memory | – | – | – | 2 |"
+    assert lines[6].endswith(" ≥ 32 |")
     assert lines[9] == "| gain over the rung above | B=1 | B=4 |"  # c failed at 2; 4 is default
     assert lines[11] == "| b | +100.0 % (2 rounds) | – |"
 

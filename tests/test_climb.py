@@ -14,7 +14,6 @@ from ladder.commands import climb
 from ladder.commands.main import COMMANDS, main, program
 from ladder.measure import process, rounds, scripts
 from ladder.measure.rows import read_climb
-from ladder.show.tables import cells
 
 FOUND = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "clocks": "2600 MHz", "device": "a CPU"}
 
@@ -26,14 +25,14 @@ def climbed(shard, tmp_path_factory):
     mine = folder / "mine.py"
     mine.write_text(rung(1).read_text().replace("**MODELS[args.model]", f"**{SMALLER}"))
     words = ["climb", 1, mine, *SMALL, "--steps=3", "--repeats=2", "--at-most=99", "--data", shard]
+    # In round 1, and in round 2 by the copy of the code.
+    peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
+
+    def rates(_, package=ROOT):
+        return FOUND | {"peak_flops": peaks[package]}
+
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        # In round 1, and in round 2 by the copy of the code.
-        peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
-        patch.setattr(
-            rounds,
-            "large_matmul",
-            lambda _, package=ROOT: FOUND | {"peak_flops": peaks[package]},
-        )
+        patch.setattr(rounds, "large_matmul", rates)
         patch.setattr(process, "load", lambda: 999)
         assert main([*map(str, words), "--out", str(folder / "run")]) == 0
     return folder / "run", out.getvalue()
@@ -44,13 +43,11 @@ def test_a_climb_leaves_logs_its_json_code_and_picture(climbed):
     climb, (tying, mine) = read_climb(folder)
     assert len(tying.logs) == len(mine.logs) == 2
     assert climb["scripts"] == ["speedups/01_weight_tying.py", "mine.py"]
-    assert climb["flags"][:2] == ["--model=tiny", "--steps=3"]
     assert climb["peaks"] == [1e12, 2e12]
     assert climb["versions"]["torch"] and climb["clocks"]["after"]
     assert 0 < climb["minutes"] < climb["at_most"] == 99
     assert (folder / "code" / "COMMIT").read_text().strip() == climb["commit"]
     assert mine.log.run["commit"] == climb["commit"] and mine.log.run["script"] == "mine.py"
-    assert cells(mine)["rung"] == "mine"
     assert (folder / "code" / "ladder" / "measure" / "gemm.py").exists()
     assert (folder / "climb.png").read_bytes().startswith(b"\x89PNG")
 
@@ -62,7 +59,6 @@ def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
     rate = read_climb(folder)[1][0].logs[1].result["tok_per_s"]
     assert f"\n01_weight_tying, round 1 of 2: {rate:.0f} tok/s (1 of 4 runs, " in out
-    assert "\nround 2: it runs at 2 TFLOP/s\n" in out
     assert out.count("note  load 999.0 on ") == 1  # once
 
 
@@ -120,7 +116,8 @@ def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():
             os.kill(os.getpid(), signal.SIGINT)
             ended.append(True)
 
-    assert program(work) == 128 + signal.SIGHUP and ended
+    assert program(work) == 128 + signal.SIGHUP
+    assert ended
 
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):

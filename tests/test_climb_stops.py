@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, closed_pipe
 
 from ladder import files
 from ladder.cli import pick_device
@@ -175,13 +175,11 @@ def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, cap
     assert clock.now == 300
     out = capsys.readouterr().out
     begun = re.findall(r"^(\w), round 1 of 1, running since", out, re.M)
-    assert begun == ["a", "c", "b"] and "b, round 1 of 1: stopped, the time is over (2 of" in out
+    assert begun == ["a", "c", "b"]
     assert "The time (--at-most 5) was over before these could run: b, d\n" in out
     assert {path.stem for path in tmp_path.glob("*.log")} == {"a.r1", "c.r1"}
     assert read_climb(tmp_path)[1][-1].total
     ended = (tmp_path / "climb.json").read_bytes()
-    climb = read_climb_json(tmp_path)
-    assert not rounds.has_runs_left(climb | {"failures": {"b.r1": "it failed"}})
     assert main(["climb", "--resume", str(tmp_path)]) == 0  # it has ended: no time is left
     assert (tmp_path / "climb.json").read_bytes() == ended
 
@@ -195,15 +193,6 @@ def test_the_forecast_is_what_each_script_took(tmp_path, timed, capsys):
     unknown = ", time left unknown: scripts that have not run yet: 1"
     about = [f", about {minutes} min left" for minutes in (22, 12, 11, 10)]
     assert left == [unknown, *about, ""]
-
-
-def test_a_top_that_is_slower_than_the_baseline_is_told(tmp_path, capsys):
-    slower = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) * 2}", LOG)
-    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(slower)}, repeats=1)
-    assert main(["climb", "--resume", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "b is slower than a on this machine: 0.50× (1 round) its tokens per second\n" in out
-    assert f"ladder report {tmp_path} --open\n" in out
 
 
 FAILS = {
@@ -222,13 +211,16 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
         (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs", out, re.M)
-        assert why in line and str(tmp_path) not in line and f"\n{name} failed: {line}\n" in out
+        assert why in line
+        assert str(tmp_path) not in line
     assert "Traceback" in (tmp_path / "crash.r1.failed").read_text()
     for name in FAILS:
         (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
     assert main(["climb", "--resume", str(tmp_path)]) == 0
-    assert "good, round" not in capsys.readouterr().out and not list(tmp_path.glob("*.failed"))
-    assert read_climb_json(tmp_path)["failures"] == {} and len(list(tmp_path.glob("*.log"))) == 5
+    assert "good, round" not in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.failed"))
+    assert len(list(tmp_path.glob("*.log"))) == 5
+    assert read_climb_json(tmp_path)["failures"] == {}
 
 
 def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
@@ -252,9 +244,7 @@ def test_the_last_climb_that_was_stopped_is_found(tmp_path, monkeypatch):
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
     """Under `| head -1`."""
     write(tmp_path, {"a.py": copies(LOG)})
-    read, pipe = os.pipe()
-    os.close(read)
-    with open(pipe, "w") as stdout:
+    with closed_pipe() as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         assert main(["climb", "--resume", str(tmp_path)]) == 130
     told = f"stopped; 0 runs are kept. Go on: ladder climb --resume {tmp_path}\n"

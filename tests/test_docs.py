@@ -89,32 +89,37 @@ def test_commands_and_links_of_a_page_exist(name):
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for link in re.findall(r"\]\((?!https://)([^)\s]+)\)", text):
         target, _, anchor = link.partition("#")
-        path = (ROOT / name).parent / target if target else ROOT / name
+        path = ROOT / name
+        if target:
+            path = path.parent / target
         assert path.exists(), link
-        headings = re.findall(r"^#+ (.*)", path.read_text("utf-8"), re.M) if anchor else []
-        found = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
-        assert not anchor or anchor in found, link
+        if anchor:
+            assert anchor in anchors(path), link
+
+
+def anchors(path) -> list[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)", path.read_text("utf-8"), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.append(plain.replace(" ", "-"))
+    return found
 
 
 def printed_by(name: str) -> str:
     """What a command prints of its logs."""
-    console = Console(width=100, file=io.StringIO())
+    if name == "timeit":
+        examples = json.loads((logs("examples") / "timeit.json").read_text())
+        lines = [timeit.HEAD.format(**examples)]
+        for cell in examples["cells"]:
+            lines.append(timeit.line(cell))
+        return "\n".join(lines)
+    console = Console(width=140, file=io.StringIO())
     if name == "profile":
-        found = sorted(logs("profile").glob("*.json"))
-        profile.report([json.loads(path.read_text()) for path in found], console)
-    elif name == "timeit":
-        facts = json.loads((logs("examples") / "timeit.json").read_text())
-        lines = []
-        for cell in facts["cells"]:
-            labels = [str(cell[key]) for key in timeit.CELL]
-            numbers = [f"{find(cell['times_ms']):.1f}" for find in timeit.STATISTICS.values()]
-            lines.append(" ".join([*labels, *numbers]))
-        head = "{device}, torch {torch}, B={B}, T={T}, vocabulary {vocab_size}, "
-        head += "{steps} timed steps, ms"
-        names = " ".join([*timeit.CELL, *timeit.STATISTICS])
-        return "\n".join([head.format(**facts), names, *lines])
+        console.width = 100
+        paths = sorted(logs("profile").glob("*.json"))
+        profile.report([json.loads(path.read_text()) for path in paths], console)
     else:
-        console.width = 140
         console.print(screen(*read_climb(logs("climb-2")), console))
     return console.file.getvalue()
 

@@ -16,7 +16,6 @@ from ladder.measure.process import Finished, run_python
 from ladder.measure.scripts import all_scripts
 
 CPU = torch.device("cpu")
-PURPOSE_OF_10 = "the optimizer updates all parameters in one fused kernel"
 
 
 @pytest.fixture
@@ -54,16 +53,12 @@ def test_doctor_on_this_cpu(compiled, ladder, monkeypatch, request):
     if not compiled:
         request.getfixturevalue("small")
         monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    monkeypatch.setattr(doctor, "load", lambda: 1e3)
     done = ladder("doctor", "--device", "cpu")
     assert done.status == 0, done.stdout
-    machine, note, *_ = done.stdout.splitlines()
-    assert f", torch {torch.__version__}, Python 3." in machine
-    assert note.startswith("note  load 1000.0 on ")
-    runs, helps, why = zip(*rungs(done), strict=True)
+    runs, helps, _ = zip(*rungs(done), strict=True)
     assert set(runs) == {"yes"}
-    assert helps[5:7] == ("yes", "no") and helps[1] == helps[10] == "–"
-    assert why[6].startswith("the flash kernel runs, but at T=256 slower")
+    assert helps[5:7] == ("yes", "no")
+    assert helps[1] == helps[10] == "–"
 
 
 def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatch):
@@ -74,45 +69,41 @@ def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatc
             return attend(*args, **how)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", without_kernel)
-    assert doctor.judge("06_flash_attention", CPU)[1:][0] == "no"
+    _, helps, _ = doctor.judge("06_flash_attention", CPU)
+    assert helps == "no"
 
 
-def test_doctor_says_what_a_rung_that_needs_nothing_is_for():
-    said = {}
+def test_doctor_tells_rungs_that_are_not_for_speed_or_not_for_this_device():
+    not_for_speed = []
     for path in all_scripts():
-        if path.stem not in doctor.TRIALS:
-            said[path.stem[:2]] = doctor.purpose(path, CPU)
-    assert said["10"] == ("–", f"for speed: {PURPOSE_OF_10}")
-    assert said["12"][1].startswith("for speed: on a CPU, attention takes 128 queries at a time")
-    not_for_speed = [number for number, (helps, _) in said.items() if helps == "no"]
+        if path.stem not in doctor.TRIALS and doctor.purpose(path, CPU)[0] == "no":
+            not_for_speed.append(path.stem[:2])
     assert not_for_speed == ["04", "08", "09"]
-    helps, why = doctor.purpose(all_scripts()[-1], torch.device("cuda"))
-    assert helps == "no" and why.startswith("for CPUs: ")
+    helps, _ = doctor.purpose(all_scripts()[-1], torch.device("cuda"))
+    assert helps == "no"
 
 
 @pytest.mark.parametrize(
-    ("half", "helps", "why"),
+    ("half", "helps"),
     [
-        (2.0, "yes", "a bfloat16 matmul is faster than one in FP32 (timed)"),
-        (1.0, "no", "a bfloat16 matmul is no faster than one in FP32 (timed)"),
-        (0.7, "no", "a bfloat16 matmul is slower than one in FP32 (timed)"),
-        (0.2, "slows", "a bfloat16 matmul is slower than one in FP32 (timed)"),
+        (2.0, "yes"),
+        (1.0, "no"),
+        (0.7, "no"),
+        (0.2, "slows"),
     ],
 )
-def test_doctor_times_half_precision(monkeypatch, half, helps, why):
+def test_doctor_times_half_precision(monkeypatch, half, helps):
     rates = {torch.bfloat16: half, torch.float32: 1.0}
     monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
     monkeypatch.setattr(doctor, "half_precision", lambda _: torch.bfloat16)
-    assert doctor.bf16(CPU) == (helps, why)
+    assert doctor.bf16(CPU)[0] == helps
 
 
-@pytest.mark.parametrize("slows", [True, False])
-def test_doctor_says_that_the_ladder_goes_down(ladder, monkeypatch, slows):
-    helps = doctor.SLOWS if slows else "no"
-    monkeypatch.setattr(doctor, "TRIALS", {"03_bf16_autocast": lambda _: (helps, "timed")})
+def test_doctor_says_that_the_ladder_goes_down(ladder, monkeypatch):
+    trials = {"03_bf16_autocast": lambda _: (doctor.SLOWS, "timed")}
+    monkeypatch.setattr(doctor, "TRIALS", trials)
     done = ladder("doctor", "--device", "cpu")
-    verdict = "\n03 bf16 autocast makes this machine slower: the top rung will be slower than the "
-    assert done.status == 0 and (verdict in done.stdout) == slows
+    assert "the top rung will be slower than the baseline here" in done.stdout
 
 
 def test_without_half_precision_units_rung_03_is_rung_02(monkeypatch):

@@ -14,6 +14,7 @@ from ladder.measure.rows import read_climb, read_climb_json
 from ladder.show import blocks
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
+BATCH = ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-batch"
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
 
 
@@ -66,7 +67,7 @@ def results(copy):
     return readme, readme.partition("<!-- rungs ")[2].partition(" -->")[0].split()
 
 
-def test_publish_prepends_and_makes_readme_anew(project, capsys):
+def test_publish_prepends_and_makes_readme_anew(project):
     """Once; the second climb of a day gets a number."""
     copy, folder = project
     _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
@@ -75,9 +76,8 @@ def test_publish_prepends_and_makes_readme_anew(project, capsys):
     assert text.endswith("\n## 2" + entries)
     new = text[: -len(entries)].partition("## Machines")[2]  # the entry is below that
     name = "logs/2026-12-24-amd-epyc-2-threads-climb"
-    assert f"published in {name}, RUNLOG.md and README.md: read" in capsys.readouterr().out
     assert "**Finding:** All is well." in new and f"<!-- table {name} -->" in new
-    assert "| 00 baseline | 5031.2 | 4789.7 – 5597.8 | 204 |" in new and "| first loss |" in new
+    assert "| 00 baseline | 5031.2 | 4789.7 – 5597.8 | 204 |" in new
     readme, named = results(copy)
     assert named == [name] and f"([logs]({name}))" in readme
     logs = {path.name for path in folder.glob("*.log")}
@@ -128,12 +128,7 @@ def test_without_a_run_nothing_is_published(project, capsys):
     for path in folder.glob("*.log"):
         path.unlink()
     change(folder, failures={"baseline.r1": "out of memory"})
-    bare = CLIMB.with_name("2026-11-21-amd-epyc-2-threads-ddp")
-    for path, why in (
-        (folder, "all its runs failed"),
-        (bare, "no climb.json"),
-        ("x", "no climb.json"),
-    ):
+    for path, why in ((folder, "all its runs failed"), ("x", "no climb.json")):
         assert main(["publish", str(path), "No."]) == 2
         assert why in capsys.readouterr().err
     assert state(copy) == before
@@ -152,27 +147,19 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
         publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert (copy / "README.md").read_text() == blocks.render(before)
-    assert f"## 2026-12-24: {CPU}: some scripts" in (copy / "RUNLOG.md").read_text()
     (target,) = copy.glob("logs/2026-12-24-*")
     assert [path.name for path in target.glob("*.py")] == ["mine.py"]
 
 
-def test_a_batch_goes_into_the_run_log_alone(project):
-    copy, folder = project
-    before, runs = (copy / "README.md").read_text(), []
-    for stem, B in ((stem, B) for B in (4, 8) for stem in ("baseline", "01_weight_tying")):
-        runs.append([f"{stem}_B{B}", f"speedups/{stem}.py", f"--batch-size={B}"])
-        for path in folder.glob(f"{stem}.r*.log"):
-            text = path.read_text().replace(" B=4 ", f" B={B} ")
-            path.with_name(f"{stem}_B{B}{path.name.removeprefix(stem)}").write_text(text)
-    for path in {*folder.glob("*.log")} - {*folder.glob("*_B?.r*.log")}:
-        path.unlink()
-    change(folder, kind="batch", runs=runs, scripts=["baseline.py", "speedups/01_weight_tying.py"])
+def test_a_batch_goes_into_the_run_log_alone(project, tmp_path):
+    copy, _ = project
+    before = (copy / "README.md").read_text()
+    folder = shutil.copytree(BATCH, tmp_path / "batch")
+    change(folder, started="2026-12-24 10:00")
     publish.publish(folder, "Twice the batch.")
     assert (copy / "README.md").read_text() == blocks.render(before)
-    text = (copy / "RUNLOG.md").read_text().partition(f"## 2026-12-24: {CPU}: batch sizes")[2]
-    assert "gpt2, B=4 to 8, T=256" in text and "\n| 00 baseline, tok/s | 204 | 407 | ≥ 8 |" in text
-    assert "| 01 weight tying | **+10.1 % (+3.3 … +17.4)** | **+10.1 % (+3.3 … +17.4)** |" in text
+    (target,) = copy.glob("logs/2026-12-24-*")
+    assert f"<!-- table logs/{target.name} -->" in (copy / "RUNLOG.md").read_text()
 
 
 def test_a_gpu_stands_above_a_cpu(project):
@@ -183,14 +170,12 @@ def test_a_gpu_stands_above_a_cpu(project):
     publish.publish(folder, "A GPU.", in_readme=True)
     name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
     readme, named = results(copy)
-    assert named == [name, *before] and blocks.NO_GPU not in readme
+    assert named == [name, *before]
+    assert blocks.NO_GPU not in readme
     on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[2:4]
-    words = (
-        "B=4, T=256: 204 to 861 tokens per second (rung 10: 3.2 times). *Measured here*, 3 rounds"
-    )
-    assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, {words}")
+    assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, B=4, T=256")
+    assert "204 to 861 tokens per second (rung 10: 3.2 times)" in on_cpu
     assert f"on {GPU}, B=16, T=1024: 3,256 to" in on_gpu
-    assert f"*measured*: {GPU}, B=16, T=1024 | *measured*: {CPU}, B=4" in readme
 
 
 def test_the_table_of_rungs_says_what_the_logs_say():

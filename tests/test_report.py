@@ -1,7 +1,7 @@
-"""`ladder report`: what goes into the page, its words, and one look at it in a browser.
+"""`ladder report`: what goes into the page, its words, and a look at it in a browser.
 
-That last test is skipped where there is no chromium with its chromedriver; where LADDER_BROWSER is
-set, as .ci/run does, a missing browser is a failure.
+The tests in a browser are skipped where there is no chromium with its chromedriver; where
+LADDER_BROWSER is set, as .ci/run does, a missing browser is a failure.
 """
 
 import html
@@ -9,32 +9,23 @@ import json
 import os
 import re
 import shutil
-import time
-from contextlib import suppress
 from functools import cache
-from html.parser import HTMLParser
 from importlib.util import find_spec
-from itertools import product
 
 import pytest
 from conftest import ROOT
-from rich.console import Console
 
 from ladder.commands import report
 from ladder.commands.main import main
 from ladder.files import git
 from ladder.log import mfu_line, pairs_line, result, step_line
-from ladder.measure.rows import read_climb
 from ladder.measure.scripts import chain, peer_scripts
 from ladder.show import gather, page
-from ladder.show.screen import wide_console
 from ladder.show.site import reported_section, site_sections
-from ladder.show.tables import ABOVE_ROOFLINE, screen
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
 CLIMB, ABLATION = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
-XEON = LOGS / "2026-11-22-intel-xeon-2-threads-climb"
 STEPS = 6
 NAMES = {p.stem: p.relative_to(ROOT).as_posix() for p in [*chain(), *peer_scripts()]}
 NEEDS_HISTORY = pytest.mark.skipif(
@@ -50,28 +41,38 @@ def climb_of(folder, times, *, kind="climb", rounds=3, failures=(), **run):
     folder.mkdir(parents=True)
     run = {"commit": "unknown", "torch": "2.13.0", "device": "Test GPU", "model": "gpt2"} | run
     run = {"data": "topics", "B": 4, "T": 256, "steps": STEPS, "seed": 1} | run
-    facts = {
+    climb = {
         "kind": kind, "started": "2026-11-21 10:00", "repeats": rounds, "failures": dict(failures),
         "commit": run["commit"], "flags": [f"--steps={STEPS}"], "data": "/home/someone/texts",
         "scripts": [NAMES.get(stem, f"{stem}.py") for stem in times], "device": run["device"],
         "system": "Linux", "cores": 2, "clocks": {}, "versions": {"torch": "2.13.0"},
         "peak_flops": 4e12, "peak_dtype": "bfloat16",
     }  # fmt: skip
-    (folder / "climb.json").write_text(json.dumps(facts))
-    work, losses = dict(tokens_per_step=1024, flops_per_token=10**9), [11 - k / 4 for k in range(6)]
-    for (stem, ms), k in product(times.items(), range(rounds)):
-        if ms:
-            dts = [ms / 1e3 * (1 + k / 1e3) for _ in range(STEPS)]
-            found = {"script": f"{stem}.py", "status": "ok"}
-            found |= result(dts, losses, steps=STEPS, peak_flops=None, **work)
-            lines = [pairs_line("run", {"script": f"{stem}.py", **run})]
-            for step, loss in enumerate(losses):
-                lines.append(step_line(step, STEPS, loss=loss, dt=dts[step], tok_per_s=1024 / ms))
-            lines.append(pairs_line("effective", {"matmul": "fp32", "compiled": "no"}))
-            lines.append(mfu_line(10**9, None, None))
-            text = "\n".join([*lines, f"RESULT {json.dumps(found)}\n"])
+    (folder / "climb.json").write_text(json.dumps(climb))
+    for stem, ms in times.items():
+        if ms is None:
+            continue
+        for k in range(rounds):
+            header = {"script": f"{stem}.py", **run}
+            text = log_text(header, ms * (1 + k / 1e3))
             (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
     return folder
+
+
+def log_text(header, ms):
+    """The log of a run whose steps took `ms` milliseconds each."""
+    losses = [11 - step / 4 for step in range(STEPS)]
+    dt = ms / 1e3
+    work = dict(tokens_per_step=1024, flops_per_token=10**9)
+    found = result([dt] * STEPS, losses, steps=STEPS, peak_flops=None, **work)
+    lines = [pairs_line("run", header)]
+    for step, loss in enumerate(losses):
+        lines.append(step_line(step, STEPS, loss=loss, dt=dt, tok_per_s=1024 / dt))
+    lines.append(pairs_line("effective", {"matmul": "fp32", "compiled": "no"}))
+    lines.append(mfu_line(10**9, None, None))
+    found = {"script": header["script"], "status": "ok", **found}
+    lines.append(f"RESULT {json.dumps(found)}\n")
+    return "\n".join(lines)
 
 
 @pytest.fixture
@@ -79,7 +80,12 @@ def make(tmp_path, monkeypatch, capsys):
     """make(*words): the status, the climbs on the page and what was printed; away from runs/."""
     monkeypatch.chdir(tmp_path)
     seen = [None]
-    monkeypatch.setattr(report, "page", lambda *words: seen.append(words[0]) or page.page(*words))
+
+    def spied_page(sections, made):
+        seen.append(sections)
+        return page.page(sections, made)
+
+    monkeypatch.setattr(report, "page", spied_page)
 
     def run(*words):
         status = main(["report", *map(str, words), "--out", "page.html"])
@@ -95,7 +101,6 @@ def folders(done):
 def test_own_climbs_come_first_then_the_published_then_those_without_a_gain(make, tmp_path):
     known = folders(make())
     assert f"<!-- headline {known[0]} -->" in (ROOT / "README.md").read_text("utf-8")
-    assert f"logs/{XEON.name}" in known  # its heading says (negative)
     assert (tmp_path / "page.html").stat().st_size < 4_000_000
     times = {"baseline": 20, "01_weight_tying": 18}
     for number, name in enumerate(("climb-3", "climb-2", "ablate-1", "climb-9"), 1):
@@ -107,7 +112,8 @@ def test_own_climbs_come_first_then_the_published_then_those_without_a_gain(make
     shutil.copytree(CLIMB, tmp_path / "runs" / "climb-1")  # is published
     done = make()
     assert folders(done) == ["ablate-1", "climb-2", *known, "alone"]
-    assert [climb["ablation"] is done[1][0] for climb in done[1][:3]] == [False, True, False]
+    ablation, climb, *_ = done[1]
+    assert climb["ablation"] is ablation
     assert "left out: " in done[2] and "is not a log of this ladder" in done[2]
 
 
@@ -120,26 +126,20 @@ def test_diffs_are_of_the_scripts_as_measured():
 
 
 def test_where_a_script_comes_from(tmp_path):
-    times = {"baseline": 20, "01_weight_tying": 19, "lost": 17, "broken": None}
+    times = {"baseline": 20, "01_weight_tying": 19, "lost": 17}
     folder = climb_of(tmp_path / "own", times, commit="0123456789ab")
     (folder / "code" / "speedups").mkdir(parents=True)
     (folder / "code" / NAMES["01_weight_tying"]).write_text("a = 1\n")
     (folder / "baseline.py").write_text("a = 2\n")
-    (folder / "code" / "broken.py").write_text("a =")
-    baseline, tying, lost, broken = gathered(folder)["rungs"]
+    baseline, tying, lost = gathered(folder)["rungs"]
     assert baseline["source"] == tying["source"] == "kept with its logs"
     assert tying["diff"][1:] == ["-a = 2", "+a = 1"]
-    assert lost["source"].startswith("the script is not here") and lost["diff"] is None
-    assert "Python cannot read it" in broken["source"]
+    assert lost["path"] is lost["diff"] is None
 
 
-def test_the_foot_says_how_it_was_measured(make, tmp_path):
-    times, why = {"baseline": 20, "my_idea": None}, {"my_idea.r1": "no", "baseline.r4": "no <b>"}
-    make(climb_of(tmp_path / "own", times, failures=why, data="my own"))
-    text = (tmp_path / "page.html").read_text()
-    assert "2 for warm-up, left out; 4 measured in each run" in text and "5 of 6 runs are" in text
-    assert '<p class="soft">Round 4 of 00 baseline failed; its row and gains have the' in text
-    assert "ladder climb --steps=6" in text and "/home/someone" not in text
+def test_the_page_does_not_say_where_the_text_lies(make, tmp_path):
+    make(climb_of(tmp_path / "own", {"baseline": 20}, data="my own"))
+    assert "/home/someone" not in (tmp_path / "page.html").read_text()
 
 
 def test_the_headline_is_of_the_top_rung_and_claims_only_what_is_significant(make, tmp_path):
@@ -150,10 +150,8 @@ def test_the_headline_is_of_the_top_rung_and_claims_only_what_is_significant(mak
     times = {"baseline": 40, "02_tf32": 12, "03_bf16_autocast": 12.6}
     headline, certainty = said("a", times)
     assert headline == "03 bf16 autocast is 3.2 times as fast as 00 baseline on Test GPU"
-    assert (
-        "3.2 to 3.2 times as many. Of 2 differences, significant gains: 1, losses: 1 (after Holm"
-        in (certainty)
-    )
+    assert "3.2 to 3.2 times as many" in certainty
+    assert "Of 2 differences, significant gains: 1, losses: 1" in certainty
     slower = "02 TF32 is 0.50 times as fast as 00 baseline on Test GPU"
     assert said("b", {"baseline": 9, "02_tf32": 18})[0] == slower
     headline, certainty = said("c", times, rounds=1)
@@ -163,21 +161,22 @@ def test_the_headline_is_of_the_top_rung_and_claims_only_what_is_significant(mak
     assert headline == "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU"
 
 
-@pytest.mark.parametrize("log_ratios", [[0.05, 0.05, 0.06], [-0.3, 0.3, 0.1]])
-def test_a_difference_that_is_not_significant_is_no_headline(make, tmp_path, log_ratios):
+@pytest.mark.parametrize(
+    ("log_ratios", "headline"),
+    [
+        ([0.05, 0.05, 0.06], "02 TF32 is 1.06"),
+        ([-0.3, 0.3, 0.1], "No significant"),
+    ],
+)
+def test_a_difference_that_is_not_significant_is_no_headline(make, tmp_path, log_ratios, headline):
     """Three rounds, in which the times of the second script differ by these."""
     folder = climb_of(tmp_path / "x", {"baseline": 10, "02_tf32": 10})
     for k, log_ratio in enumerate(log_ratios, 1):
         path = folder / f"02_tf32.r{k}.log"
-        text = re.sub(
-            r"dt +([\d.]+) ms",
-            lambda dt, ratio=log_ratio: f"dt {float(dt[1]) * (1 - ratio):.4f} ms",
-            path.read_text(),
-        )
-        path.write_text(text)
+        dt = f"dt {10 * (1 - log_ratio):.4f} ms"
+        path.write_text(re.sub(r"dt +[\d.]+ ms", dt, path.read_text()))
     (section,) = make(folder)[1]
-    significant = min(log_ratios) > 0
-    assert section["headline"].startswith("02 TF32 is 1.06" if significant else "No significant")
+    assert section["headline"].startswith(headline)
 
 
 def test_a_batch_is_compared_only_within_one_b():
@@ -187,38 +186,20 @@ def test_a_batch_is_compared_only_within_one_b():
     assert fast == slow and "Holm" in certainty
 
 
-def test_a_pipe_is_as_wide_as_columns_says(monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert wide_console().width == 160
-    monkeypatch.setenv("COLUMNS", "90")
-    assert wide_console().width == 90
-
-
-def test_above_the_roofline_a_sentence_says_why():
-    climb, rows = read_climb(CLIMB)
-    console = Console(width=200)
-    assert screen(climb, rows, console).caption is None
-    rows[1].roofline = (2 * rows[1].ms,)
-    assert screen(climb, rows, console).caption == ABOVE_ROOFLINE
-
-
 def test_the_page_shows_text_as_text(make, tmp_path):
     folder = climb_of(tmp_path / "x", {"baseline": 20, "mine": 10}, device=f"GPU {EVIL}")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
     make(folder)
-    text, tags = (tmp_path / "page.html").read_text(), []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, _: tags.append(tag)
-    parser.feed(text)
-    assert tags.count("script") == 1 and "img" not in tags
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("<script") == 1  # its own
+    assert "<img" not in text
     for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}"):
         assert words in html.unescape(text)
 
 
-@pytest.mark.parametrize("name", ["no_such", "bare", "failed"])
+@pytest.mark.parametrize("name", ["no_such", "failed"])
 def test_what_is_no_climb_is_told_in_one_line(make, tmp_path, name):
-    (climb_of(tmp_path / "bare", {"baseline": 2}) / "climb.json").unlink()
     climb_of(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
     status, _, said = make(tmp_path / name)
     assert status == 2 and said.count("\n") == 1 and name in said
@@ -276,9 +257,14 @@ def assert_narrow(chromium, width):
 def assert_silent(chromium):
     """No word in the console, and no request but for the file itself."""
     assert chromium.get_log("browser") == []
-    events = [json.loads(one["message"])["message"] for one in chromium.get_log("performance")]
-    sent = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
-    assert sent and all(url.startswith(("file:", "data:", "about:")) for url in sent), sent
+    sent = []
+    for entry in chromium.get_log("performance"):
+        event = json.loads(entry["message"])["message"]
+        if event["method"].endswith("WillBeSent"):
+            sent.append(event["params"]["request"]["url"])
+    assert sent
+    for url in sent:
+        assert url.startswith(("file:", "data:", "about:"))
 
 
 @NEEDS_HISTORY
@@ -286,22 +272,21 @@ def test_the_page_in_a_browser(tmp_path, make, chromium, shown):
     """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen."""
     from selenium.webdriver.support.ui import Select
 
-    times = {"baseline": 1000, "01_weight_tying": 900, "10_fused_adamw": 300}
-    size = {"device": "NVIDIA A100-SXM4-80GB", "B": 16, "T": 1024}
-    make(CLIMB, ABLATION, climb_of(tmp_path / "gpu", times, **size))
+    other = climb_of(tmp_path / "other", {"baseline": 1000, "01_weight_tying": 900})
+    make(CLIMB, ABLATION, other)
     chromium.get(f"{(tmp_path / 'page.html').as_uri()}#{CLIMB.name}/05_torch_compile")
-    rates = [rung["row"].tok_per_s for rung in gathered(CLIMB)["rungs"]]
-    scale = [bar.rect["width"] / r for bar, r in zip(shown(".bars .bar"), rates, strict=True)]
+    scale = []
+    for bar, rung in zip(shown(".bars .bar"), gathered(CLIMB)["rungs"], strict=True):
+        scale.append(bar.rect["width"] / rung["row"].tok_per_s)
     assert max(scale) == pytest.approx(min(scale), rel=0.02)
     assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
-    assert len(shown("polyline")) == 3
     assert "Change against 04 residual scaling" in shown(".rung[open] > div")[0].text
     assert "torch.compile(model)" in shown(".add")[0].text
     shown(".rung summary")[0].click()
     assert len(shown(".rung[open]")) == 2
-    Select(shown("[name=climb]")[0]).select_by_value("gpu")
-    assert chromium.current_url.endswith("#gpu") and len(shown(".bars .bar")) == 3
-    assert len(shown(".bars .roofline")) == 2  # that of rung 10 is too far off
+    Select(shown("[name=climb]")[0]).select_by_value("other")
+    assert chromium.current_url.endswith("#other")
+    assert len(shown(".bars .bar")) == 2
     assert_narrow(chromium, 360)
     assert_silent(chromium)
 
@@ -315,18 +300,19 @@ def test_the_site_is_what_report_makes_of_the_repository():
 
 def test_the_site_in_a_browser(chromium, shown):
     """The staircase to scale, the next and the previous rung by key, a phone, no script."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     chromium.get(report.SITE.as_uri())
     widths = [stair.rect["width"] for stair in shown(".stair")]
     milliseconds = [sum(rung["roofline"].values()) for rung in reported_section([])["rungs"]]
     assert len(widths) == 11
     for width, ms in zip(widths, milliseconds, strict=False):
         assert width == pytest.approx(widths[0] * ms / milliseconds[0], abs=2)
-    dots = shown(".bars .dot")
-    assert len(dots) == 7 and dots[0].rect["x"] > shown(".stair")[0].rect["width"]
+    wait = WebDriverWait(chromium, 10, ignored_exceptions=[IndexError])
     body = chromium.find_element("tag name", "body")
     for key, title in (("n", "00 baseline"), ("n", "01 weight tying"), ("p", "00 baseline")):
         body.send_keys(key)
-        wait_for(lambda title=title: shown(".rung[open]")[0].text.startswith(title))
+        wait.until(lambda _, title=title: shown(".rung[open]")[0].text.startswith(title))
         assert len(shown(".rung[open]")) == 1
     assert_narrow(chromium, 400)
     assert_silent(chromium)
@@ -334,14 +320,3 @@ def test_the_site_in_a_browser(chromium, shown):
     chromium.refresh()
     shown("#ladder .rung summary")[6].click()
     assert "F.scaled_dot_product_attention" in shown(".rung[open]")[0].text
-
-
-def wait_for(condition, seconds=10):
-    """Wait until `condition()` is true; a test fails if it does not become so."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with suppress(IndexError):
-            if condition():
-                return
-        time.sleep(0.05)
-    pytest.fail("it did not happen")
