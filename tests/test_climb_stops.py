@@ -28,11 +28,6 @@ FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
 LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.log").read_text()
 
 
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch):
-    monkeypatch.setattr("ladder.show.picture.draw", lambda *_: None)
-
-
 def copies(text: str) -> str:
     """A script that leaves this log."""
     return f"import sys\nopen(sys.argv[-1] + '/x.log', 'w').write({text!r})\n"

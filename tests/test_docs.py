@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 from rich.console import Console
 
-from ladder.commands import profile, timeit
+from ladder.commands import profile
 from ladder.commands.main import COMMANDS, main
 from ladder.commands.publish import BLOCK, render
 from ladder.measure.parser import read_log
@@ -108,12 +108,6 @@ def anchors(path) -> list[str]:
 
 def printed_by(name: str) -> str:
     """What a command prints of its logs."""
-    if name == "timeit":
-        examples = json.loads((logs("examples") / "timeit.json").read_text())
-        lines = [timeit.HEAD.format(**examples)]
-        for cell in examples["cells"]:
-            lines.append(timeit.line(cell))
-        return "\n".join(lines)
     console = Console(width=140, file=io.StringIO())
     if name == "profile":
         console.width = 100
@@ -124,7 +118,7 @@ def printed_by(name: str) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["climb", "profile", "timeit"])
+@pytest.mark.parametrize("name", ["climb", "profile"])
 def test_examples_are_what_the_commands_print(name):
     printed = words(printed_by(name))
     block = code_blocks(section("docs/commands.md", name))[-1]

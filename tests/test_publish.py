@@ -81,7 +81,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
     readme, named = results(copy)
     assert named == [name] and f"([logs]({name}))" in readme
     logs = {path.name for path in folder.glob("*.log")}
-    assert {path.name for path in (copy / name).iterdir()} == logs | {"climb.json", "climb.png"}
+    assert {path.name for path in (copy / name).iterdir()} == logs | {"climb.json"}
     before = state(copy)
     with pytest.raises(BadInput, match="has this climb already"):
         publish.publish(folder, "Again.")

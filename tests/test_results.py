@@ -165,22 +165,6 @@ def test_a_busy_machine_and_a_peak_that_moved_are_named():
     assert doubts({"clocks": {}, "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
 
 
-def test_a_gpu_that_was_slowed_is_named():
-    """At its highest clock a power limit (0x4) is normal."""
-    reading = "clocks.sm {} MHz, clocks_throttle_reasons.active {}"
-    readings = {
-        "before": reading.format(1500, "0x1"),
-        "r1": reading.format(1500, "0x4"),
-        "r2": reading.format(1500, "0x24"),
-        "r3": reading.format(1400, "0x4"),
-        "r4": reading.format(1400, "0x1"),
-    }
-    heat = "the GPU was slowed by heat (r2)"
-    limit = "the GPU was slowed by its power limit (r3)"
-    assert doubts({"clocks": readings}) == [heat, limit]
-    assert doubts({"clocks": {"before": "2596 MHz, 2596 MHz"}}) == []
-
-
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
     """A CPU without bfloat16 units multiplies FP32 faster: else the baseline had 138 % MFU."""
     log = Log(mfu={"peak_flops": "unknown", "flops_per_token": "1000"})

@@ -301,7 +301,8 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
     left = seconds_left(climb)
     done = process.run_python(
         *words_of(folder, climb, run),
-        f"--log-dir={log_dir}",
+        "--log-dir",
+        log_dir,
         package=(folder / "code").resolve(),
         folder=log_dir,
         timeout=left if left < math.inf else None,
