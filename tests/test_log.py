@@ -151,8 +151,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     log = run_main(load(rung(0)), "--steps", steps)
     assert len(log.steps) == steps and log.result["status"] == "ok"
     assert log.effective.get("attention") == (None if steps == 1 else "math")
-    assert (log.result["warmup_steps"], log.result["measured_steps"]) == (steps - 1, 1)
-    assert any("not a measurement" in note for note in log.notes) == (steps < 3)
+    assert ("not a measurement" in " ".join(log.notes)) == (steps < 3)
 
 
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
