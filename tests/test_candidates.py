@@ -2,65 +2,24 @@
 
 import pytest
 import torch
-from conftest import TINY, load, random_batch, relative_error, with_mistake
+from conftest import TINY, load, random_batch, relative_error
 from test_rungs import check_of, losses, spied_run, tiny
+from torch.fx import symbolic_trace
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.errors import BadInput
-from ladder.measure.scripts import (
-    ROOT,
-    all_scripts,
-    candidate_scripts,
-    low_precision,
-    number_of,
-    select,
-)
+from ladder.measure.scripts import candidate_scripts, low_precision, number_of, select
 
-# A new rung may have the number of a candidate.
-SCRIPTS = {number_of(path): path for path in [*all_scripts(), *candidate_scripts()]}
-NUMBERS = [number_of(path) for path in candidate_scripts()]
-# V is small, for speed. With 320 the compiler would keep the weights' gradient, not the logits'.
-B, T, C, V = 2, 48, TINY["n_embd"], 2048
+# Not conftest's: a new rung may have the number of a candidate.
+SCRIPTS = {number_of(path): path for path in candidate_scripts()}
+NUMBERS = list(SCRIPTS)
+B, T, V = 2, 48, 2048  # V is small, for speed
 
 
 @pytest.fixture(autouse=True)
 def in_bfloat16(monkeypatch):
     """Also on a CPU without AVX-512, slowly: from 14 on the scripts refuse those."""
     monkeypatch.setattr(machine, "half_precision", lambda _: torch.bfloat16)
-
-
-def graphs(module):
-    """What torch.compile makes of a training step: the graphs of forward and of backward."""
-    model = tiny(module, vocab_size=V, n_layer=2)  # traced in half the time that four take
-    autocast = torch.autocast("cpu", torch.bfloat16)
-    count_work = load(ROOT / "dev" / "count_work.py")
-    return count_work.graphs(model, *random_batch(B, T, V), autocast)
-
-
-def of_size(nodes, size):
-    """The nodes whose value is a tensor of `size` elements."""
-    found = []
-    for node in nodes:
-        value = node and node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.numel() == size:
-            found.append(node)
-    return found
-
-
-def dtypes(nodes):
-    return {node.meta["val"].dtype for node in nodes}
-
-
-def kept(forward):
-    """What the graph of forward returns, for backward among others."""
-    return next(node for node in forward.nodes if node.op == "output").args[0]
-
-
-def targets_of(nodes):
-    return [str(node.target) for node in nodes if node.op == "call_function"]
 
 
 # One check for each candidate: check(module, run_main, monkeypatch).
@@ -72,18 +31,21 @@ def check_13(module, *_):
     logits, none = model(x)
     assert logits.shape == (B, T, V) and none is None
     assert model(x, y)[0] is None
-    _, backward = graphs(module)
-    (given,) = (n for n in backward.nodes if "tangents" in n.name)
-    assert given.meta["val"].shape == ()  # the loss's, and none for logits
 
 
 def check_14(module, *_):
-    forward, _ = graphs(module)
-    stream = [n for n in of_size(forward.nodes, B * T * C) if "add" in str(n.target)]
-    added = [n for n in stream if n.args[0] in stream or n.args[1] in stream]
-    assert len(added) >= 3 and dtypes(added) == {torch.bfloat16}
-    summed = [n.args[0] for n in forward.nodes if "var_mean" in str(n.target)]
-    assert len(summed) == 5 and dtypes(summed) == {torch.float32}
+    model = tiny(module, vocab_size=V)
+    found = []
+
+    def note_dtypes(_, inputs, output):
+        found.append(inputs[0].dtype)
+        found.append(output.dtype)
+
+    for block in model.transformer.h:
+        block.register_forward_hook(note_dtypes)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(*random_batch(B, T, V))
+    assert found == [torch.bfloat16] * 8  # of four blocks
 
 
 def check_15(module, *_):
@@ -96,11 +58,7 @@ def check_15(module, *_):
     x = x.bfloat16()  # rounded once, after all of it
     expected = F.gelu(x.float(), approximate="tanh").bfloat16()
     torch.testing.assert_close(mlp(x).bfloat16(), expected, rtol=2**-7, atol=1e-6)
-    forward, backward = graphs(module)
-    named = " ".join(targets_of(forward.nodes) + targets_of(backward.nodes))
-    assert "tanh" not in named and "sigmoid" in named
-    wide = of_size(kept(forward), B * T * 4 * C)
-    assert dtypes(wide) == {torch.bfloat16}  # FP32 is in registers only
+    assert "sigmoid" in symbolic_trace(mlp).code
 
 
 def loss_errors(module, N, C, V, scale=1, dtype=torch.float32):
@@ -125,64 +83,23 @@ def loss_errors(module, N, C, V, scale=1, dtype=torch.float32):
 def check_16(module, *_):
     assert max(loss_errors(module, 7, 16, 50)) < 1e-6
     assert max(loss_errors(module, 7, 16, 50, dtype=torch.bfloat16)) < 0.05
-    forward, backward = graphs(module)
-    (gradient,) = of_size(kept(forward), B * T * V)
-    assert gradient.meta["val"].dtype == torch.bfloat16
-    largest = of_size(backward.nodes, B * T * V)
-    # As it was kept, or transposed for the matmul with x: nothing is computed from it.
-    assert largest and set(targets_of(largest)) <= {"aten.permute.default"}
-
-
-class FakeGraph(TorchDispatchMode):
-    """A CUDA graph as a CPU can have one. Recording keeps each operator with its tensors, and puts
-    back what it wrote. A replay runs them again, and copies results to where the recorded ones are.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-        self.before = {}
-        self.replays = 0
-        self.cuda_graph = self
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        for argument, value in zip(op._schema.arguments, args, strict=False):
-            if argument.alias_info and argument.alias_info.is_write:
-                for tensor in tree_leaves(value):
-                    before = tensor.detach().clone()
-                    self.before.setdefault(tensor.data_ptr(), (tensor, before))
-        out = op(*args, **kwargs)
-        self.calls.append((op, args, kwargs, out))
-        return out
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        with torch.no_grad():
-            for tensor, value in self.before.values():
-                tensor.copy_(value)
-
-    @torch.no_grad()
-    def replay(self):
-        self.replays += 1
-        for op, args, kwargs, out in self.calls:
-            again = op(*args, **kwargs)
-            for then, now in zip(tree_leaves(out), tree_leaves(again), strict=True):
-                if isinstance(then, torch.Tensor) and then.data_ptr() != now.data_ptr():
-                    then.copy_(now)
+    model = tiny(module, vocab_size=V)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, loss = model(*random_batch(B, T, V))
+    _, _, gradient = loss.grad_fn.saved_tensors  # x, weight, and that of the logits
+    assert gradient.shape == (B * T, V) and gradient.dtype == torch.bfloat16
 
 
 def check_17(module, run_main, monkeypatch):
-    graph = FakeGraph()
-    _, plain = spied_run(load(SCRIPTS[17]), run_main, monkeypatch, 5)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "step_graph", lambda *_: graph)
-        patch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
-        spy, log = spied_run(module, run_main, monkeypatch, 5)
-    assert all(group["capturable"] for group in spy.param_groups) and graph.replays == 4
-    for found, expected in zip(log.steps, plain.steps, strict=True):
-        for key in ("loss", "norm", "lr"):
-            assert found[key] == pytest.approx(expected[key], rel=1e-6)
+    """The learning rate stays in one tensor, which a graph reads at each replay.
+
+    That the graph trains as its steps do, test_trains_on_cuda tells.
+    """
+    spy, _ = spied_run(module, run_main, monkeypatch, 3)
+    rate = spy.lrs[0][0]
+    assert isinstance(rate, torch.Tensor)
+    for group in spy.param_groups:
+        assert group["lr"] is rate
 
 
 def check_18(module, run_main, monkeypatch):
@@ -217,40 +134,6 @@ def check_19(module, run_main, monkeypatch):
     torch.testing.assert_close(small.float() * scale, x.float(), rtol=2**-4, atol=1e-6)
     zeros, _ = module.to_fp8(torch.zeros(4, 4))
     assert not zeros.float().any()
-    monkeypatch.setattr(module, "device_name", lambda _: "a card")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
-    module.require_fp8(torch.device("cuda"))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-    with pytest.raises(BadInput, match="a card has no FP8 units"):
-        module.require_fp8(torch.device("cuda"))
-
-
-BREAKS = [
-    (13, "return None, F.cross", "return logits, F.cross"),
-    (14, "x = x.bfloat16()", "x.bfloat16()"),
-    (14, "for block in self.transformer.h:", "for block in [lambda x: x]:"),
-    (15, "0.044715 *", "0.44715 *"),
-    (15, "self.c_fc(x).float()", "self.c_fc(x)"),
-    (16, "- one_hot.float()", "+ one_hot.float()"),
-    (16, "F.nll_loss(logp, targets)", "F.nll_loss(logp, targets, reduction='sum')"),
-    (16, "grad * (grad_logits @ weight)", "grad_logits @ weight"),
-    (16, "x, weight, grad_logits.to(x.dtype)", "x, weight, grad_logits"),
-    (17, "lr_of_step.fill_(lr)", "lr_of_step = torch.tensor(lr, device=device)"),
-    (17, "lr=lr_of_step,", "lr=lr_of_step.clone(),"),
-    (17, "with graph if graph and step else", "with graph if graph else"),
-    (17, "if not graph or step < 2:", "if not graph or step < 3:"),
-    (17, "optimizer.zero_grad()", "pass"),
-    (17, "now.copy_(ids.pin_memory() if graph else ids, non_blocking=True)", "now = ids"),
-    (17, "capturable=graph is not None", "capturable=False"),
-    (18, '{"coordinate_descent_tuning": True}', "{}"),
-    (19, "/ 448", "/ 240"),
-    (19, "grad.float() / (57344 * len(x))", "1 / (57344 * grad.new_tensor(len(x)))"),
-    (19, "(grad_logits * 57344)", "(grad_logits * 114688)"),
-    (19, "torch.float8_e5m2", "torch.float8_e4m3fn"),
-    (19, "w8.t().contiguous().t()", "w8"),
-    (19, "x8, w8.t(), x_scale", "x8, w8.t().contiguous(), x_scale"),
-    (19, ">= (8, 9)", ">= (8, 0)"),
-]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -258,21 +141,9 @@ def test_candidate_does_what_it_says(number, run_main, monkeypatch):
     check_of(SCRIPTS[number], globals())(load(SCRIPTS[number]), run_main, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "right", "wrong"), BREAKS)
-def test_mistake_is_caught(number, right, wrong, run_main, monkeypatch, tmp_path):
-    check = check_of(SCRIPTS[number], globals())
-    module = load(with_mistake(SCRIPTS[number], right, wrong, tmp_path / "broken.py"))
-    caught = (AssertionError, AttributeError, RuntimeError, TypeError, SystemExit)
-    with pytest.raises((*caught, BadInput, pytest.fail.Exception)):
-        check(module, run_main, monkeypatch)
-
-
-def test_numbers_name_candidates_too():
+def test_a_range_of_numbers_names_candidates_too():
     last = NUMBERS[-1]
     assert select([f"{last - 1}-{last}"]) == candidate_scripts()[-2:]
-    with pytest.raises(BadInput, match=rf"there is no rung {last + 1}: they end with {last}_"):
-        select([f"{last + 1}"])
 
 
 # ------------------------------------------------------- on the first day with a GPU

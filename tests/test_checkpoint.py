@@ -80,20 +80,19 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     def run(*flags):
         own = command_line(shard, tmp_path, *flags)
         DDP.main([word for word in own if not word.startswith("--ckpt-dir")])
-        return last_log(tmp_path)
 
-    assert run("--steps", 1, "--ckpt-every", 0) and not os.path.exists("checkpoints")
+    run("--steps", 1, "--ckpt-every", 0)
+    assert not os.path.exists("checkpoints")
     for number in (1, 2):
         monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
-        log = run("--steps", number)
+        run("--steps", number)
         (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
         assert sorted(os.listdir(folder)) == [".lock", "best", f"step_00000{number}.pt"]
     (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
-    log = run("--steps", 4, "--resume")
+    run("--steps", 4, "--resume")
+    log = last_log(tmp_path)
     assert [step["step"] for step in log.steps] == [3, 4]
     rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05"
-    path = f"{folder.relative_to(tmp_path)}/step_000002.pt"
-    assert f"going on after step 2 (4 {rate}), from {path}" in log.notes
     assert f"another learning rate from here on: 4 {rate}, not 2 {rate}" in log.notes
 
 

