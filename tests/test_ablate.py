@@ -6,7 +6,8 @@ from conftest import SMALL, changed_lines, code_lines, load, rung
 from ladder.commands import ablate
 from ladder.commands.main import main
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import all_scripts, parts_of
+from ladder.measure.scripts import all_scripts
+from ladder.show.docstrings import parts_of
 
 TOP = all_scripts()[-1]
 

@@ -6,9 +6,12 @@ from conftest import TINY, load, random_batch, relative_error
 from test_rungs import check_of, losses, spied_run, tiny
 from torch.fx import symbolic_trace
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.measure.scripts import candidate_scripts, low_precision, number_of, select
+from ladder.measure.scripts import candidate_scripts, number_of, select
+from ladder.show.publishable import low_precision
 
 # Not conftest's: a new rung may have the number of a candidate.
 SCRIPTS = {number_of(path): path for path in candidate_scripts()}
@@ -90,16 +93,56 @@ def check_16(module, *_):
     assert gradient.shape == (B * T, V) and gradient.dtype == torch.bfloat16
 
 
-def check_17(module, run_main, monkeypatch):
-    """The learning rate stays in one tensor, which a graph reads at each replay.
-
-    That the graph trains as its steps do, test_trains_on_cuda tells.
+class FakeGraph(TorchDispatchMode):
+    """A CUDA graph as a CPU can have one. Recording keeps each operator with its tensors, and puts
+    back what it wrote. A replay runs them again, and copies results to where the recorded ones are.
     """
-    spy, _ = spied_run(module, run_main, monkeypatch, 3)
-    rate = spy.lrs[0][0]
-    assert isinstance(rate, torch.Tensor)
-    for group in spy.param_groups:
-        assert group["lr"] is rate
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+        self.before = {}
+        self.replays = 0
+        self.cuda_graph = self
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        for argument, value in zip(op._schema.arguments, args, strict=False):
+            if argument.alias_info and argument.alias_info.is_write:
+                for tensor in tree_leaves(value):
+                    before = tensor.detach().clone()
+                    self.before.setdefault(tensor.data_ptr(), (tensor, before))
+        out = op(*args, **kwargs)
+        self.calls.append((op, args, kwargs, out))
+        return out
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        with torch.no_grad():
+            for tensor, value in self.before.values():
+                tensor.copy_(value)
+
+    @torch.no_grad()
+    def replay(self):
+        self.replays += 1
+        for op, args, kwargs, out in self.calls:
+            again = op(*args, **kwargs)
+            for then, now in zip(tree_leaves(out), tree_leaves(again), strict=True):
+                if isinstance(then, torch.Tensor) and then.data_ptr() != now.data_ptr():
+                    then.copy_(now)
+
+
+def check_17(module, run_main, monkeypatch):
+    graph = FakeGraph()
+    _, plain = spied_run(load(SCRIPTS[17]), run_main, monkeypatch, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "step_graph", lambda *_: graph)
+        patch.setattr(torch.Tensor, "pin_memory", lambda ids: ids)
+        spy, log = spied_run(module, run_main, monkeypatch, 5)
+    assert all(group["capturable"] for group in spy.param_groups) and graph.replays == 4
+    for found, expected in zip(log.steps, plain.steps, strict=True):
+        for key in ("loss", "norm", "lr"):
+            assert found[key] == pytest.approx(expected[key], rel=1e-6)
 
 
 def check_18(module, run_main, monkeypatch):

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from test_model import reference_model
 from torch.nn.functional import cross_entropy
 
-from ladder import checkpoint, weights
+from ladder import checkpoint, ranks, weights
 from ladder.commands.main import main as ladder
 from ladder.commands.sample import sample
 from ladder.corpus import END_OF_TEXT
@@ -94,6 +94,19 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     assert [step["step"] for step in log.steps] == [3, 4]
     rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05"
     assert f"another learning rate from here on: 4 {rate}, not 2 {rate}" in log.notes
+
+
+def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
+    job = ranks.Job(None, None, 1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
+    job.save_best(run=None, step=1, model=None, val_loss=math.nan)
+    assert job.best == math.inf
+    assert not (tmp_path / weights.BEST).exists()
+
+
+def test_a_damaged_best_model_is_named(tmp_path):
+    (tmp_path / weights.WEIGHTS).write_bytes(b"not safetensors")
+    with pytest.raises(BadInput, match=r"model.safetensors is damaged .* delete "):
+        weights.read_metadata(tmp_path)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):

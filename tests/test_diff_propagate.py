@@ -11,7 +11,8 @@ from ladder.commands.main import main
 from ladder.commands.propagate import merge
 from ladder.measure import scripts
 from ladder.measure.process import Finished
-from ladder.measure.scripts import ROOT, all_scripts, chain, docstring, parts_of
+from ladder.measure.scripts import ROOT, all_scripts, chain
+from ladder.show.docstrings import docstring, parts_of
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
 NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]

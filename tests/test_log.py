@@ -11,7 +11,7 @@ from ladder import files, machine
 from ladder.batches import Batches
 from ladder.cli import parse_args
 from ladder.corpus import load_corpus
-from ladder.log import pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.measure.parser import read_log
 from ladder.run import Run
 
@@ -122,19 +122,24 @@ def test_what_only_the_screen_shows(shard, tmp_path, small_model, monkeypatch, c
     )
 
 
-def test_mfu_is_of_the_peaks_of_all_ranks():
-    known = dict(tokens_per_step=1000, flops_per_token=3e9, ranks=2)
-    times = [0.3] * 8
-    losses = [8.0] * 8
-    assert result(times, losses, steps=8, peak_flops=1e13, **known)["mfu"] == 0.5
-    assert result(times, losses, steps=8, peak_flops=None, **known)["mfu"] is None
-
-
-def test_a_run_that_was_stopped_in_its_warm_up_has_no_median():
-    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13)
-    early = result([9.0, 2.0], [11.0, 10.0], steps=50, **known)
-    assert (early["measured_steps"], early["warmup_steps"]) == (0, 2)
-    assert early["median_ms"] is None and early["tok_per_s"] is None
+def test_result_is_that_of_the_steps_after_the_warm_up():
+    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
+    times = [9.0, 2.0, 0.1, 0.3, 0.7]
+    losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
+    found = result(times, losses, steps=8, **known)
+    assert found == {
+        **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
+        **{"measured_steps": 3, "warmup_steps": 2},
+        **{"tok_per_s": 3333.3, "mfu": 0.5, "peak_bytes": None},
+        **{"first_loss": 11.0, "final_loss": None},
+    }
+    assert mfu_line(3 * 10**9, 1e13, found["mfu"]) == (
+        "mfu   mfu=0.5000 formula=6N+12LCT flops_per_token=3000000000 peak_flops=1e+13"
+    )
+    early = result(times[:2], losses[:2], steps=50, **known)
+    assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
+    known["peak_flops"] = None
+    assert result(times, losses, steps=8, **known)["mfu"] is None
 
 
 def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():

@@ -11,8 +11,9 @@ from conftest import ROOT, load
 from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.machine import DATA_SHEETS, find_gpu
-from ladder.measure.scripts import all_scripts, cpu_only, docstring
+from ladder.measure.scripts import all_scripts, cpu_only
 from ladder.measure.work import counted, roofline_ms, roofline_of, work
+from ladder.show.docstrings import docstring
 from ladder.show.reported import reported_gpus, roofline_fraction
 
 RUNGS = {path.stem: path for path in all_scripts()}

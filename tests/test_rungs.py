@@ -29,15 +29,9 @@ from torch.nn import functional as F
 from ladder import machine, probe
 from ladder.cli import MODELS
 from ladder.measure.parser import read_log
-from ladder.measure.scripts import (
-    ROOT,
-    all_scripts,
-    before,
-    chain,
-    describe,
-    low_precision,
-    number_of,
-)
+from ladder.measure.scripts import ROOT, all_scripts, before, chain, number_of
+from ladder.show.docstrings import describe
+from ladder.show.publishable import low_precision
 
 RUNGS = range(1, len(all_scripts()))
 STEPS = 4
@@ -267,6 +261,18 @@ def check_12(module, run_main, monkeypatch):
         qkv = torch.randn(3, 2, 4, T, 32)
         expected = F.scaled_dot_product_attention(*qkv, is_causal=True)
         torch.testing.assert_close(module.causal_blocks(*qkv), expected, rtol=1e-4, atol=1e-5)
+    # Only a CPU leaves the fused kernel: the meta device stands for all others.
+    calls = []
+
+    def attend(q, k, v, is_causal):
+        calls.append(is_causal)
+        return q
+
+    with monkeypatch.context() as patch, torch.device("meta"):
+        patch.setattr(F, "scaled_dot_product_attention", attend)
+        model = module.GPT(module.GPTConfig(**TINY))
+        model(torch.zeros(1, 8, dtype=torch.long))
+    assert calls == [True] * 4
     _, log = spied_run(module, run_main, monkeypatch, 2)
     assert log.effective["attention"] == "math"
 

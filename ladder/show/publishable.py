@@ -48,7 +48,7 @@ def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
         return f"only committed code is published, not {climb['commit']}"
     for name in climb["scripts"]:
         path = kept(folder, name) or ROOT / name
-        if path.is_file() and has_field(path, "Numerics: low precision"):
+        if path.is_file() and low_precision(path):
             return f"{path.stem} has low precision, which is in no table with exact ones"
     for row in rows:
         if row.failure == OUT_OF_TIME:
@@ -56,6 +56,11 @@ def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
         if not_compiled(row):
             return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
     return None
+
+
+def low_precision(path: Path) -> bool:
+    """Whether a script declares this class of numerics, which is in no table with exact ones."""
+    return has_field(path, "Numerics: low precision")
 
 
 def kept(folder: Path, name: str) -> Path | None:
