@@ -302,12 +302,8 @@ class Run:
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log, and the command that shows the next rung."""
         name = Path(self.script).stem
-        ms = self.result["median_ms"]
-        decimals = 1 if ms < 100 else 0
-        line = f"{name}: {self.result['tok_per_s']:,.0f} tok/s, {ms:,.{decimals}f} ms a step "
-        line += f"({self.result['measured_steps']} of {len(self.step_times)} steps measured), "
-        if self.peak_bytes:
-            line += f"{self.peak_bytes / 1e9:.1f} GB, "
+        line = f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
+        line += f"{self.result['median_ms']:,.1f} ms a step, "
         line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
         number = "00" if name == "baseline" else name[:2]
         if number.isdecimal():

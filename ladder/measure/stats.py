@@ -32,10 +32,9 @@ def gain_of(log_ratios: Iterable[float]) -> Gain:
         return Gain(math.exp(mean), None, None, n)
     error = float(ratios.std(ddof=1)) / math.sqrt(n)
     half = float(stdtrit(n - 1, 1 - ALPHA / 2)) * error  # n - 1 degrees of freedom
+    p = 1.0 if mean == 0 else 0.0  # where all rounds are equal
     if error > 0:
         p = 2 * float(stdtr(n - 1, -abs(mean) / error))
-    else:  # all rounds are equal
-        p = 1.0 if mean == 0 else 0.0
     return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n, p)
 
 
