@@ -35,6 +35,7 @@ def gather(folder: Path) -> dict:
         "label": f"{run['device']}, {climb['started']}, {run['model']}, {size}: {what}",
         "caption": f"{caption(climb, good)}.",
         "climb": climb,
+        "rows": rows,
         "run": run,
         "result": good[0].log.result,
         # What it has in common with an ablation that belongs to it.

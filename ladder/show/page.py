@@ -69,7 +69,7 @@ def page(sections: list[dict], made: str) -> str:
 def verdict(section: dict) -> tuple[str, str]:
     """What came out of the top rung, in words, and how sure that is."""
     device = section["run"]["device"]
-    sizes = sizes_with_gains(section["climb"], [rung["row"] for rung in section["rungs"]])
+    sizes = sizes_with_gains(section["climb"], section["rows"])
     rungs = []
     for rung in section["rungs"]:
         if rung["row"].gain and rung["row"].B in sizes:
@@ -118,19 +118,21 @@ def times(ratio: float) -> str:
 
 def ladder(section: dict) -> dict:
     """The scales of the bars and of the gains, and where their marks stand."""
-    rungs = section["rungs"]
     alone = {}
+    rows = [*section["rows"]]
     if section["ablation"]:
         for rung in section["ablation"]["rungs"][1:]:
             alone[rung["row"].stem.removeprefix("without_")] = rung
-    rows = [rung["row"] for rung in [*rungs, *alone.values()]]
-    return bars(rungs) | gain_axis(rows) | {"alone": alone}
+            rows.append(rung["row"])
+    return bars(section["rows"]) | gain_axis(rows) | {"alone": alone}
 
 
-def bars(rungs: list[dict]) -> dict:
+def bars(rows: list) -> dict:
     """The scale of the rates, with the spread and the roofline of each row on it."""
-    rows = [rung["row"] for rung in rungs if rung["row"].logs]
-    longest = max(row.tok_per_s * row.spread[1] for row in rows)
+    longest = 0
+    for row in rows:
+        if row.logs:
+            longest = max(longest, row.tok_per_s * row.spread[1])
     highest = longest
     rooflines = {}
     for row in rows:
