@@ -125,8 +125,9 @@ def card(monkeypatch):
         answers |= dict(is_bf16_supported=True)  # which counts emulation, and all of AMD's
         answers |= dict(get_device_properties=gpu, get_device_name=full_name)
         answers |= dict(get_device_capability=(major, minor))
-        for name, answer in answers.items() if kind == "cuda" else ():
-            monkeypatch.setattr(torch.cuda, name, lambda *_, a=answer, **__: a)
+        if kind == "cuda":
+            for function, answer in answers.items():
+                monkeypatch.setattr(torch.cuda, function, lambda *_, a=answer, **__: a)
         monkeypatch.setattr(torch.version, "hip", "7.2" if amd else None)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: kind == "mps")
         device = torch.device(kind)
