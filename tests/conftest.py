@@ -164,12 +164,6 @@ def run_script(path, *flags, env=None, **options):
     return subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, **options)
 
 
-def in_float16(patch, module) -> None:
-    """From now on the CPU multiplies float16, as a GPU without bfloat16 does, in this script."""
-    for place in (machine, module):
-        patch.setattr(place, "half_precision", lambda _: torch.float16)
-
-
 @pytest.fixture
 def small_model(monkeypatch):
     """`tiny` is as small as the text allows."""
@@ -326,8 +320,11 @@ def last_log(folder):
 
 def losses(folder):
     """By step, of all logs in the folder."""
-    logs = [read_log(path) for path in (folder / "runs").glob("*.log")]
-    return {step["step"]: step["loss"] for log in logs for step in log.steps}
+    found = {}
+    for path in (folder / "runs").glob("*.log"):
+        for step in read_log(path).steps:
+            found[step["step"]] = step["loss"]
+    return found
 
 
 def weights(folder):
