@@ -126,8 +126,9 @@ def card(monkeypatch):
         answers |= dict(is_bf16_supported=True)  # which counts emulation, and all of AMD's
         answers |= dict(get_device_properties=gpu, get_device_name=full_name)
         answers |= dict(get_device_capability=(major, minor))
-        for name, answer in answers.items() if kind == "cuda" else ():
-            monkeypatch.setattr(torch.cuda, name, lambda *_, a=answer, **__: a)
+        if kind == "cuda":
+            for function, answer in answers.items():
+                monkeypatch.setattr(torch.cuda, function, lambda *_, a=answer, **__: a)
         monkeypatch.setattr(torch.version, "hip", "7.2" if amd else None)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: kind == "mps")
         device = torch.device(kind)
@@ -162,12 +163,6 @@ def run_script(path, *flags, env=None, **options):
     words = [sys.executable, path, *map(str, flags)]
     options |= dict(capture_output=True, text=True, timeout=900)
     return subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, **options)
-
-
-def in_float16(patch, module) -> None:
-    """From now on the CPU multiplies float16, as a GPU without bfloat16 does, in this script."""
-    for place in (machine, module):
-        patch.setattr(place, "half_precision", lambda _: torch.float16)
 
 
 @pytest.fixture
@@ -326,8 +321,11 @@ def last_log(folder):
 
 def losses(folder):
     """By step, of all logs in the folder."""
-    logs = [read_log(path) for path in (folder / "runs").glob("*.log")]
-    return {step["step"]: step["loss"] for log in logs for step in log.steps}
+    found = {}
+    for path in (folder / "runs").glob("*.log"):
+        for step in read_log(path).steps:
+            found[step["step"]] = step["loss"]
+    return found
 
 
 def weights(folder):

@@ -147,7 +147,12 @@ def check_17(module, run_main, monkeypatch):
 
 def check_18(module, run_main, monkeypatch):
     asked = []
-    monkeypatch.setattr(torch, "compile", lambda model, **how: asked.append(how) or model)
+
+    def note_options(model, **options):
+        asked.append(options)
+        return model
+
+    monkeypatch.setattr(torch, "compile", note_options)
     run_main(module, "--steps", 1)
     assert asked == [{"options": {"coordinate_descent_tuning": True}}]
 

@@ -208,7 +208,9 @@ def test_a_text_that_cannot_be_read_is_named(bytes_for_tokens, tmp_path):
 
 def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
     """Training on a part of them would look like training on all."""
-    text, out, unfinished = (tmp_path / name for name in ("play.txt", "out", "out.unfinished"))
+    text = tmp_path / "play.txt"
+    out = tmp_path / "out"
+    unfinished = tmp_path / "out.unfinished"
     text.write_text("to be or not to be, that is the question")
 
     def prepare(tokens, write=write_shard):

@@ -1,13 +1,10 @@
-"""What the scripts and commands do on GPUs that are not here, and float16 on a CPU."""
+"""What the scripts do on GPUs and CPUs that are not here."""
 
-from contextlib import nullcontext
-from pydoc_data.topics import topics
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from conftest import CARDS, ROOT, SCRIPTS, in_float16, load, rung, write_shard
+from conftest import CARDS, ROOT, SCRIPTS, load, rung
 
 from ladder import machine
 from ladder.cli import parse_args, pick_device
@@ -25,15 +22,12 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     device = card(name)
     args = parse_args("doc", [])
     assert args.device == device and pick_device(device.type) == device
-    gpu = device.type == "cuda"
-    expected = (50, 1024) if gpu else (20, 256)
+    expected = (50, 1024) if device.type == "cuda" else (20, 256)
     assert (args.steps, args.seq_len) == expected
     assert args.batch_size == BATCH.get(name, 16)
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
     assert gemm.at_peak(device) == (dtype, 8192)
-    if gpu:
-        assert machine.device_name(device) == CARDS[name][1]
 
 
 @pytest.mark.parametrize("number", SCRIPTS)
@@ -106,28 +100,5 @@ def test_the_note_that_autocast_stays_off_is_true(
     if script == "ddp_run.py":
         flags = [*flags, "--no-compile", "--total-batch=128", "--eval-every=0", "--ckpt-every=0"]
     log = run_main(load(ROOT / script), "--steps", 2, *flags)
-    assert any(note.startswith("autocast stays off") for note in log.notes) == said
+    assert ("autocast stays off" in " ".join(log.notes)) == said
     assert log.effective["autocast"] == autocast
-
-
-def test_float16_learns_a_batch_as_float32_does(run_main, tmp_path, monkeypatch):
-    """One batch over and over."""
-    text = " ".join(topics["while"].split())[:129].encode()
-    path = tmp_path / "batch.bin"
-    write_shard(path, np.frombuffer(text, np.uint8).astype(np.uint16))
-    flags = ["--data", path, "--steps", 40]
-    module = load(rung(3))
-    in_float16(monkeypatch, module)
-    module.LEARNING_RATE = 6e-3
-    half = run_main(module, *flags)
-    assert half.effective["autocast"] == "float16"
-    assert half.effective["loss_scale"] == "65536"
-    skipped = half.result["skipped_steps"]
-    assert skipped < 4 and half.result["loss_scale"] == 65536 / 2**skipped
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    single = run_main(module, *flags)
-    assert single.effective["autocast"] == "off"
-    falls = []
-    for log in (half, single):
-        falls.append(log.result["first_loss"] - log.result["final_loss"])
-    assert falls[0] > 0.8 * falls[1] > 0

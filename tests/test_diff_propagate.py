@@ -114,7 +114,8 @@ def test_an_edit_is_applied_to_all_later_rungs(project, ladder):
     done = ladder("propagate", 3)
     assert (done.status, done.stderr) == (0, "")
     by_hand = "ddp_run.py has this code too and was left alone: edit it by hand"
-    assert done.stdout.splitlines() == [*(f"{name} changed" for name in NAMES[4:]), by_hand]
+    changed = [f"{name} changed" for name in NAMES[4:]]
+    assert done.stdout.splitlines() == [*changed, by_hand]
     after = texts()
     assert after[:3] == before[:3]
     assert after[4:] == [source.replace(BATCHES, new) for source in before[4:]]
@@ -126,7 +127,9 @@ def test_words_of_a_line_that_later_rungs_changed_elsewhere_are_merged(project, 
     before = texts()
     edit(all_scripts()[8], "eps=1e-8", "eps=1e-9")
     assert ladder("propagate", 8).status == 0
-    assert texts() == before[:8] + [source.replace("eps=1e-8", "eps=1e-9") for source in before[8:]]
+    after = texts()
+    assert after[:8] == before[:8]
+    assert after[8:] == [source.replace("eps=1e-8", "eps=1e-9") for source in before[8:]]
 
 
 def test_a_conflict_stops_it_and_it_goes_on_from_there(project, ladder):

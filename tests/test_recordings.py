@@ -18,7 +18,6 @@ from ladder.cli import parse_args
 from ladder.commands.profile import kernels
 from ladder.errors import explain
 from ladder.measure.scripts import ROOT, all_scripts
-from ladder.run import Run
 
 FOLDER = Path(__file__).parent / "recordings"
 CUDA = torch.device("cuda", 0)
@@ -57,7 +56,8 @@ def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
 
     found = kernels(list(events(recording["events"])), CUDA)
     names = [kernel["name"] for kernel in found["kernels"]]
-    assert not any(name.startswith(("aten::", "cuda", "Torch-Compiled", "##")) for name in names)
+    for name in names:
+        assert not name.startswith(("aten::", "cuda", "Torch-Compiled", "##"))
     assert ("triton_" in " ".join(names)) == (number >= 5)
     assert 0 < found["kernels_launched"] < sum(kernel["calls"] for kernel in found["kernels"])
     for key, value in recording.get("expected", {}).items():
@@ -82,8 +82,11 @@ class Tf32(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.mm.default:
-            rounded = ((a.view(torch.int32) + 2**12) >> 13 << 13 for a in args)
-            args = [a.view(torch.float32) for a in rounded]
+            rounded = []
+            for a in args:
+                bits = (a.view(torch.int32) + 2**12) >> 13 << 13
+                rounded.append(bits.view(torch.float32))
+            args = rounded
         return func(*args, **(kwargs or {}))
 
 
@@ -99,11 +102,8 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
         raise RuntimeError("CUDA error: out of memory\nmore")
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    for name in ("get_device_properties", "set_device"):
-        monkeypatch.setattr(torch.cuda, name, fail)
-    args = SimpleNamespace(device=CUDA, steps=1)
-    for start in (lambda: parse_args("doc", ["--device", "cuda"]), Run("a.py", args).__enter__):
-        with pytest.raises(SystemExit, match="2"):
-            start()
-        (line,) = capsys.readouterr().err.splitlines()
-        assert "error out of memory: try" in line
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+    with pytest.raises(SystemExit, match="2"):
+        parse_args("doc", ["--device", "cuda"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "error out of memory: try" in line
