@@ -194,9 +194,8 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     # Not that of both joined, which another text could be.
     both = hashlib.sha256(one).digest() + hashlib.sha256(two).digest()
     assert corpus.sha256 == hashlib.sha256(both).hexdigest()
-    expected = ("2 of 3 files are read", "CRLF", "a byte-order mark", "<|endoftext|>")
-    for line, part in zip(said, expected, strict=True):
-        assert part in line
+    (note,) = said
+    assert "2 of 3 files are read" in note
 
 
 def test_a_text_that_cannot_be_read_is_named(bytes_for_tokens, tmp_path):
