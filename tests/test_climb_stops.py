@@ -199,6 +199,14 @@ FAILS = {
 }
 
 
+@pytest.mark.parametrize(("times", "told"), [(2, True), (0.7, False)])
+def test_a_top_that_is_slower_than_the_baseline_is_told(tmp_path, capsys, times, told):
+    other = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) * times}", LOG)
+    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(other)}, repeats=1)
+    assert main(["climb", "--resume", str(tmp_path)]) == 0
+    assert ("b is slower than a on this machine" in capsys.readouterr().out) == told
+
+
 def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     bad = {f"{name}.py": source for name, (source, _) in FAILS.items()}
     write(tmp_path, {"good.py": copies(LOG), **bad}, repeats=1)
