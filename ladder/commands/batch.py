@@ -30,7 +30,7 @@ def run(args) -> int:
     asked = cli.parse_args(__doc__, process.given_flags(args, *rounds.PASSED_ON))
     args.batch_size = asked.batch_size  # among the flags in climb.json; each run overrides it
     if not args.rungs:
-        rungs = climb.rungs_for(asked.device, False)
+        rungs = climb.rungs_to_top(asked.device)
         chosen = [rungs[0], rungs[3], rungs[10], rungs[-1]]
     most = args.max_batch or (16 if asked.device.type == "cpu" else 256)
     sizes = {2**power for power in range(most.bit_length())}

@@ -171,7 +171,7 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
     have been, and rounds that were disturbed."""
     names = {row.stem: name_of(row) for row in rows if row.logs}
     notes = []
-    for run, why in climb.get("failures", {}).items():
+    for run, why in climb["failures"].items():
         stem, _, k = run.rpartition(".r")
         if stem in names:
             note = f"Round {k} of {names[stem]} failed; its row and gains have the others only: "
