@@ -129,17 +129,22 @@ def pick_device(name: str | None):
 
 
 def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
-    """Largest B, at most 16, at which the baseline fits the device. It needs the most memory.
-
-    A step needs most at the loss: 12 bytes a parameter for weights and AdamW's moments; for each
-    token and layer 64·C and 4 times the scores; for each token 10·C and 16 times the vocabulary.
-    2 GB are left for CUDA and a desktop, and an eighth for blocks that do not fit exactly.
-    """
+    """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
     import torch
 
     if device.type != "cuda":
         return 4
     memory = torch.cuda.get_device_properties(device).total_memory
+    return min(16, largest_batch(memory, model, T))
+
+
+def largest_batch(memory: float, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
+    """Largest power of two, B, at which the baseline fits in `memory` bytes. It needs the most.
+
+    A step needs most at the loss: 12 bytes a parameter for weights and AdamW's moments; for each
+    token and layer 64·C and 4 times the scores; for each token 10·C and 16 times the vocabulary.
+    2 GB are left for CUDA and a desktop, and an eighth for blocks that do not fit exactly.
+    """
     L = MODELS[model]["n_layer"]
     C = MODELS[model]["n_embd"]
     n_head = MODELS[model]["n_head"]
@@ -147,10 +152,10 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     parameters = (2 * V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
     per_token = L * (64 * C + 4 * n_head * T) + 10 * C + 16 * V
     room = (memory - 2e9) * 8 / 9 - 12 * parameters
-    for B in (16, 8, 4, 2):
-        if B * T * per_token <= room:
-            return B
-    return 1
+    B = 1
+    while 2 * B * T * per_token <= room:
+        B *= 2
+    return B
 
 
 @contextmanager

@@ -130,19 +130,10 @@ def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder: val, valid or validation is a word of their names.
-
-    If `train` is one too, the later word counts.
-    """
-    held_out = []
-    for shard in sorted(folder.glob("*.bin")):
-        splits = []
-        for word in re.split("[-_.]", shard.stem.lower()):
-            if word in ("train", "val", "valid", "validation"):
-                splits.append(word)
-        if splits and splits[-1] != "train":
-            held_out.append(shard)
-    return held_out
+    """The held-out shards of a folder: val, valid or validation is a word of their names, and
+    `train` does not follow."""
+    word = re.compile(r"(^|[-_.])val(id|idation)?([-_.](?!.*train)|$)", re.IGNORECASE)
+    return sorted(shard for shard in folder.glob("*.bin") if word.search(shard.stem))
 
 
 def _shard_corpus(name: str, files: list[Path]) -> Corpus:

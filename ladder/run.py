@@ -203,11 +203,12 @@ class Run:
             self.say("note  compiling: the first step takes minutes, seconds with a warm cache")
 
     def _lacks_half_precision(self) -> bool:
-        """Whether the script uses autocast, and the device makes it stay off."""
-        if self.scaler is NO_SCALER:
+        """Whether the script would use autocast, but this CPU has no bfloat16 units."""
+        if self.scaler is NO_SCALER:  # up to rung 02
             return False
-        dtype = getattr(self.args, "dtype", "float32")  # ddp_run.py has a flag for it
-        return dtype == "float32" and machine.half_precision(self.args.device) == torch.float32
+        if getattr(self.args, "dtype", "float32") != "float32":  # ddp_run.py --dtype bfloat16
+            return False
+        return machine.half_precision(self.args.device) == torch.float32
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.

@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.measure.scripts import candidate_scripts, number_of, select
+from ladder.commands.diff import select
+from ladder.measure.scripts import candidate_scripts, number_of
 from ladder.show.publishable import low_precision
 
 # Not conftest's: a new rung may have the number of a candidate.

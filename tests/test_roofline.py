@@ -223,17 +223,13 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "B", "line"),
-    [
-        ("RTX 4090", 16, "B=16 does not fit its 24 GB up to rung 05: take --batch-size 8"),
-        ("RTX 4090", 8, None),
-        ("T4", 16, "B=16 does not fit its 16 GB up to rung 05: take --batch-size 4"),
-        ("RTX 2060", 16, "B=16 does not fit its 6 GB up to rung 10: B=1 is tight"),
-        ("A100 40GB", 16, None),  # as the scripts' default there
-    ],
+    ("gpu", "largest"), [("RTX 4090", 8), ("T4", 4), ("RTX 2060", 1), ("A100 40GB", 16)]
 )
-def test_a_batch_that_does_not_fit(gpu, B, line):
-    assert roofline.does_not_fit(roofline.find(gpu), B) == line
+def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
+    note = f" GB up to about B={largest}\n"
+    for B, told in ((largest, False), (2 * largest, True)):
+        assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
+        assert (note in capsys.readouterr().out) == told
 
 
 def test_a_reported_step_is_its_batches_and_one_optimizer():

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ladder import cli
 from ladder.commands.climb import add_run_arguments, prepare_and_run, rungs_to_top
+from ladder.commands.diff import RUNGS, select
 from ladder.commands.propagate import merge
 from ladder.errors import BadInput
-from ladder.measure.scripts import RUNGS, select
 from ladder.show.docstrings import parts_of
 
 

@@ -5,19 +5,19 @@
 
 B = 1, 2, 4, … until memory is out, each run a process of its own, in rounds as in `ladder climb`,
 whose --resume goes on with one that was stopped. Out of memory is a result: what needs more of it
-is not tried. The gain of a rung over the one above depends on B: it is shown at B=1, at the default
-B of the rungs (or --batch-size, which is tried too) and at the largest B that all of them ran at.
+is not tried. The default B of the rungs (or --batch-size) is tried too. What a rung gains at a B is
+measured by `ladder climb` with --batch-size.
 """
 
 from ladder import cli
-from ladder.commands import climb
-from ladder.measure import process, rounds, scripts
+from ladder.commands import climb, diff
+from ladder.measure import process, rounds
 
 WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
 
 def add_arguments(parser) -> None:
-    which = scripts.RUNGS.replace("all but candidates", "0, 3, 10 and the top")
+    which = diff.RUNGS.replace("all but candidates", "0, 3, 10 and the top")
     parser.add_argument("rungs", nargs="*", help=which)
     most = "the largest B (default: 16 on a CPU, else 256)"
     parser.add_argument("--max-batch", type=cli.positive, metavar="B", help=most)
@@ -26,7 +26,7 @@ def add_arguments(parser) -> None:
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    chosen = scripts.select(args.rungs)
+    chosen = diff.select(args.rungs)
     asked = cli.parse_args(__doc__, process.given_flags(args, *rounds.PASSED_ON))
     args.batch_size = asked.batch_size  # among the flags in climb.json; each run overrides it
     if not args.rungs:

@@ -4,7 +4,7 @@
     ladder climb --quick                      what do I get here? A few rungs in five minutes
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
     ladder climb --repeats 20 --at-most 240   as many rounds as end in four hours
-    ladder climb --resume                     go on with the last climb that was stopped
+    ladder climb --resume runs/climb-…        go on with a climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
 machine that slows down slows neighbours alike. A quick climb runs the top after rung 0. A gain is
@@ -18,15 +18,18 @@ import sys
 import tempfile
 from contextlib import closing, suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
 from ladder import cli
+from ladder.commands.diff import RUNGS, select
 from ladder.commands.share import pack
 from ladder.errors import BadInput
 from ladder.files import lock
+from ladder.machine import device_name
 from ladder.measure import rounds, scripts
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import (
@@ -36,6 +39,7 @@ from ladder.measure.rows import (
     has_ended,
     read_climb,
     read_climb_json,
+    runs_of,
 )
 from ladder.show import tables
 from ladder.show.screen import wide_console
@@ -43,12 +47,12 @@ from ladder.show.screen import wide_console
 
 def add_arguments(parser):
     add = parser.add_argument
-    add("rungs", nargs="*", help=scripts.RUNGS)
+    add("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
     quick = "a first look in five minutes: rungs 0 to 5, 10 and the top, few steps"
     add("--quick", action="store_true", default=None, help=quick)
-    last = "go on with it, and run again what failed (default: the last)"
-    add("--resume", nargs="?", const="", metavar="DIR", help=last)
+    stopped = "go on with this climb that was stopped, and run again what failed"
+    add("--resume", type=Path, metavar="FOLDER", help=stopped)
     add_run_arguments(parser)
 
 
@@ -64,13 +68,14 @@ def add_run_arguments(parser):
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    if args.resume is not None:
+    if args.resume:
         given = {name for name, value in vars(args).items() if value not in (None, [])}
         more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
         if more:
             raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
-        return run_and_report(rounds.find_stopped(args.resume))
-    chosen = scripts.select(args.rungs)
+        check_resumable(args.resume)
+        return run_and_report(args.resume)
+    chosen = select(args.rungs)
     device = cli.pick_device(args.device)
     if args.quick:
         steps, repeats = (12, 3) if device.type == "cuda" else (4, 1)
@@ -78,6 +83,18 @@ def run(args) -> int:
         args.repeats = args.repeats or repeats
         args.at_most = args.at_most or 5  # minutes
     return prepare_and_run(args, "climb", chosen or rungs_for(device, args.quick))
+
+
+def check_resumable(folder: Path) -> None:
+    """Raise BadInput if a climb has no code/, or began with another PyTorch or device."""
+    climb = read_climb_json(folder)
+    if not (folder / "code").is_dir():  # a published one
+        raise BadInput(f"{folder} is no climb to go on with: it has no code/")
+    began = f"{climb['device']}, torch {climb['versions']['torch']}"
+    device = cli.parse_args("", climb["flags"]).device
+    here = f"{device_name(device)}, torch {version('torch')}"
+    if began != here:
+        raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
 
 
 def rungs_for(device, quick: bool | None) -> list[Path]:
@@ -147,25 +164,17 @@ def run_and_report(folder: Path) -> int:
 
 
 def runs_left(folder: Path, climb: dict) -> str:
-    """`3 of 26 runs, about 12 min left`.
-
-    A run is expected to take as long as the last one of its script. Until every script has run
-    once, nobody knows.
-    """
+    """`3 of 26 runs, about 12 min left`: as many as the runs so far took, once a round is done."""
     done = len(list(folder.glob("*.r*.log"))) + len(climb["failures"])
-    left = []
+    left = 0
     for k in range(1, climb["repeats"] + 1):
-        for name, *_ in rounds.runs_due(folder, climb, k):
-            left.append(name)
-    text = f"{done} of {done + len(left)} runs"
-    limit = rounds.seconds_left(climb)
-    if not left or limit <= 0:
+        left += len(rounds.runs_due(folder, climb, k))
+    text = f"{done} of {done + left} runs"
+    if left == 0 or done < len(runs_of(climb)):
         return text
-    new = set(left) - climb["seconds"].keys()
-    if new:
-        return f"{text}, time left unknown: scripts that have not run yet: {len(new)}"
-    seconds = min(sum(climb["seconds"][name] for name in left), limit)
-    return f"{text}, about {max(1, math.ceil(seconds / 60))} min left"
+    minutes = left * climb["minutes"] / done
+    minutes = min(minutes, rounds.seconds_left(climb) / 60)
+    return f"{text}, about {math.ceil(minutes)} min left"
 
 
 def print_table(folder: Path, console: Console) -> tuple[dict, list[Row]]:

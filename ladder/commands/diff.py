@@ -8,12 +8,14 @@ scripts. The diff itself leaves out docstrings.
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
+import re
 from pathlib import Path
 
 from rich.text import Text
 
 from ladder.errors import BadInput
-from ladder.measure.scripts import A_RUNG, ROOT, before, chain, select
+from ladder.files import ROOT
+from ladder.measure.scripts import all_scripts, before, candidate_scripts, chain, number_of
 from ladder.show.diffs import diff_lines
 from ladder.show.docstrings import FIELDS, OPTIONAL, docstring
 from ladder.show.screen import Screen
@@ -21,6 +23,8 @@ from ladder.text import printable
 
 DDP, FSDP = ROOT / "ddp_run.py", ROOT / "fsdp_run.py"
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
+A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
+RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
 
 
 def add_arguments(parser) -> None:
@@ -57,6 +61,52 @@ def predecessor(path: Path, word: str) -> Path:
     if start is None:
         raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
     return start
+
+
+def select(words: list[str]) -> list[Path]:
+    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name.
+
+    Raises BadInput for a word that no script has, or several.
+    """
+    selected = []
+    for word in words:
+        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if numbers:
+            first = int(numbers[1])
+            last = int(numbers[2] or first)
+            selected += numbered(first, last)
+        elif Path(word).is_file():
+            selected.append(Path(word).resolve())
+        else:
+            selected.append(named(word, [*chain(), DDP, FSDP]))
+    return selected
+
+
+def numbered(first: int, last: int) -> list[Path]:
+    """The scripts with these numbers: of a rung and a candidate with the same one, the rung.
+
+    Raises BadInput if there is none.
+    """
+    by_number = {}
+    for path in [*candidate_scripts(), *all_scripts()]:  # a rung replaces a candidate
+        by_number[number_of(path)] = path
+    paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
+    if not paths:
+        numbers = f"{first}" if first == last else f"{first}-{last}"
+        raise BadInput(f"there is no rung {numbers}: they end with {chain()[-1].stem}")
+    return paths
+
+
+def named(word: str, paths: list[Path]) -> Path:
+    """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
+    part = re.sub(r"[\W_]+", "_", word.lower())
+    matches = [path for path in paths if part in path.stem]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = " or ".join(path.stem for path in matches)
+        raise BadInput(f"{word} may be {names}: write more of it")
+    raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
 def one_script(word: str) -> Path:

@@ -1,7 +1,6 @@
 """The `ladder` command: climb the rungs, compare them, look into one."""
 
 import importlib
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from ladder.cli import Parser, signals_to
 from ladder.errors import BadInput, explain
-from ladder.files import IS_CHECKOUT, ROOT, commit, drop
+from ladder.files import IS_CHECKOUT, ROOT, drop
 from ladder.text import printable
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
@@ -40,17 +39,13 @@ def command(argv: list[str]) -> int:
     """Run the subcommand argv[0], with the other words as its flags."""
     name, *words = argv or ["--help"]
     if name in ("-h", "--help"):
-        print(__doc__, "\nusage: ladder COMMAND [-h] …, or ladder --version\n", sep="\n")
+        print(__doc__, "\nusage: ladder COMMAND [-h] …\n", sep="\n")
         for command_name, summary in COMMANDS.items():
             print(f"  {command_name:10s}{summary}")
         return 0
     if not IS_CHECKOUT:
         how = "clone the repository, and `pip install -e .` in it"
         raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
-    if name == "--version":
-        number = re.search('^version = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
-        print(f"ladder {number[1]}, commit {commit()}, in {ROOT}")
-        return 0
     clone = checkout_here()
     if clone != ROOT:
         how = f"`python -m ladder` in {clone} runs that one's; or `pip install -e {clone}`"

@@ -33,10 +33,10 @@ from torch.profiler import profile
 
 import ladder.run
 from ladder.cli import add_flags, integer
+from ladder.commands.diff import A_RUNG, select
 from ladder.errors import BadInput
 from ladder.files import write_atomic
 from ladder.measure.process import busy, given_flags, load, make_folder, run_python
-from ladder.measure.scripts import A_RUNG, select
 from ladder.show.screen import Screen
 
 WARMUP_STEPS = 3

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ladder.commands.diff import ladder_script
+from ladder.commands.diff import A_RUNG, ladder_script
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
-from ladder.measure.scripts import A_RUNG, before, chain, shown
+from ladder.measure.scripts import before, chain, shown
 from ladder.show.docstrings import parts_of, split_source
 
 
@@ -59,11 +59,6 @@ def run(args) -> int:
             lines.append(f"{shown(path)} has it already")
         else:
             lines.append(f"{shown(path)} changed")
-    rung_10 = chain()[10]
-    if rung_10 in [edited, *later]:
-        ddp = parts_of(rung_10.parents[1] / "ddp_run.py")[1]
-        if merge(base, ddp, theirs) != ddp:
-            lines.append("ddp_run.py has this code too and was left alone: edit it by hand")
     print(*lines, sep="\n")
     return status
 

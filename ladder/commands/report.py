@@ -1,6 +1,6 @@
 """One HTML page to look at: climbs as charts, every rung with its diff, losses and raw logs.
 
-    ladder report                       your five newest climbs in runs/, and the published ones
+    ladder report                       your five newest climbs in runs/, else the published ones
     ladder report runs/climb-… --open   this one, opened in the browser
     ladder report --site                docs/index.html: each rung, as reported and as measured
 
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
-from ladder.show.blocks import BLOCK
 from ladder.show.gather import gather
 from ladder.show.page import page
 from ladder.show.site import site_sections
@@ -72,34 +71,13 @@ def ablation_of(section: dict, sections: list[dict]) -> dict | None:
 
 
 def gather_default() -> list[dict]:
-    """The five newest climbs under runs/ and the published ones; those with nothing to compare come
-    last."""
+    """The five newest climbs under runs/; where there is none, the five newest published ones."""
+    paths = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+    paths = paths or sorted((ROOT / "logs").glob("*/climb.json"))
     sections = []
-    for folder in [*own_climbs()[:5], *published_climbs()]:
+    for path in reversed(paths[-5:]):
         try:
-            sections.append(gather(folder))
+            sections.append(gather(path.parent))
         except BadInput as error:
             print(printable(f"left out: {error}"))
-    return sorted(sections, key=has_no_gain)
-
-
-def has_no_gain(section: dict) -> bool:
-    """Whether a climb has nothing to compare."""
-    return not any(rung["row"].gain for rung in section["rungs"])
-
-
-def own_climbs() -> list[Path]:
-    """The climbs under runs/ that are not published, the newest first."""
-    published = {path.read_bytes() for path in (ROOT / "logs").glob("*/climb.json")}
-    paths = list(Path("runs").glob("*/climb.json"))
-    paths.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    return [path.parent for path in paths if path.read_bytes() not in published]
-
-
-def published_climbs() -> list[Path]:
-    """The climbs that README.md and RUNLOG.md show, in their order."""
-    folders = {}  # as a set that keeps its order
-    for name in ("README.md", "RUNLOG.md"):
-        for match in BLOCK.finditer((ROOT / name).read_text("utf-8")):
-            folders |= dict.fromkeys(match["folders"].split())
-    return [ROOT / folder for folder in folders]
+    return sections

@@ -16,7 +16,7 @@ from statistics import quantiles
 from rich import box
 from rich.table import Column, Table
 
-from ladder.cli import positive
+from ladder.cli import largest_batch, positive
 from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, GPU, find_gpu
 from ladder.measure.process import first_line
@@ -28,16 +28,6 @@ from ladder.show.screen import Screen
 
 TITLES = {path.stem: title(path) for path in all_scripts()}
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
-C, V = 768, 50257
-SCORES = 12 * 1024  # numbers of a token in a layer: 12 heads, T=1024
-# What a step needs when it computes the loss (docs/devices.md). From this rung on: bytes of a
-# parameter, and of a token in each layer and at the loss.
-MEMORY = (
-    (0, 12, 64 * C + 4 * SCORES, 16 * V),
-    (3, 14, 36 * C + 6 * SCORES, 12 * V),
-    (5, 14, 36 * C + 4 * SCORES, 6 * V),
-    (6, 14, 36 * C, 6 * V),
-)
 
 
 def add_arguments(parser):
@@ -62,8 +52,9 @@ def run(args) -> int:
     print(f"({rates}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB)")
     if gpu.note:
         console.print(f"note  {gpu.note}")
-    if line := does_not_fit(gpu, B):
-        print(f"note  {line}")
+    largest = largest_batch(0.97 * gpu.memory * 2**30)  # a driver reports about 97 % of the GiB
+    if largest < B:
+        print(f"note  the baseline fits its {gpu.memory:g} GB up to about B={largest}")
     source, shares = reported_shares(gpu.name, B)
     console.print(time_table(steps, gpu, shares))
     print(f"{source}: {percents(shares)}")
@@ -92,36 +83,6 @@ def here() -> GPU | None:
     """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
     gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
     return gpu if gpu and gpu.bandwidth else None
-
-
-def fits(gpu: GPU, rung: int, B: int) -> bool:
-    """Whether a step fits the GPU with 2 GB and an eighth to spare, as the scripts' default B does.
-
-    A driver reports about 97 % of a card's GiB.
-    """
-    needed = 0.0
-    for first, parameter, layer, loss in MEMORY:
-        if rung >= first:
-            token = 12 * layer + 10 * C + loss
-            parameters = 124.4e6 if rung else 163.0e6
-            needed = parameter * parameters + B * 1024 * token
-    return needed <= (0.97 * gpu.memory * 2**30 - 2e9) * 8 / 9
-
-
-def does_not_fit(gpu: GPU, B: int) -> str | None:
-    """A line that says up to which rung B does not fit the GPU's memory; None if it fits all."""
-    too_large = None
-    for rung in range(11):
-        if not fits(gpu, rung, B):
-            too_large = rung
-    if too_large is None:
-        return None
-    smaller = B // 2
-    while smaller and not fits(gpu, 0, smaller):
-        smaller //= 2
-    what = f"B={B} does not fit its {gpu.memory:g} GB up to rung {too_large:02d}"
-    advice = f"take --batch-size {smaller}" if smaller else "B=1 is tight"
-    return f"{what}: {advice}"
 
 
 def reported_shares(name: str, B: int) -> tuple[str, list[float]]:

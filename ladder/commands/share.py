@@ -9,7 +9,6 @@ of rungs and candidates can be shared. `ladder publish FILE` makes climb.json an
 
 import gzip
 import json
-import math
 import re
 import shlex
 import zlib
@@ -29,7 +28,6 @@ LARGEST = 10_000_000  # bytes of JSON
 SCHEMA = json.loads(Path(__file__).with_name("share.schema.json").read_text("utf-8"))
 SIZES = ("B", "T", "steps", "seed")
 RATES = ("flops_per_token", "peak_flops")  # in a log's mfu line
-NORM_AND_LR = ("norm", "lr")  # in the step lines of some rungs
 
 
 def add_arguments(parser):
@@ -88,20 +86,12 @@ def numbers(log: Log) -> dict:
         "params": int(log.run["params"]),
         "effective": log.effective,
     }
-    for key in NORM_AND_LR:
-        if key in log.steps[0]:
-            run[key] = [number_or_word(step[key]) for step in log.steps]
     for key in RATES:
         if log.mfu[key] != "unknown":
             run[key] = int(float(log.mfu[key]))
     if log.result["peak_bytes"]:
         run["peak_bytes"] = log.result["peak_bytes"]
     return run
-
-
-def number_or_word(value: float) -> float | str:
-    """A number that JSON has; inf and nan, of a step that float16 skipped, as words."""
-    return value if math.isfinite(value) else str(value)
 
 
 def check(shared: dict) -> None:
@@ -165,9 +155,8 @@ def log_text(script: str, climb: dict, sizes: dict, run: dict) -> str:
     lines = [pairs_line("run", header)]
     for step in range(sizes["steps"]):
         dt = times[step]
-        more = {key: float(run[key][step]) for key in NORM_AND_LR if key in run}
         loss = run["loss"][step]
-        line = step_line(step, sizes["steps"], loss=loss, dt=dt, tok_per_s=tokens / dt, **more)
+        line = step_line(step, sizes["steps"], loss=loss, dt=dt, tok_per_s=tokens / dt)
         lines.append(line)
     lines.insert(3, pairs_line("effective", run["effective"]))  # of the second step
     rates = {key: run.get(key) for key in RATES}

@@ -8,11 +8,11 @@ class Comparison:
     """What the rows of one kind of climb are compared with, and the headings for it."""
 
     what: str  # in the headings of RUNLOG.md, and on the page
-    gain: str  # heading of the column of gains ...
-    total: str  # ... and of the one beside it
+    gain: str = ""  # heading of the column of gains; without one there are no gains ...
+    total: str = ""  # ... and of the column beside it
     # Which row the gain and the diff of a row are against. "above": that of the script it goes on
     # from, else the one above. "first": the first one, whose gain over this row is shown.
-    # None: there is no diff, and the gain is over the first row (where B varies, the row above).
+    # None: there is no diff, and the gain is over the first row.
     against: str | None = None
     varied: str = ""  # what may differ between rows
 
@@ -32,8 +32,6 @@ KINDS = {
     ),
     "batch": Comparison(
         what="batch sizes",
-        gain="tok/s over the rung above",
-        total="over the first",
         varied="B",  # the rows are the rungs at the smallest B, then at the next one, and so on
     ),
     "peers": Comparison(

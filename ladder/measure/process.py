@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from subprocess import DEVNULL, PIPE, Popen
 
 from ladder.errors import BadInput
-from ladder.files import ROOT, write_atomic
+from ladder.files import ROOT
 from ladder.text import printable
 
 
@@ -37,49 +36,35 @@ class Finished:
         return json.loads(lines[-1])
 
 
-def run_python(
-    *words, package: Path = ROOT, folder: str | None = None, timeout: float | None = None, **env
-) -> Finished:
+def run_python(*words, package: Path = ROOT, timeout: float | None = None, **env) -> Finished:
     """Run `python words…`, a script or `-m module`, with `env` added to the environment.
 
-    It imports the `ladder` that is in the folder `package`. What it prints is kept in `folder`, or
-    in the folder for temporary files, until it ends. Meanwhile this process sleeps. Ctrl-C and
-    `timeout` (seconds) kill it: KeyboardInterrupt and subprocess.TimeoutExpired are raised.
-    Raises OSError if it failed and the disk of `folder` is full: the reason may be lost.
+    It imports the `ladder` that is in the folder `package`. Ctrl-C and `timeout` (seconds) kill it:
+    KeyboardInterrupt and subprocess.TimeoutExpired are raised.
     """
-    command = [sys.executable, *map(str, words)]
     path = str(package)
     if "PYTHONPATH" in os.environ:
         path += os.pathsep + os.environ["PYTHONPATH"]
     where = None
     if words[0] == "-m" and package != ROOT:
         where = package  # `python -m` looks into the current folder first
-    with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-        child = Popen(
-            command,
-            env={**os.environ, "PYTHONPATH": path, **env},
-            cwd=where,
-            stdin=DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
-        try:
-            status = child.wait(timeout)
-        finally:  # subprocess.call would not wait for what it kills after Ctrl-C
-            child.kill()
-            child.wait()
-        stdout, stderr = read_back(out), read_back(err)
-    if not status:
-        return Finished(stdout, stderr, status, None)
-    if folder:  # a full disk may have swallowed the reason: then this raises OSError
-        write_atomic(Path(folder, "room"), bytes(2**16))
-    return Finished(stdout, stderr, status, failure(status, stderr))
-
-
-def read_back(file) -> str:
-    """What was written to this temporary file."""
-    file.seek(0)
-    return file.read().decode(errors="replace")
+    child = Popen(
+        [sys.executable, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": path, **env},
+        cwd=where,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        stdout, stderr = child.communicate(timeout=timeout)
+    finally:  # subprocess.run would not wait for what it kills after Ctrl-C
+        child.kill()
+        child.wait()
+    why = failure(child.returncode, stderr) if child.returncode else None
+    return Finished(stdout, stderr, child.returncode, why)
 
 
 def failure(status: int, stderr: str) -> str:

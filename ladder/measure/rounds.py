@@ -18,7 +18,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ladder import cli, machine
+from ladder import cli
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, write_atomic
@@ -28,7 +28,6 @@ from ladder.measure.parser import read_log
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
     check_comparable,
-    has_ended,
     out_of_memory,
     read_climb_json,
     runs_of,
@@ -72,7 +71,6 @@ def prepare(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
         "load": round(load, 1),
         "clocks": {"before": measured.pop("clocks")},
         "failures": {},
-        "seconds": {},  # that the last run of each script took
         "scripts": names,
         **measured,
     }
@@ -144,42 +142,6 @@ def add_rates(climb: dict, measured: dict) -> None:
 
 def save(folder: Path, climb: dict) -> None:
     write_atomic(folder / "climb.json", json.dumps(climb, indent=1).encode() + b"\n")
-
-
-def find_stopped(name: str) -> Path:
-    """The climb of this name, or if it is empty the last one under runs/ with runs left to do.
-
-    Raises BadInput if there is none, or it began with another PyTorch or on another device.
-    """
-    folder = Path(name)
-    if not name:
-        climbs = list(Path("runs").glob("*/climb.json"))
-        climbs.sort(key=lambda path: path.stat().st_mtime)
-        while climbs and not has_runs_left(read_climb_json(climbs[-1].parent)):
-            climbs.pop()
-        if not climbs:
-            raise BadInput("no climb under runs/ was stopped, or had a run that failed: name one")
-        folder = climbs[-1].parent
-    climb = read_climb_json(folder)
-    if not (folder / "code").is_dir():  # a published one
-        raise BadInput(f"{folder} is no climb to go on with: it has no code/")
-    began = f"{climb['device']}, torch {climb['versions']['torch']}"
-    device = cli.parse_args("", climb["flags"]).device
-    here = f"{machine.device_name(device)}, torch {version('torch')}"
-    if began != here:
-        raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
-    return folder
-
-
-def has_runs_left(climb: dict) -> bool:
-    """Whether a climb was stopped, or a run of it failed (out of memory is a result).
-
-    One that ended by its time limit has ended.
-    """
-    if not has_ended(climb):
-        return True
-    failed = any(why != OUT_OF_MEMORY for why in climb["failures"].values())
-    return failed and seconds_left(climb) > 0
 
 
 def seconds_left(climb: dict) -> float:
@@ -281,9 +243,7 @@ def run_and_record(folder: Path, climb: dict, run: list[str], k: int, scratch: P
             news = why.partition(":")[0]
             why = OUT_OF_MEMORY
         climb["failures"][f"{name}.r{k}"] = why
-    seconds = time.monotonic() - started
-    climb["seconds"][name] = seconds
-    climb["minutes"] += seconds / 60
+    climb["minutes"] += (time.monotonic() - started) / 60
     save(folder, climb)
     return news
 
@@ -304,7 +264,6 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
         "--log-dir",
         log_dir,
         package=(folder / "code").resolve(),
-        folder=log_dir,
         timeout=left if left < math.inf else None,
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run[0]),
     )

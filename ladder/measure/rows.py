@@ -11,7 +11,7 @@ import numpy as np
 from ladder.errors import BadInput
 from ladder.measure.kinds import KINDS, kind_of
 from ladder.measure.parser import Log, read_log
-from ladder.measure.scripts import all_scripts, before, chain, number_of
+from ladder.measure.scripts import before, chain
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
@@ -21,7 +21,6 @@ COMPARABLE += ("data", "data_sha256")
 # Where another row has why it failed:
 NOT_YET = "not run yet"
 OUT_OF_TIME = "not run: the time was over"
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
 DISTURBED = 2  # a round, or the slowest tenth of a run's steps, that takes this many times longer
 
@@ -55,13 +54,6 @@ class Row:
     def log(self) -> Log:
         """The log of its first round."""
         return self.logs[min(self.logs)]
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        """The rates at p90 (a tenth of the steps is slower) and at p10, over that of the row."""
-        slow = min(1, self.ms / self.p90_ms)
-        fast = max(1, self.ms / self.p10_ms)
-        return slow, fast
 
     @property
     def slow_rounds(self) -> dict[int, float]:
@@ -199,24 +191,18 @@ def measure(row: Row, climb: dict) -> Row:
 def set_gains(climb: dict, rows: list[Row]) -> None:
     """Compare each row with the one that its kind of climb says, and with the first."""
     kind = kind_of(climb)
+    if not kind.gain:
+        return
     for index in range(1, len(rows)):
         row = rows[index]
         row.total = gain(rows[0], row)
         if kind.against == "first":  # an ablation: what the first row gains over this one
             row.gain = gain(row, rows[0])
-            continue
-        base = rows[0]
-        if kind.varied:
-            base = rows[index - 1]
         elif kind.against == "above":
-            base = rows[index_of_base(rows, index)]
-        if base.B == row.B:
-            row.gain = gain(base, row)
-    shown = rows
-    if kind.varied:
-        sizes = sizes_with_gains(climb, rows)
-        shown = [row for row in rows if row.B in sizes]
-    holm(row.gain for row in shown)
+            row.gain = gain(rows[index_of_base(rows, index)], row)
+        else:
+            row.gain = gain(rows[0], row)
+    holm(row.gain for row in rows)
     holm(row.total for row in rows)
 
 
@@ -233,34 +219,6 @@ def index_of_base(rows: list[Row], index: int) -> int:
         if base and rows[above].script == base.stem:
             return above
     return index - 1
-
-
-def sizes_with_gains(climb: dict, rows: list[Row]) -> list[int]:
-    """The B at which a batch shows gains: the smallest, the default, the largest of all scripts."""
-    sizes = sorted({row.B for row in rows})
-    scripts = {row.script for row in rows}
-    largest = sizes[0]
-    for B in sizes:
-        ran = {row.script for row in rows if row.B == B and row.logs}
-        if ran == scripts:
-            largest = B
-    shown = []
-    for B in sizes:
-        if B in (sizes[0], largest) or f"--batch-size={B}" in climb["flags"]:
-            shown.append(B)
-    return shown
-
-
-def gains_of_neighbours(rungs: dict[int, Row]) -> dict[int, Gain]:
-    """The gain of each rung over the one that it goes on from, as one column of a table."""
-    gains = {}
-    for path in all_scripts()[1:]:
-        row = rungs.get(number_of(path))
-        base = rungs.get(number_of(before(path)))
-        if row and base:
-            gains[number_of(path)] = gain(base, row)
-    holm(gains.values())
-    return gains
 
 
 def gain(old: Row, new: Row) -> Gain | None:
@@ -314,10 +272,3 @@ def step_tokens(log: Log) -> int:
     if "total_batch" in log.run:
         return int(log.run["total_batch"])
     return int(log.run["B"]) * int(log.run["T"])
-
-
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in chain()[5:]]
-    said = [log.effective.get("compiled") for log in row.logs.values()]
-    return row.script in compiles and "no" in said

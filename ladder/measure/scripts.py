@@ -1,13 +1,8 @@
 """The scripts of the ladder: where they are, and which one each goes on from."""
 
-import re
 from pathlib import Path
 
-from ladder.errors import BadInput
 from ladder.files import ROOT
-
-A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
 
 
 def all_scripts() -> list[Path]:
@@ -48,52 +43,6 @@ def number_of(path: Path) -> int:
 def peer_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
-
-
-def select(words: list[str]) -> list[Path]:
-    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name.
-
-    Raises BadInput for a word that no script has, or several.
-    """
-    selected = []
-    for word in words:
-        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if numbers:
-            first = int(numbers[1])
-            last = int(numbers[2] or first)
-            selected += numbered(first, last)
-        elif Path(word).is_file():
-            selected.append(Path(word).resolve())
-        else:
-            selected.append(named(word, [*chain(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]))
-    return selected
-
-
-def numbered(first: int, last: int) -> list[Path]:
-    """The scripts with these numbers: of a rung and a candidate with the same one, the rung.
-
-    Raises BadInput if there is none.
-    """
-    by_number = {}
-    for path in [*candidate_scripts(), *all_scripts()]:  # a rung replaces a candidate
-        by_number[number_of(path)] = path
-    paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
-    if not paths:
-        numbers = f"{first}" if first == last else f"{first}-{last}"
-        raise BadInput(f"there is no rung {numbers}: they end with {chain()[-1].stem}")
-    return paths
-
-
-def named(word: str, paths: list[Path]) -> Path:
-    """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
-    part = re.sub(r"[\W_]+", "_", word.lower())
-    matches = [path for path in paths if part in path.stem]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        names = " or ".join(path.stem for path in matches)
-        raise BadInput(f"{word} may be {names}: write more of it")
-    raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
 def shown(path: Path) -> str:

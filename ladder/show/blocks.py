@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.rows import Row, first_log, gains_of_neighbours, read_climb, read_climb_json
+from ladder.measure.rows import Row, first_log, read_climb, read_climb_json
 from ladder.measure.scripts import all_scripts, cpu_only, shown
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.docstrings import describe, title
@@ -106,10 +106,7 @@ def rungs_table(climbs: list) -> str:
 
 def rung_lines(climbs: list) -> list[dict[str, str]]:
     """A line of a table for each rung: what it changes and removes; its times as reported, which
-    are not ours, and as calculated; its gain in each of these climbs.
-
-    A gain is over the rung that it goes on from, in any order of a climb.
-    """
+    are not ours, and as calculated; its gain in each of these climbs."""
     scripts = all_scripts()
     other = reported_climb()
     columns = {f"*reported*: {other['settings']}": reported_column(scripts, other)}
@@ -169,12 +166,10 @@ def calculated(path: Path, gpu: str) -> dict[str, float]:
 
 def measured_column(scripts: list[Path], rungs: dict[int, Row]) -> list[str]:
     """The baseline's rate, and the gain of each other rung over the one it goes on from."""
-    gains = gains_of_neighbours(rungs)
-    cells = []
-    for number in range(len(scripts)):
-        gain = gains.get(number)
+    cells = [f"{rungs[0].tok_per_s:.0f} tok/s"]
+    for number in range(1, len(scripts)):
+        gain = rungs[number].gain if number in rungs else None
         cells.append(bold(percent(gain), gain))
-    cells[0] = f"{rungs[0].tok_per_s:.0f} tok/s"
     return cells
 
 

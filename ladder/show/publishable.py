@@ -7,14 +7,13 @@ from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
 from ladder.measure.rows import (
     OUT_OF_TIME,
-    WHY_NOT_COMPILED,
     Row,
     first_log,
     has_ended,
-    not_compiled,
     read_climb,
 )
 from ladder.measure.scripts import has_field
+from ladder.show.tables import WHY_NOT_COMPILED, not_compiled
 
 SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 

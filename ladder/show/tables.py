@@ -5,7 +5,7 @@ from functools import cache
 from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -15,13 +15,10 @@ from ladder.measure.process import busy
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
-    WHY_NOT_COMPILED,
     Row,
     first_log,
-    not_compiled,
-    sizes_with_gains,
 )
-from ladder.measure.scripts import all_scripts, cpu_only, peer_scripts
+from ladder.measure.scripts import all_scripts, chain, cpu_only, peer_scripts
 from ladder.measure.stats import Gain
 from ladder.show.docstrings import title
 from ladder.text import printable
@@ -33,6 +30,7 @@ COLUMNS = (
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 FEWEST = 4  # columns on a narrow screen
 EXTRA = "extra, CPU only"
+WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 ABOVE_ROOFLINE = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
 
 
@@ -62,6 +60,8 @@ def columns(climb: dict, rows: list[Row]) -> dict[str, str]:
     headings = dict(zip(COLUMNS, COLUMNS, strict=True))
     headings["gain"] = kind.gain
     headings["total"] = kind.total
+    if not kind.gain:
+        del headings["gain"], headings["total"]
     if not any(row.roofline for row in rows):
         del headings["of roofline"]
     return headings
@@ -145,8 +145,8 @@ def lines(climb: dict, rows: list[Row]) -> list[dict[str, str]]:
 def markdown(climb: dict, rows: list[Row]) -> str:
     """The table in Markdown, numbers to the right, and what has to be said of it."""
     if kind_of(climb).varied:
-        tables = [pipes(header, body) for header, *body in by_batch(climb, rows)]
-        text = "\n".join(tables)
+        header, *body = by_batch(rows)
+        text = pipes(header, body)
     else:
         headings = columns(climb, rows)
         body = [[line[name] for name in headings] for line in lines(climb, rows)]
@@ -189,18 +189,19 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
     return notes
 
 
-def by_batch(climb: dict, rows: list[Row]) -> list[list[list[str]]]:
-    """The two tables of a batch, each with its header first: rates and memory, then gains."""
+def not_compiled(row: Row) -> bool:
+    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
+    compiles = [path.stem for path in chain()[5:]]
+    said = [log.effective.get("compiled") for log in row.logs.values()]
+    return row.script in compiles and "no" in said
+
+
+def by_batch(rows: list[Row]) -> list[list[str]]:
+    """The table of a batch, its header first: tok/s and memory of each script by B, and the largest
+    B that it ran at."""
     scripts = {}
     for row in rows:
         scripts.setdefault(title_of(row), {})[row.B] = row
-    rates = rates_by_batch(scripts)
-    gains = gains_by_batch(scripts, sizes_with_gains(climb, rows))
-    return [rates, gains] if len(scripts) > 1 else [rates]
-
-
-def rates_by_batch(scripts: dict) -> list[list[str]]:
-    """The tok/s and the memory of each script by B, and the largest B that it ran at."""
     sizes = sorted(set().union(*scripts.values()))
     table = [["", *(f"B={B}" for B in sizes), "largest B"]]
     for name, by_size in scripts.items():
@@ -221,22 +222,10 @@ def rates_by_batch(scripts: dict) -> list[list[str]]:
     return table
 
 
-def gains_by_batch(scripts: dict, sizes: list[int]) -> list[list[str]]:
-    """The gain of each script but the first over the one above it, at these B."""
-    table = [["gain over the rung above", *(f"B={B}" for B in sizes)]]
-    for name, by_size in list(scripts.items())[1:]:
-        line = [name]
-        for B in sizes:
-            gain = by_size[B].gain if B in by_size else None
-            line.append(bold(percent(gain), gain).replace(" (", "\n("))
-        table.append(line)
-    return table
-
-
-def screen(climb: dict, rows: list[Row], console: Console) -> Table | Group:
-    """The table for a terminal, with as many columns as fit its width; of a batch both tables."""
+def screen(climb: dict, rows: list[Row], console: Console) -> Table:
+    """The table for a terminal, with as many columns as fit its width."""
     if kind_of(climb).varied:
-        return Group(*(drawn(table) for table in by_batch(climb, rows)))
+        return drawn(by_batch(rows))
     headings = columns(climb, rows)
     for name in NOT_ON_SCREEN:
         del headings[name]
