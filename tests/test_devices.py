@@ -1,5 +1,6 @@
 """What the scripts do on GPUs and CPUs that are not here."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +29,13 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
     assert gemm.at_peak(device) == (dtype, 8192)
+
+
+def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
+    monkeypatch.setattr(gemm, "WARMUP_SECONDS", 0.2)
+    started = time.perf_counter()
+    gemm.warm_up(torch.ones(8, 8))
+    assert time.perf_counter() - started >= 0.2
 
 
 @pytest.mark.parametrize("number", SCRIPTS)

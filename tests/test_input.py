@@ -221,7 +221,8 @@ def test_the_command_line_is_frozen():
         **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337},
         **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
     }
-    assert list(MODELS) == ["tiny", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+    heads = {"tiny": 32, "gpt2": 64, "gpt2-medium": 64, "gpt2-large": 64, "gpt2-xl": 64}
+    assert {name: size["n_embd"] / size["n_head"] for name, size in MODELS.items()} == heads
 
 
 def test_no_compiler_where_torch_compile_needs_one(capsys, tmp_path, monkeypatch, ends):
