@@ -166,13 +166,13 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     if not size:
         raise BadInput(f"corpus {name} is empty: expected text")
     encode = gpt2_vocabulary().encode_ordinary
-    hashes = []
+    digest = hashlib.sha256()
     tokens = []
     done = 0  # bytes
     said_at = time.monotonic()
     for file in files:
         document = file.read_bytes()
-        hashes.append(hashlib.sha256(document))
+        digest.update(document)
         try:
             text = document.decode()
         except UnicodeDecodeError as error:
@@ -185,9 +185,6 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
                 say(f"note  tokenizing {name}: {progress} (data/prepare.py does it once)")
                 said_at = time.monotonic()
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
-    digest = hashes[0]
-    if len(hashes) > 1:  # the hash of all hashes: two texts joined may equal a third one
-        digest = hashlib.sha256(b"".join(one.digest() for one in hashes))
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
 
 

@@ -157,7 +157,7 @@ def gain_axis(rows: list) -> dict:
     def x(ratio: float) -> float:
         return scale.at(min(100 * ratio - 100, HIGHEST_GAIN))
 
-    return {"x": x, "ticks": scale.ticks(5)}
+    return {"x": x, "ticks": scale.ticks(8)}
 
 
 def losses(rungs: list[dict]) -> dict:
