@@ -8,7 +8,7 @@ import torch
 from conftest import CARDS, ROOT, SCRIPTS, load, rung
 
 from ladder import machine
-from ladder.cli import parse_args, pick_device
+from ladder.cli import largest_batch, parse_args, pick_device
 from ladder.errors import BadInput
 from ladder.measure import gemm
 from ladder.measure.parser import read_log
@@ -29,6 +29,14 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
     assert gemm.at_peak(device) == (dtype, 8192)
+
+
+def test_the_largest_batch_that_fits_by_hand():
+    """12 layers x 98,304 + 7,680 + 804,112 bytes a token, and 12 for each of the parameters."""
+    needed = 8 * 1024 * 1_991_440 + 12 * 163_037_184
+    memory = needed * 9 / 8 + 2e9
+    assert largest_batch(memory + 1e3) == 8
+    assert largest_batch(memory - 1e3) == 4
 
 
 def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
