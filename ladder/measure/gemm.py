@@ -22,7 +22,8 @@ from ladder.measure.process import first_line
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 TIMES, IN_A_ROW = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
-CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"  # nvidia-smi
+# For nvidia-smi.
+CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
@@ -39,7 +40,7 @@ def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
     return half_precision(device), 2048 if device.type == "cpu" else 8192
 
 
-def warm_up(a: torch.Tensor) -> None:
+def warm_up(a: torch.Tensor):
     """Multiply `a` by itself for a second."""
     end = time.perf_counter() + WARMUP_SECONDS
     while time.perf_counter() < end:
@@ -91,14 +92,11 @@ def gpu_clocks(device: torch.device) -> str:
         answer = pool.submit(first_line, *query)
         while not answer.done():
             seconds(lambda: a @ a, device)
-    names = CLOCKS.split(",")
-    values = answer.result().split(", ")
-    if len(values) != len(names):
-        return "unknown"
-    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+    values = answer.result()
+    return f"{CLOCKS}: {values}" if values else "unknown"
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser()
     add_flags(parser, "device")
     device = pick_device(parser.parse_args().device)

@@ -10,7 +10,6 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
 
 from ladder.errors import BadInput
 from ladder.files import ROOT
@@ -48,23 +47,18 @@ def run_python(*words, package: Path = ROOT, timeout: float | None = None, **env
     where = None
     if words[0] == "-m" and package != ROOT:
         where = package  # `python -m` looks into the current folder first
-    child = Popen(
+    done = subprocess.run(
         [sys.executable, *map(str, words)],
         env={**os.environ, "PYTHONPATH": path, **env},
         cwd=where,
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
         encoding="utf-8",
         errors="replace",
+        timeout=timeout,
     )
-    try:
-        stdout, stderr = child.communicate(timeout=timeout)
-    finally:  # subprocess.run would not wait for what it kills after Ctrl-C
-        child.kill()
-        child.wait()
-    why = failure(child.returncode, stderr) if child.returncode else None
-    return Finished(stdout, stderr, child.returncode, why)
+    why = failure(done.returncode, done.stderr) if done.returncode else None
+    return Finished(done.stdout, done.stderr, done.returncode, why)
 
 
 def failure(status: int, stderr: str) -> str:

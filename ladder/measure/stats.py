@@ -4,9 +4,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import stdtr, stdtrit  # not scipy.stats, which takes a second to import
-
 ALPHA = 0.05  # an interval has 1 - ALPHA of confidence
 MIN_ROUNDS = 3  # below, a gain has no interval
 
@@ -23,22 +20,20 @@ class Gain:
     significant: bool = False  # set by `holm` for the table column that shows this gain
 
 
-def gain_of(log_ratios: Iterable[float]) -> Gain:
+def gain_of(log_ratios: list[float]) -> Gain:
     """The gain from one log ratio per round: their mean, with Student's 95 % interval."""
-    ratios = np.fromiter(log_ratios, float)
-    n = len(ratios)
-    mean = float(ratios.mean())
+    from scipy.stats import ttest_1samp  # not above: it takes a second to import
+
+    n = len(log_ratios)
+    ratio = math.exp(sum(log_ratios) / n)
     if n < MIN_ROUNDS:
-        return Gain(math.exp(mean), None, None, n)
-    error = float(ratios.std(ddof=1)) / math.sqrt(n)
-    half = float(stdtrit(n - 1, 1 - ALPHA / 2)) * error  # n - 1 degrees of freedom
-    p = 1.0 if mean == 0 else 0.0  # where all rounds are equal
-    if error > 0:
-        p = 2 * float(stdtr(n - 1, -abs(mean) / error))
-    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n, p)
+        return Gain(ratio, None, None, n)
+    test = ttest_1samp(log_ratios, 0)  # n - 1 degrees of freedom
+    low, high = test.confidence_interval(1 - ALPHA)
+    return Gain(ratio, math.exp(low), math.exp(high), n, float(test.pvalue))
 
 
-def holm(gains: Iterable[Gain | None]) -> None:
+def holm(gains: Iterable[Gain | None]):
     """Set `significant` of the gains of one table column by Holm's correction.
 
     The smallest of m p-values has to be below 0.05 / m, the next one below 0.05 / (m - 1), and so
