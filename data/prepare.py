@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.cli import Parser, path
+from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, load_corpus
 from ladder.errors import BadInput
@@ -22,7 +22,7 @@ from ladder.text import show
 MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
 
 
-def write_shard(path: Path, tokens: np.ndarray) -> None:
+def write_shard(path: Path, tokens: np.ndarray):
     """Write `tokens` (uint16, 1-D, at most MOST_TOKENS) as one shard."""
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
@@ -40,8 +40,8 @@ def prepare(argv):
     """
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("text", nargs="?", type=path, help="text file or folder (default: tinyshakespeare)")
-    add("--out", type=path, help="new folder for the shards (default: data/NAME)")
+    add("text", nargs="?", help="text file or folder (default: tinyshakespeare)")
+    add("--out", help="new folder for the shards (default: data/NAME)")
     add("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
     add("--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)")
     args = parser.parse_args(argv)

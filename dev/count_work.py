@@ -106,7 +106,7 @@ class Operators(TorchDispatchMode):
             self.add(name_of(function), tensors((args, kwargs)), tensors(result))
         return result
 
-    def add(self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    def add(self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]):
         """The work of one operator."""
         read, written = (sum(map(moved, group)) for group in (inputs, outputs))
         kernels = 1
@@ -202,7 +202,7 @@ def graphs(model, x, y, autocast) -> list[torch.fx.Graph]:
     return found
 
 
-def count_graph(graph: torch.fx.Graph, counter: Operators) -> None:
+def count_graph(graph: torch.fx.Graph, counter: Operators):
     """Add up a graph whose operators between matmuls run fused.
 
     Operators are in one kernel if they are joined and as many matmuls deep: such a group cannot
@@ -342,7 +342,7 @@ def scripts_for(device: str) -> list[Path]:
     return [path for path in all_scripts() if device == "cpu" or not cpu_only(path)]
 
 
-def draw(path: Path) -> None:
+def draw(path: Path):
     """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part, as a PNG."""
     from matplotlib.figure import Figure
 
@@ -360,7 +360,7 @@ def draw(path: Path) -> None:
     axes.figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+def main():
     as_it_is = argparse.RawDescriptionHelpFormatter
     argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is).parse_args()
     counts = {}

@@ -40,7 +40,7 @@ def rounded(rate: float) -> str:
     return f"{float(f'{rate:.3g}'):,.0f}"
 
 
-def draw() -> None:
+def draw():
     """One row a device on a logarithmic axis; each kind of number has its mark."""
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10.5})
     figure, axes = plt.subplots(figsize=(9, 6.4), dpi=100, layout="constrained")

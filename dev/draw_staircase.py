@@ -16,7 +16,7 @@ COLORS = ("#2f6f9f", "#e08a1e", "#8fb8d0", "#7a9a5b")
 DOT = "#c8385a"
 
 
-def draw() -> None:
+def draw():
     """Stacked milliseconds of each rung, from top to bottom, and the reported times as dots."""
     gpu = find_gpu("NVIDIA A100-SXM4-80GB")
     lecture = reported_climb()

@@ -1,5 +1,8 @@
 """Batches of a corpus: (B, T) token ids and their targets, the same for any number of ranks."""
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 import torch
 
@@ -7,6 +10,7 @@ from ladder.corpus import GPT2_VOCAB_SIZE, Corpus
 from ladder.errors import BadInput
 
 
+@dataclass
 class Batches:
     """Iterator over batches of B rows of T tokens; after the last row it starts again.
 
@@ -18,22 +22,25 @@ class Batches:
     there. Raises BadInput if the corpus is shorter than one batch.
     """
 
-    def __init__(self, corpus: Corpus, B: int, T: int, rank=0, ranks=1, shuffle=None):
-        if len(corpus) < B * T + 1:
+    corpus: Corpus
+    B: int
+    T: int
+    rank: int = 0
+    ranks: int = 1
+    shuffle: int | None = None
+    position: int = 0
+
+    def __post_init__(self):
+        tokens = len(self.corpus)
+        needed = self.B * self.T + 1
+        if tokens < needed:
             raise BadInput(
-                f"corpus {corpus.name} has {len(corpus)} tokens, but one batch needs {B * T + 1} "
-                f"(B={B} x T={T} + 1): use more text or a smaller --batch-size or --seq-len"
+                f"corpus {self.corpus.name} has {tokens} tokens, but one batch needs {needed} "
+                f"(B={self.B} x T={self.T} + 1): use more text or a smaller --batch-size or "
+                "--seq-len"
             )
-        self.corpus = corpus
-        self.B = B
-        self.T = T
-        self.rank = rank
-        self.ranks = ranks
-        self.shuffle = shuffle
-        self.rows_per_epoch, self.dropped = divmod(len(corpus) - 1, T)  # dropped: tokens at the end
-        self.position = 0
-        self.epoch = None  # the one that `order` is of
-        self.order = None
+        # dropped: tokens at the end
+        self.rows_per_epoch, self.dropped = divmod(tokens - 1, self.T)
 
     def __next__(self):
         """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
@@ -63,8 +70,11 @@ class Batches:
         epoch, row = divmod(number, self.rows_per_epoch)
         if self.shuffle is None:
             return row * self.T
-        if epoch != self.epoch:
-            generator = np.random.default_rng((self.shuffle, epoch))
-            self.order = generator.permutation(self.rows_per_epoch)
-            self.epoch = epoch
-        return int(self.order[row]) * self.T
+        order = shuffled(self.rows_per_epoch, self.shuffle, epoch)
+        return int(order[row]) * self.T
+
+
+@lru_cache(maxsize=1)
+def shuffled(rows: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of the rows in an epoch: (rows,)."""
+    return np.random.default_rng((seed, epoch)).permutation(rows)

@@ -1,7 +1,6 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
-import math
 import re
 import signal
 from contextlib import contextmanager
@@ -19,31 +18,20 @@ MODELS = {
 BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
-def checked(convert, holds, expected: str):
-    """An argparse type: convert(text) if that holds, else an error that says what is expected."""
+def at_least(low: int):
+    """An argparse type: integers of at least `low`."""
 
-    def parse(text: str):
-        try:
-            value = convert(text)
-        except ValueError:
-            value = None
-        if value is None or not holds(value):
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+    def integer(text: str) -> int:
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"expected an integer of at least {low}, got {value}")
         return value
 
-    return parse
+    return integer
 
 
-def integer(low: int):
-    """An argparse type: integers of at least `low`."""
-    return checked(int, lambda value: value >= low, f"an integer of at least {low}")
-
-
-positive = integer(1)
-count = integer(0)
-seed = int
-above_zero = checked(float, lambda value: 0 < value < math.inf, "a number above 0")
-path = checked(str, bool, "a path")  # an empty one would be the current folder
+positive = at_least(1)
+count = at_least(0)
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {
@@ -51,14 +39,14 @@ FLAGS = {
     "steps": dict(type=positive, help="optimizer steps (default: CUDA 50, else 20)"),
     "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
     "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA 1024, else 256)"),
-    "seed": dict(type=seed, help="of the initial weights (default: 1337)"),
+    "seed": dict(type=int, help="of the initial weights (default: 1337)"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
-    "data": dict(type=path, help="a text, shard or folder of them (default: tinyshakespeare)"),
-    "log_dir": dict(type=path, help="folder for the log (default: runs)"),
+    "data": dict(help="a text, shard or folder of them (default: tinyshakespeare)"),
+    "log_dir": dict(help="folder for the log (default: runs)"),
 }
 
 
-def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_flags(parser: argparse.ArgumentParser, *names: str):
     """Add the flags of FLAGS with these names, or all, to a parser. The default is None."""
     for name in names or FLAGS:
         parser.add_argument(f"--{name.replace('_', '-')}", **FLAGS[name])

@@ -8,10 +8,7 @@ A shard has the `.bin` layout of llm.c and modded-nanogpt: a header of 256 littl
 import hashlib
 import os
 import re
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +29,7 @@ VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
-SILENCE_S = 3  # between two lines while a text is tokenized or its vocabulary is fetched
+BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 
 
 @dataclass
@@ -67,15 +64,11 @@ class Corpus:
 def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
     header = np.fromfile(path, dtype="<i4", count=256)
+    if len(header) < 256 or header[0] != MAGIC or header[1] != VERSION:
+        why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
+        raise BadInput(f"{path} is not a shard: {why}; make one of its text with data/prepare.py")
+    count = int(header[2])
     size = path.stat().st_size - HEADER_BYTES
-    if len(header) < 256:
-        raise BadInput(f"{path} is not a shard: it is shorter than a header of 1024 bytes")
-    magic, version, count = header[:3].tolist()
-    if (magic, version) != (MAGIC, VERSION):
-        why = f"is not a shard: expected {MAGIC}, version {VERSION}, found {magic}, {version}"
-        if header.view("<u2").max() <= 50256:
-            why = "has no header: bare tokens, as nanoGPT's train.bin"
-        raise BadInput(f"{path} {why}; make shards of its text with data/prepare.py")
     if size != 2 * count or not count:
         raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
@@ -87,7 +80,7 @@ def load_corpus(path: str | None, say) -> Corpus:
     `say` is called with a line for what a user may not expect. Raises BadInput.
     """
     try:
-        if path is None:
+        if not path:
             shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard])
         where = Path(path)
@@ -137,7 +130,7 @@ def val_shards(folder: Path) -> list[Path]:
 
 
 def _shard_corpus(name: str, files: list[Path]) -> Corpus:
-    """A corpus of token shards. Its hash covers the size and both ends (512 KiB) of each."""
+    """A corpus of token shards. Its hash covers the size and the first 512 KiB of each."""
     if not files:
         raise BadInput(f"{name} holds only val shards: training needs at least one other")
     digest = hashlib.sha256()
@@ -145,7 +138,6 @@ def _shard_corpus(name: str, files: list[Path]) -> Corpus:
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little"))
         digest.update(shard[: 2**18].tobytes())
-        digest.update(shard[-(2**18) :].tobytes())
     return Corpus(name, digest.hexdigest(), shards)
 
 
@@ -162,14 +154,11 @@ def _texts(folder: Path, say) -> list[Path]:
 
 def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
-    size = sum(file.stat().st_size for file in files)
-    if not size:
-        raise BadInput(f"corpus {name} is empty: expected text")
     encode = gpt2_vocabulary().encode_ordinary
     digest = hashlib.sha256()
     tokens = []
-    done = 0  # bytes
-    said_at = time.monotonic()
+    done = 0  # characters
+    said = 0  # how many were done when the last note was printed
     for file in files:
         document = file.read_bytes()
         digest.update(document)
@@ -179,11 +168,10 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
             raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
         for piece in pieces(text):
             tokens.append(np.array(encode(piece), dtype=np.uint16))
-            done += len(piece.encode())
-            if time.monotonic() - said_at > SILENCE_S:
-                progress = f"{done / 1e6:.0f} of {size / 1e6:.0f} MB"
-                say(f"note  tokenizing {name}: {progress} (data/prepare.py does it once)")
-                said_at = time.monotonic()
+            done += len(piece)
+            if done >= said + BETWEEN_NOTES:
+                say(f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)")
+                said = done
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
 
@@ -206,9 +194,6 @@ def gpt2_vocabulary():
     """tiktoken's GPT-2 encoding. Raises BadInput if neither its cache nor the network has it."""
     import tiktoken
 
-    said = "note  waiting for tiktoken to download GPT-2's vocabulary (once)"
-    waiting = threading.Timer(SILENCE_S, print, [said], {"file": sys.stderr})
-    waiting.start()
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
@@ -218,5 +203,3 @@ def gpt2_vocabulary():
             f"{' and '.join(VOCABULARY_FILES)} from that folder of another machine (or name a "
             "folder that has both in TIKTOKEN_CACHE_DIR)"
         ) from error
-    finally:
-        waiting.cancel()

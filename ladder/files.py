@@ -47,12 +47,12 @@ def lock(folder: Path) -> IO:
     return file
 
 
-def drop(stream: IO) -> None:
+def drop(stream: IO):
     """Redirect a stream that can no longer be written, and what it still buffers, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_atomic(path: Path, content) -> None:
+def write_atomic(path: Path, content):
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
     `content` is bytes, or a function that writes to the open binary file. What kill -9 leaves of

@@ -47,7 +47,7 @@ def result(
     ms = [seconds * 1e3 for seconds in times]
     warmup = min(10, max(2, steps // 3))
     if steps < 3:
-        warmup = max(steps - 1, 0)
+        warmup = steps - 1
     measured = ms[warmup:]
     p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
     tok_per_s = tokens_per_step * 1e3 / median

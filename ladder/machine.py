@@ -160,7 +160,7 @@ def half_precision(device):
     return torch.float32
 
 
-def require_bf16(device) -> None:
+def require_bf16(device):
     """Raise BadInput if autocast does not multiply bfloat16 here."""
     import torch
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -57,9 +56,8 @@ def operators(recording: profile) -> list:
 def effective(ran: list) -> dict:
     """What one training step ran, from its `operators`.
 
-    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled,
-    compile_cache (only if something was compiled), attention (`math` means scores, softmax and
-    values as separate operators) and optimizer.
+    Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
+    (`math` means scores, softmax and values as separate operators) and optimizer.
     """
     names = {name for name, _ in ran}
     compiled = "no"
@@ -70,7 +68,6 @@ def effective(ran: list) -> dict:
     return {
         "autocast": _autocast(ran),
         "compiled": compiled,
-        **_compile_cache(),
         "attention": _attention(names),
         "optimizer": optimizers[0] if optimizers else "unknown",  # a skipped step ran none
     }
@@ -96,15 +93,3 @@ def _attention(names: set[str]) -> str:
         if kernel:
             kernels.add(kernel[1].replace("attention_math", "sdpa-math"))
     return "+".join(sorted(kernels)) or "math"
-
-
-def _compile_cache() -> dict:
-    """Whether the first step compiled (cold) or found all its graphs on disk (warm)."""
-    dynamo = sys.modules.get("torch._dynamo.utils")  # imported only if something was compiled
-    if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
-        return {}
-    # A cache that is switched off counts neither hits nor misses.
-    counters = dynamo.counters["inductor"]
-    hits = counters["fxgraph_cache_hit"]
-    compiled = counters["fxgraph_cache_miss"] + counters["fxgraph_cache_bypass"]
-    return {"compile_cache": "warm" if hits and not compiled else "cold"}

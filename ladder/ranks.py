@@ -17,12 +17,9 @@ from ladder.batches import Batches
 from ladder.cli import (
     BLOCK_SIZE,
     MODELS,
-    above_zero,
-    checked,
     count,
     default_batch_size,
     parse_args,
-    path,
     positive,
 )
 from ladder.corpus import Corpus, load_splits
@@ -32,11 +29,10 @@ from ladder.machine import half_precision
 from ladder.run import NotFinite
 
 DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
-_env = os.environ if DISTRIBUTED else {}
-RANK = int(_env.get("RANK", 0))
-WORLD = int(_env.get("WORLD_SIZE", 1))
-LOCAL_RANK = int(_env.get("LOCAL_RANK", 0))
-LOCAL_WORLD = int(_env.get("LOCAL_WORLD_SIZE", 1))
+RANK = int(os.environ.get("RANK", 0))
+WORLD = int(os.environ.get("WORLD_SIZE", 1))
+LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
+LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
 
@@ -54,7 +50,7 @@ class Job:
     checkpoint: Path | None  # the newest: the one to resume, then the last one saved
     best: float  # the lowest validation loss of a model in `folder`
 
-    def save(self, run, step: int, model, optimizer, scaler, position: int) -> None:
+    def save(self, run, step: int, model, optimizer, scaler, position: int):
         """Rank 0 saves a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
@@ -70,44 +66,22 @@ class Job:
             "schedule": schedule(run.args),
         }
         state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
-        path = self._on_disk(run, lambda: checkpoint.save(self.folder, step, **state))
-        if path:
-            self.checkpoint = path
-            run.say(f"note  saved {path}")
-        if step == run.args.steps and math.isfinite(self.best):
-            run.say(f"note  and now: ladder sample {self.folder}")
+        # All ranks wait for rank 0: otherwise their next step would include that time.
+        self.checkpoint = on_rank_0(lambda: checkpoint.save(self.folder, step, **state))
+        run.say(f"note  saved {self.checkpoint}")
 
-    def save_best(self, run, step: int, model, val_loss: float) -> None:
+    def save_best(self, run, step: int, model, val_loss: float):
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
         if not self.folder or not val_loss < self.best:  # NaN is no lower
             return
         metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
         state = checkpoint.gather(model.state_dict())
         folder = self.folder / weights.BEST
-        path = self._on_disk(run, lambda: weights.save(folder, model.config, state, metadata))
-        if path:
-            self.best = val_loss
-            run.say(f"note  the lowest loss so far: saved {path}")
+        on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
+        self.best = val_loss
+        run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
 
-    def _on_disk(self, run, save: Callable) -> Path | None:
-        """Return the path that save() wrote on rank 0, or None if the disk is full.
-
-        The run then goes on, and ends with status 2. All ranks wait for rank 0: otherwise their
-        next step would include that time.
-        """
-
-        def save_or_say() -> Path | None:
-            try:
-                return save()
-            except OSError as error:
-                run.lost = True
-                why = f"cannot write into {self.folder}: {error.strerror}"
-                run.say(f"error {why}; the run goes on, and tries again next time", sys.stderr)
-                return None
-
-        return on_rank_0(save_or_say)
-
-    def say_stopped(self, run, step: int, number: float) -> None:
+    def say_stopped(self, run, step: int, number: float):
         """Say which signal stopped the run after `step`, and how to go on."""
         kept = "no checkpoint is kept"
         if self.checkpoint:
@@ -155,7 +129,7 @@ def backends() -> str:
     return "gloo"
 
 
-def connect() -> None:
+def connect():
     """Connect all ranks. Returns when all have joined."""
     store, rank, world = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
@@ -205,30 +179,30 @@ def due(every: int, done: int, steps: int) -> bool:
     return every > 0 and (done % every == 0 or done == steps)
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     """The flags of ddp_run.py beyond those of every script."""
     parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
-    words = "a step, of all ranks (default: CUDA 524288, else 4096)"
-    add("--total-batch", type=positive, metavar="TOKENS", help=words)
-    add("--max-lr", type=above_zero, default=6e-4, help="after the warm-up (default: 6e-4)")
-    at_least_zero = checked(float, lambda rate: 0 <= rate < math.inf, "a number of at least 0")
-    add("--min-lr", type=at_least_zero, help="at the last step (default: a tenth of --max-lr)")
-    add("--warmup", type=count, metavar="STEPS", help="(default: a fifth of --steps)")
-    add("--shuffle", type=count, metavar="SEED", help="reorder rows each epoch (default: do not)")
+    words = "tokens a step, of all ranks (default: CUDA 524288, else 4096)"
+    add("--total-batch", type=positive, help=words)
+    add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
+    add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
+    add("--warmup", type=count, help="steps (default: a fifth of --steps)")
+    add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
     add("--dtype", **types, help="default: auto: bfloat16, or float16 where that is emulated")
     add("--no-compile", action="store_true", help="leave torch.compile out")
-    every = dict(type=count, metavar="STEPS")
-    add("--eval-every", **every, default=100, help="0: never, and no best/ (default: 100)")
+    words = "steps; 0: never, and no best/ (default: 100)"
+    add("--eval-every", type=count, default=100, help=words)
     words = "held-out tokens of a validation (default: CUDA 10485760, else 4096)"
-    add("--val-tokens", type=positive, metavar="TOKENS", help=words)
-    add("--ckpt-every", **every, default=500, help="and at the end; 0: never (default: 500)")
-    add("--ckpt-dir", type=path, help="default: a new folder in checkpoints/")
+    add("--val-tokens", type=positive, help=words)
+    words = "steps, and at the end; 0: never (default: 500)"
+    add("--ckpt-every", type=count, default=500, help=words)
+    add("--ckpt-dir", help="default: a new folder in checkpoints/")
     newest = "from the newest in --ckpt-dir, or in the newest folder of checkpoints/"
     add("--resume", action="store_true", help=newest)
     model = "a folder that transformers loads, or one of checkpoints: its best/ (default: none)"
-    add("--init", type=path, metavar="FOLDER", help=model)
+    add("--init", help=model)
 
 
 def parse(doc: str, argv: list[str] | None, sharded: bool = False):
@@ -342,8 +316,7 @@ def _micro_steps(args, say) -> int:
     """How many batches each rank adds up in a step. Raises BadInput if they do not fill it."""
     tokens = WORLD * args.batch_size * args.seq_len
     micro_steps, rest = divmod(args.total_batch, tokens)
-    ranks = "1 rank" if WORLD == 1 else f"{WORLD} ranks"
-    sizes = f"{ranks} x B={args.batch_size} x T={args.seq_len}"
+    sizes = f"world size {WORLD} x B={args.batch_size} x T={args.seq_len}"
     if rest:
         wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
         raise BadInput(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")

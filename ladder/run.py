@@ -65,21 +65,15 @@ class Run:
         self.result = None
 
     def __enter__(self):
-        # PyTorch's CUDA build warns while compiling that there is no GPU: silence it.
-        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may be ASCII
-        if self.ranks == 1 and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        if self.ranks == 1 and os.environ.get("WORLD_SIZE", "1") != "1":
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
-        except OSError as error:
-            refuse(f"--log-dir: cannot write {error.filename}: {error.strerror}")
-        except RuntimeError as error:  # of CUDA, which starts here
+        except (OSError, RuntimeError) as error:  # of --log-dir, or of CUDA, which starts here
             refuse(explain(error) or error)
         self.closing = ExitStack()  # closes the log, then restores the signals
         self.closing.enter_context(signals_to(self._on_signal))
@@ -121,10 +115,9 @@ class Run:
         known = explain(error)
         if known:
             return 2, "failed", known
-        # A bug in a script: its traceback follows.
-        return None, "failed", f"{type(error).__name__}: {error}".splitlines()[0]
+        return None, "failed", None  # a bug in a script: its traceback follows
 
-    def _on_signal(self, number, _frame=None) -> None:
+    def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""
         waits = self.waits_for_step
         if self.stop and number == signal.SIGINT:  # a second Ctrl-C
@@ -136,7 +129,7 @@ class Run:
             with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
                 print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
-    def say(self, line: str, stream=None) -> None:
+    def say(self, line: str, stream=None):
         """Write one line to the log and print it, flushing both.
 
         A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
@@ -145,7 +138,7 @@ class Run:
         self._write(self.file, line)
         self._write(stream or sys.stdout, line)
 
-    def _write(self, out, line: str) -> None:
+    def _write(self, out, line: str):
         if self.rank:
             if out is not sys.stderr:
                 return
@@ -162,7 +155,7 @@ class Run:
             why = f"cannot write {out.name}: {error.strerror}"
             self.say(f"error {why}: the run goes on without it", sys.stderr)
 
-    def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more) -> None:
+    def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more):
         """Print the run line: what is about to run, where, and on which data.
 
         `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
@@ -210,7 +203,7 @@ class Run:
             return False
         return machine.half_precision(self.args.device) == torch.float32
 
-    def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float) -> None:
+    def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
         It also profiles the second step, a warm-up step, and prints the `effective` line from it;
@@ -265,7 +258,7 @@ class Run:
             recording.stop()
         return recording
 
-    def _say_effective(self, recording) -> None:
+    def _say_effective(self, recording):
         """Print what the recorded step really ran."""
         self.effective = {"matmul": probe.matmul_units(self.args.device)}
         self.effective |= probe.effective(probe.operators(recording))
@@ -273,7 +266,7 @@ class Run:
             self.effective["loss_scale"] = f"{self.scale:g}"
         self.say(pairs_line("effective", self.effective))
 
-    def _finish(self, status: str) -> None:
+    def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
         planned = len(self.step_times) + self.left
         if self.step_times and not self.effective:
@@ -301,17 +294,11 @@ class Run:
             self._write(sys.stdout, self._for_people())
 
     def _for_people(self) -> str:
-        """RESULT in one line that is not in the log, and the command that shows the next rung."""
+        """RESULT in one line that is not in the log."""
         name = Path(self.script).stem
         line = f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
         line += f"{self.result['median_ms']:,.1f} ms a step, "
-        line += f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
-        number = "00" if name == "baseline" else name[:2]
-        if number.isdecimal():
-            after = int(number) + 1
-            if any(ROOT.glob(f"*/{after:02d}_*.py")):
-                line += f"; next: ladder diff {after}"
-        return line
+        return f"{line}loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
 
 
 def flops_per_token(model, T: int) -> int:

@@ -11,6 +11,6 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(shown)
 
 
-def show(line: str) -> None:
+def show(line: str):
     """Print one line as logs have it: a file name in it cannot control the terminal."""
     print(printable(line))

@@ -32,8 +32,8 @@ FIXED = {
 DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
-def save(folder: Path, config, state: dict, metadata: dict[str, str]) -> Path:
-    """Write the `state` of a GPT without the rows that pad its vocabulary. Return the folder.
+def save(folder: Path, config, state: dict, metadata: dict[str, str]):
+    """Write the `state` of a GPT without the rows that pad its vocabulary.
 
     `metadata` goes into the file of the weights, so that both are replaced at once. Raises OSError.
     """
@@ -47,21 +47,14 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]) -> Path:
     text = json.dumps(FIXED | DROPOUT | fields, indent=1)
     write_atomic(folder / "config.json", text.encode())
     write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
-    return folder
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty where there is none.
-
-    Raises BadInput if the file is damaged.
-    """
+    """Return the `metadata` that was saved with a model; empty where there is none."""
     path = folder / WEIGHTS
     if not path.exists():
         return {}
-    try:
-        return safe_open(path, "pt").metadata()
-    except SafetensorError as error:
-        raise BadInput(f"{path} is damaged ({error}): delete {folder}") from None
+    return safe_open(path, "pt").metadata()
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -105,7 +98,7 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
     return weight
 
 
-def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]) -> None:
+def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     """Copy what `load` returned into `model`, a GPT. Raises BadInput if its shape is another.
 
     Rows that pad the vocabulary become the mean of all others: each then takes at most the mean

@@ -80,22 +80,21 @@ def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
-def test_a_full_disk_ends_no_training(alone, tmp_path, monkeypatch):
-    """The next checkpoint is tried; the status says that one is missing."""
+def test_a_full_disk_keeps_the_checkpoint_before(alone, tmp_path, monkeypatch):
     real = checkpoint.write_atomic
 
-    def to_full_disk(_, write):
-        monkeypatch.setattr(checkpoint, "write_atomic", real)
+    def to_full_disk(path, write):
+        if path.stem != "step_000004":
+            return real(path, write)
         with open("/dev/full", "wb", buffering=0) as full:
-            write(full)  # torch hides why it fails
+            real(path, lambda _: write(full))  # torch hides why it fails
 
     monkeypatch.setattr(checkpoint, "write_atomic", to_full_disk)
     status, _, err = alone("--ckpt-every", 2)
-    assert status == 2
-    assert err.count("error ") == 1 and "No space left on device; the run" in err
-    assert last_log(tmp_path).result["status"] == "ok"
+    assert status == 2 and err.endswith("step_000004.pt: No space left on device\n")
+    assert last_log(tmp_path).result["status"] == "failed"
     kept = [path.name for path in checkpoint.checkpoints(tmp_path / "ckpt")]
-    assert kept == ["step_000004.pt", "step_000006.pt"]
+    assert kept == ["step_000002.pt"]
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def log_calls(lines: list[str]) -> list[str]:
     return [line for line in lines if "run.log(" in line]
 
 
-def guard(path: Path, before: list[str], after: list[str]) -> None:
+def guard(path: Path, before: list[str], after: list[str]):
     """Raise AssertionError if the step to `path`, from `before` to `after`, is not one idea."""
     lines = changed_lines(before, after)
     limit = budget(number_of(path))
@@ -87,7 +87,7 @@ def test_fsdp_is_one_change_of_ddp():
     assert set(numbers.findall("\n".join(ddp))) == set(numbers.findall("\n".join(fsdp)))
 
 
-def check_clock(source: str) -> None:
+def check_clock(source: str):
     """Both readings of the clock wait for the device, and all of a step lies between them."""
     loops = []
     for node in ast.walk(ast.parse(source)):

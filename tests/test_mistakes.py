@@ -16,7 +16,7 @@ CASES = [
     ("diff adamw", "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
     ("roofline --gpu A100", "A100 is not one of A100 SXM 80GB, A100 PCIe 80GB, A100 40GB"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
-    ("climb 0 --at-most abc", "--at-most: expected a number above 0, got 'abc'"),
+    ("climb 0 --at-most abc", "--at-most: invalid float value: 'abc'"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("batch 0 --max-batch 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb 0 --out /", "error / is there already: choose another --out"),

@@ -4,8 +4,6 @@ import ctypes
 import functools
 import math
 import re
-import sys
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +23,7 @@ from conftest import (
 )
 from torch.nn import functional as F
 
-from ladder import machine, probe
+from ladder import machine
 from ladder.cli import MODELS
 from ladder.measure.parser import read_log
 from ladder.measure.scripts import ROOT, all_scripts, before, chain, number_of
@@ -175,14 +173,6 @@ def check_05(module, run_main, monkeypatch):
     traced = functools.partial(torch.compile, backend="eager")
     monkeypatch.setattr(torch, "compile", traced)
     assert run_main(module, "--steps", 2).effective["compiled"] != "no"
-
-
-def test_a_compile_cache_is_warm_if_nothing_missed_it(monkeypatch):
-    for hits, misses, said in ((2, 0, "warm"), (1, 1, "cold")):
-        inductor = Counter(fxgraph_cache_hit=hits, fxgraph_cache_miss=misses)
-        counters = {"stats": {"unique_graphs": 1}, "inductor": inductor}
-        monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters=counters))
-        assert probe._compile_cache() == {"compile_cache": said}
 
 
 def check_06(module, run_main, monkeypatch):
@@ -345,8 +335,6 @@ SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[5:]]
 def test_effective_line_accumulates(number, log_of):
     """What a rung gained is still there in every later one."""
     effective = dict(log_of(rung(number), number >= 5).effective)
-    cache = effective.pop("compile_cache", None)
-    assert cache in ("cold", "warm") if number >= 5 else cache is None
     matmul = effective.pop("matmul")
     assert matmul == "fp32" or (matmul == "tf32" and number >= 2)  # few CPUs have TF32
     expected = test_recordings.expected(number)

@@ -22,7 +22,7 @@ from ladder.errors import BadInput
 from ladder.show.docstrings import parts_of
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     parser.add_argument("rungs", nargs="*", help=RUNGS)
     add_run_arguments(parser)
 

@@ -16,7 +16,7 @@ from ladder.measure import process, rounds
 WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     which = diff.RUNGS.replace("all but candidates", "0, 3, 10 and the top")
     parser.add_argument("rungs", nargs="*", help=which)
     most = "the largest B (default: 16 on a CPU, else 256)"

@@ -61,7 +61,7 @@ def add_run_arguments(parser):
     add = parser.add_argument
     add("--repeats", type=cli.positive, help="rounds (default: 3)")
     minutes = "begin no round that would not end in this time, and stop when it is over"
-    add("--at-most", type=cli.above_zero, metavar="MINUTES", help=minutes)
+    add("--at-most", type=float, metavar="MINUTES", help=minutes)
     add("--out", help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
 
@@ -85,7 +85,7 @@ def run(args) -> int:
     return prepare_and_run(args, "climb", chosen or rungs_for(device, args.quick))
 
 
-def check_resumable(folder: Path) -> None:
+def check_resumable(folder: Path):
     """Raise BadInput if a climb has no code/, or began with another PyTorch or device."""
     climb = read_climb_json(folder)
     if not (folder / "code").is_dir():  # a published one
@@ -184,7 +184,7 @@ def print_table(folder: Path, console: Console) -> tuple[dict, list[Row]]:
     return climb, rows
 
 
-def report(climb: dict, rows: list[Row], good: list[Row], say) -> None:
+def report(climb: dict, rows: list[Row], good: list[Row], say):
     """Say what has to be said below the table of a climb that has ended."""
     for row in rows:
         if row.failure not in (None, OUT_OF_MEMORY, OUT_OF_TIME):

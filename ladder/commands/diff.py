@@ -27,7 +27,7 @@ A_RUNG = "its number, its path or a part of its name"  # in --help: what `select
 RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
 
 

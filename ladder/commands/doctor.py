@@ -31,7 +31,7 @@ from ladder.show.docstrings import title
 from ladder.show.screen import Screen
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     add_flags(parser, "device")
 
 

@@ -32,7 +32,7 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 import ladder.run
-from ladder.cli import add_flags, integer
+from ladder.cli import add_flags, at_least
 from ladder.commands.diff import A_RUNG, select
 from ladder.errors import BadInput
 from ladder.files import write_atomic
@@ -83,7 +83,7 @@ class ProfiledRun(ladder.run.Run):
         elif step >= WARMUP_STEPS and (step - WARMUP_STEPS) % 2 == 0:
             self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
-    def _save(self) -> None:
+    def _save(self):
         """Write STEM.json and STEM.trace.json beside the log."""
         self.profiles.sort(key=lambda pair: pair[0]["self_ms"])
         measured, profiler = self.profiles[PROFILED_STEPS // 2]
@@ -157,11 +157,11 @@ def kernels(events, device: torch.device) -> dict:
     return {"kernels_launched": launched or None, "self_ms": total, "kernels": table}
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
     add_flags(parser, *PASSED_ON)
     steps = "steps left alone, and as many in stages (default: 5)"
-    parser.add_argument("--steps", type=integer(3), default=5, help=steps)
+    parser.add_argument("--steps", type=at_least(3), default=5, help=steps)
     parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
 
 
@@ -190,7 +190,7 @@ def run(args) -> int:
     return 0
 
 
-def report(profiles: list[dict], console: Console) -> None:
+def report(profiles: list[dict], console: Console):
     """Print stages and kernels of one profile, or of two side by side."""
     first = profiles[0]
     console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))

@@ -25,7 +25,7 @@ from ladder.measure.scripts import before, chain, shown
 from ladder.show.docstrings import parts_of, split_source
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser):
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
 
 

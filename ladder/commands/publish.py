@@ -43,7 +43,7 @@ def run(args) -> int:
     return 0
 
 
-def publish(folder: Path, finding: str, in_readme: bool = False) -> None:
+def publish(folder: Path, finding: str, in_readme: bool = False):
     """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
     the climb may not be published."""
     climb, rows = read_publishable(folder)
@@ -75,7 +75,7 @@ def new_target(climb: dict) -> Path:
         target = first.with_name(f"{first.name}-{number}")
 
 
-def copy_climb(folder: Path, target: Path, climb: dict) -> None:
+def copy_climb(folder: Path, target: Path, climb: dict):
     """Copy climb.json, the logs and the scripts that are in no commit."""
     target.mkdir(parents=True)
     paths = [folder / "climb.json", *folder.glob("*.r*.log")]

@@ -9,19 +9,19 @@ The text appears as it is drawn, one token after the other, from the full distri
 import argparse
 import runpy
 
-from ladder.cli import add_flags, pick_device, positive, seed
+from ladder.cli import add_flags, pick_device, positive
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
 from ladder.files import ROOT
 from ladder.text import printable
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser):
     folder = "a folder of checkpoints (its best/), or one that transformers loads"
     parser.add_argument("folder", metavar="FOLDER", help=folder)
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
     words = "each draws another text (default: 1337)"
-    parser.add_argument("--seed", type=seed, default=1337, help=words)
+    parser.add_argument("--seed", type=int, default=1337, help=words)
     add_flags(parser, "device")
 
 

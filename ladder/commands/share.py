@@ -94,7 +94,7 @@ def numbers(log: Log) -> dict:
     return run
 
 
-def check(shared: dict) -> None:
+def check(shared: dict):
     """Raise ValueError, saying where, unless `shared` has the form that SCHEMA says."""
     try:
         Draft4Validator(SCHEMA).validate(shared)
@@ -102,7 +102,7 @@ def check(shared: dict) -> None:
         raise ValueError(f"{error.json_path}: {error.message:.120}") from None
 
 
-def refuse(word: str) -> None:
+def refuse(word: str):
     """Raise ValueError for NaN, Infinity or -Infinity, which are no JSON."""
     raise ValueError(f"{word} is no number")
 

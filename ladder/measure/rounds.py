@@ -101,7 +101,7 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
     return own
 
 
-def check_flags(args, sizes: list[int]) -> None:
+def check_flags(args, sizes: list[int]):
     """Raise BadInput for a wrong --out, device, T or corpus: every run would fail for it."""
     from ladder.batches import Batches  # it imports torch, which --help need not
 
@@ -114,7 +114,7 @@ def check_flags(args, sizes: list[int]) -> None:
     Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
 
 
-def copy_code(code: Path, own: list[Path], commit: str) -> None:
+def copy_code(code: Path, own: list[Path], commit: str):
     """Copy what a climb starts and imports, its own scripts beside baseline.py."""
     copies = {path: path.name for path in own}
     for pattern in RUNNING_CODE:
@@ -132,7 +132,7 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     return process.run_python("-m", "ladder.measure.gemm", *device, package=package).answer()
 
 
-def add_rates(climb: dict, measured: dict) -> None:
+def add_rates(climb: dict, measured: dict):
     """Add one round's rates of matmuls and copies to their lists, and take the medians again."""
     for rate, by_round in RATES.items():
         if rate in measured:
@@ -140,7 +140,7 @@ def add_rates(climb: dict, measured: dict) -> None:
             climb[rate] = statistics.median(climb[by_round])
 
 
-def save(folder: Path, climb: dict) -> None:
+def save(folder: Path, climb: dict):
     write_atomic(folder / "climb.json", json.dumps(climb, indent=1).encode() + b"\n")
 
 
@@ -185,9 +185,7 @@ def another_round(climb: dict, done: int) -> bool:
     return done < climb["repeats"] and seconds <= seconds_left(climb)
 
 
-def run_round(
-    folder: Path, climb: dict, k: int, scratch: Path, say: Callable, forecast: Callable
-) -> None:
+def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable, forecast: Callable):
     """Do the runs of round k that are not done yet, until the climb's time is over."""
     while seconds_left(climb) > 0:
         due = runs_due(folder, climb, k)
@@ -221,7 +219,7 @@ def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
     return due
 
 
-def time_matmul(folder: Path, climb: dict) -> None:
+def time_matmul(folder: Path, climb: dict):
     """Time the large matmul again, as a round begins."""
     started = time.monotonic()
     add_rates(climb, large_matmul(climb["flags"], folder / "code"))

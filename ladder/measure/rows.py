@@ -155,7 +155,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     return climb, rows
 
 
-def check_comparable(folder: Path | str, logs: list[Log], climb: dict) -> None:
+def check_comparable(folder: Path | str, logs: list[Log], climb: dict):
     """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
     for key in COMPARABLE:
         values = sorted({str(log.run.get(key)) for log in logs})
@@ -188,7 +188,7 @@ def measure(row: Row, climb: dict) -> Row:
     return row
 
 
-def set_gains(climb: dict, rows: list[Row]) -> None:
+def set_gains(climb: dict, rows: list[Row]):
     """Compare each row with the one that its kind of climb says, and with the first."""
     kind = kind_of(climb)
     if not kind.gain:

@@ -9,7 +9,7 @@ from rich.console import Console
 class Screen(Console):
     """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
 
-    def on_broken_pipe(self) -> None:
+    def on_broken_pipe(self):
         raise  # the BrokenPipeError that rich caught
 
 
