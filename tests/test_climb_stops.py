@@ -196,14 +196,6 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize(("times", "told"), [(2, True), (0.7, False)])
-def test_a_top_that_is_slower_than_the_baseline_is_told(tmp_path, capsys, times, told):
-    other = re.sub(r"\| dt +([\d.]+)", lambda dt: f"| dt {float(dt[1]) * times}", LOG)
-    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(other)}, repeats=1)
-    assert main(["climb", "--resume", str(tmp_path)]) == 0
-    assert ("b is slower than a on this machine" in capsys.readouterr().out) == told
-
-
 def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     bad = {f"{name}.py": source for name, (source, _) in FAILS.items()}
     write(tmp_path, {"good.py": copies(LOG), **bad}, repeats=1)
@@ -221,13 +213,6 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert not list(tmp_path.glob("*.failed"))
     assert len(list(tmp_path.glob("*.log"))) == 5
     assert read_climb_json(tmp_path)["failures"] == {}
-
-
-def test_a_climb_goes_on_only_with_its_pytorch_and_on_its_device(tmp_path, capsys):
-    for changed in ({"device": "a Z80"}, {"versions": {"torch": "2.0"}}):
-        write(tmp_path, {"a.py": copies(LOG)}, **changed)
-        assert main(["climb", "--resume", str(tmp_path)]) == 2
-        assert ": start anew" in capsys.readouterr().err and not list(tmp_path.glob("*.log"))
 
 
 def test_a_published_climb_does_not_go_on(capsys):

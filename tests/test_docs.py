@@ -10,9 +10,9 @@ from rich.console import Console
 
 from ladder.commands import profile
 from ladder.commands.main import COMMANDS, main
-from ladder.commands.publish import BLOCK, render
 from ladder.measure.parser import read_log
 from ladder.measure.rows import read_climb
+from ladder.show.blocks import BLOCK, render
 from ladder.show.tables import percent, screen
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]

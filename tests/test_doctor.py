@@ -77,7 +77,6 @@ def test_doctor_names_the_attention_that_ran_and_not_one_it_asked_for(monkeypatc
         (2.0, "yes"),
         (1.0, "no"),
         (0.7, "no"),
-        (0.2, "slows"),
     ],
 )
 def test_doctor_times_half_precision(monkeypatch, half, helps):
@@ -85,13 +84,6 @@ def test_doctor_times_half_precision(monkeypatch, half, helps):
     monkeypatch.setattr(doctor, "matmul_flops", lambda _, dtype, n: rates[dtype])
     monkeypatch.setattr(doctor, "half_precision", lambda _: torch.bfloat16)
     assert doctor.bf16(CPU)[0] == helps
-
-
-def test_doctor_says_that_the_ladder_goes_down(ladder, monkeypatch):
-    trials = {"03_bf16_autocast": lambda _: (doctor.SLOWS, "timed")}
-    monkeypatch.setattr(doctor, "TRIALS", trials)
-    done = ladder("doctor", "--device", "cpu")
-    assert "the top rung will be slower than the baseline here" in done.stdout
 
 
 def test_without_half_precision_units_rung_03_is_rung_02(monkeypatch):

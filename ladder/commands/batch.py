@@ -20,7 +20,7 @@ def add_arguments(parser):
     which = diff.RUNGS.replace("all but candidates", "0, 3, 10 and the top")
     parser.add_argument("rungs", nargs="*", help=which)
     most = "the largest B (default: 16 on a CPU, else 256)"
-    parser.add_argument("--max-batch", type=cli.positive, metavar="B", help=most)
+    parser.add_argument("--max-batch", type=cli.positive, help=most)
     climb.add_run_arguments(parser)
 
 

@@ -18,7 +18,6 @@ import sys
 import tempfile
 from contextlib import closing, suppress
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 
@@ -29,9 +28,7 @@ from ladder.commands.diff import RUNGS, select
 from ladder.commands.share import pack
 from ladder.errors import BadInput
 from ladder.files import lock
-from ladder.machine import device_name
 from ladder.measure import rounds, scripts
-from ladder.measure.kinds import kind_of
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
@@ -73,7 +70,9 @@ def run(args) -> int:
         more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
         if more:
             raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
-        check_resumable(args.resume)
+        read_climb_json(args.resume)  # raises BadInput if there is none
+        if not (args.resume / "code").is_dir():  # a published one
+            raise BadInput(f"{args.resume} is no climb to go on with: it has no code/")
         return run_and_report(args.resume)
     chosen = select(args.rungs)
     device = cli.pick_device(args.device)
@@ -83,18 +82,6 @@ def run(args) -> int:
         args.repeats = args.repeats or repeats
         args.at_most = args.at_most or 5  # minutes
     return prepare_and_run(args, "climb", chosen or rungs_for(device, args.quick))
-
-
-def check_resumable(folder: Path):
-    """Raise BadInput if a climb has no code/, or began with another PyTorch or device."""
-    climb = read_climb_json(folder)
-    if not (folder / "code").is_dir():  # a published one
-        raise BadInput(f"{folder} is no climb to go on with: it has no code/")
-    began = f"{climb['device']}, torch {climb['versions']['torch']}"
-    device = cli.parse_args("", climb["flags"]).device
-    here = f"{device_name(device)}, torch {version('torch')}"
-    if began != here:
-        raise BadInput(f"{folder} began on {began}, this is {here}: start anew")
 
 
 def rungs_for(device, quick: bool | None) -> list[Path]:
@@ -204,9 +191,3 @@ def report(climb: dict, rows: list[Row], good: list[Row], say):
         say(line)
     for line in tables.doubts(climb | {"load": 0}):  # that was told as it began
         say(f"note  {line}")
-    first, top = good[0], good[-1]
-    if kind_of(climb).against == "above" and top.total and top.total.ratio < 1:
-        times = tables.factor(top.total)
-        say(
-            f"{top.stem} is slower than {first.stem} on this machine: {times} its tokens per second"
-        )

@@ -92,8 +92,7 @@ def numbered(first: int, last: int) -> list[Path]:
         by_number[number_of(path)] = path
     paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
     if not paths:
-        numbers = f"{first}" if first == last else f"{first}-{last}"
-        raise BadInput(f"there is no rung {numbers}: they end with {chain()[-1].stem}")
+        raise BadInput(f"there is no rung {first} to {last}: they end with {chain()[-1].stem}")
     return paths
 
 

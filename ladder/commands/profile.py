@@ -205,8 +205,7 @@ def report(profiles: list[dict], console: Console):
         " profiler, which slows it; far more than the step left alone means a busy machine.\n"
     )
     table = kernel_table(profiles, console.width)
-    of_each = f" of each rung, {table.row_count} in all" if len(profiles) == 2 else ""
-    console.print(f"The {TOP} most expensive{of_each}: self time and its share of all self time")
+    console.print(f"The {TOP} most expensive of a rung: self time and its share of all self time")
     console.print(table)
 
 
@@ -221,7 +220,7 @@ def stage_table(profiles: list[dict]) -> Table:
         cells = [f"{column[name]:{digits}}" for column in columns]
         if len(columns) == 2:
             cells.append(f"{columns[1][name] - columns[0][name]:+{digits}}")
-        table.add_row(name, *cells, end_section=name == "sum")
+        table.add_row(name, *cells)
     return table
 
 

@@ -52,9 +52,9 @@ def run(args) -> int:
         if conflicts:
             status = 1
             waiting += followers(path)
-            lines += [*conflicts, "keep what it needs of both, delete the markers"]
-            if followers(path):
-                lines[-1] += f", then go on from it: ladder propagate {path.stem}"
+            lines += conflicts
+            lines.append("keep what it needs of both, delete the markers, and go on from it:")
+            lines.append(f"ladder propagate {path.stem}")
         elif code == ours:
             lines.append(f"{shown(path)} has it already")
         else:

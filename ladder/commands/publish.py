@@ -21,7 +21,7 @@ from ladder.files import SCRIPTS, write_atomic
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import Row, first_log, read_climb_json
 from ladder.measure.scripts import ROOT, all_scripts
-from ladder.show.blocks import BLOCK, climbs_of, is_cpu, render
+from ladder.show.blocks import climbs_of, is_cpu, render, rungs_marker
 from ladder.show.publishable import kept, read_publishable
 from ladder.show.tables import caption
 
@@ -91,8 +91,7 @@ def with_climb(readme: str, shown: str, climb: dict, rows: list[Row]) -> str:
     ran = [row.stem for row in rows if row.logs]
     if ran[:11] != [path.stem for path in all_scripts()[:11]]:
         raise BadInput("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
-    marker = next(match for match in BLOCK.finditer(readme) if match["kind"] == "rungs")
-    named = {is_cpu(old["device"]): folder for folder, old, _ in climbs_of(marker)}
+    named = {is_cpu(old["device"]): folder for folder, old, _ in climbs_of(rungs_marker(readme))}
     named[is_cpu(climb["device"])] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
@@ -104,16 +103,14 @@ def entry(climb: dict, rows: list[Row], shown: str, finding: str) -> str:
     if climb["kind"] == "climb" and rows[0].stem != "baseline":
         what = "some scripts"
     result = first_log(rows).result
-    warmup = "1 warm-up step"
-    if result["warmup_steps"] > 1:
-        warmup = f"{result['warmup_steps']} warm-up steps"
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""
 ## {climb["started"][:10]}: {climb["device"]}: {what}
 
 {caption(climb, rows)}; {climb["system"]}, {climb.get("cores")} cores, clocks before: \
 {climb["clocks"]["before"]}, after: {climb["clocks"]["after"]}; {climb["repeats"]} rounds, \
-interleaved; {warmup} left out of each run, {result["measured_steps"]} measured.
+interleaved; {result["warmup_steps"]} warm-up steps left out of each run, \
+{result["measured_steps"]} measured.
 
 **Finding:** {" ".join(finding.split())}
 

@@ -24,7 +24,7 @@ SITE = ROOT / "docs" / "index.html"
 
 
 def add_arguments(parser):
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of a climb")
+    parser.add_argument("folders", nargs="*", type=Path, help="of climbs")
     default = Path("report.html")
     parser.add_argument("--out", type=Path, default=default, help="default: report.html")
     site = "write docs/index.html, from what is in the repository"
@@ -48,7 +48,7 @@ def run(args) -> int:
         raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
-        print(printable(f"{section['folder']}: {section['label']}"))
+        print(printable(f"{section['id']}: {section['label']}"))
     print(f"written: {args.out}")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())

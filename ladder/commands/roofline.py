@@ -32,8 +32,8 @@ LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 def add_arguments(parser):
     names = f"default: this machine's; one of: {', '.join(LISTED)}"
-    parser.add_argument("--gpu", metavar="NAME", type=find, help=names)
-    parser.add_argument("--batch-size", type=positive, default=16, metavar="B", help="default: 16")
+    parser.add_argument("--gpu", type=find, help=names)
+    parser.add_argument("--batch-size", type=positive, default=16, help="default: 16")
 
 
 def run(args) -> int:

@@ -17,7 +17,7 @@ from ladder.text import printable
 
 def add_arguments(parser: argparse.ArgumentParser):
     folder = "a folder of checkpoints (its best/), or one that transformers loads"
-    parser.add_argument("folder", metavar="FOLDER", help=folder)
+    parser.add_argument("folder", help=folder)
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
     words = "each draws another text (default: 1337)"
@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
         if not text.endswith("\ufffd"):  # else the bytes of a character are not complete
             print(text[printed:], end="", flush=True)
             printed = len(text)
-    text = printable(vocabulary.decode(ids), keep="\n\t")
-    print(text[printed:])
+    print()
     return 0
 
 

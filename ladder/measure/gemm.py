@@ -3,19 +3,14 @@
 python -m ladder.measure.gemm [--device DEVICE]     prints one line of JSON
 """
 
-import argparse
 import json
-import re
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import torch
 
-from ladder.cli import add_flags, pick_device
-from ladder.errors import explain, refuse
+from ladder.cli import parse_args
 from ladder.machine import device_name, half_precision
 from ladder.measure.process import first_line
 
@@ -23,7 +18,7 @@ WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 TIMES, IN_A_ROW = 15, 10
 COPIED = 2**28  # bytes: more than any cache holds
 # For nvidia-smi.
-CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.draw,power.limit"
+CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
@@ -67,39 +62,17 @@ def copy_rate() -> float:
 
 
 def clocks(device: torch.device) -> str:
-    """The clocks of a CPU's cores right now, or of an NVIDIA GPU while it multiplies at its peak.
-
-    The GPU's highest clock, temperature in °C and power follow. `unknown` of other devices.
-    """
-    if device.type == "cuda":
-        return gpu_clocks(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():
+    """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
+    if device.type != "cuda":
         return "unknown"
-    cores = re.findall(r"cpu MHz\s*: (\d+)", cpuinfo.read_text())
-    return ", ".join(f"{mhz} MHz" for mhz in cores) or "unknown"
-
-
-def gpu_clocks(device: torch.device) -> str:
-    """What nvidia-smi says of CLOCKS while the GPU multiplies."""
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    query = ("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
-    dtype, n = at_peak(device)
-    a = torch.randn(n, n, device=device, dtype=dtype)
-    warm_up(a)
-    with ThreadPoolExecutor() as pool:
-        answer = pool.submit(first_line, *query)
-        while not answer.done():
-            seconds(lambda: a @ a, device)
-    values = answer.result()
-    return f"{CLOCKS}: {values}" if values else "unknown"
+    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
+    return f"{CLOCKS}: {answer}" if answer else "unknown"
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    add_flags(parser, "device")
-    device = pick_device(parser.parse_args().device)
+    device = parse_args(__doc__).device
     dtype, n = at_peak(device)
     measured = {
         "device": device_name(device),
@@ -116,10 +89,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception as error:
-        line = explain(error)
-        if line is None:  # a bug: its traceback says where
-            raise
-        refuse(line)
+    main()

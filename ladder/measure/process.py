@@ -97,8 +97,7 @@ def busy(load: float) -> str | None:
     cores = os.cpu_count() or 1
     if load <= 0.75 * cores:
         return None
-    unit = "core" if cores == 1 else "cores"
-    return f"load {load:.1f} on {cores} {unit}: these times will mean little"
+    return f"load {load:.1f} on {cores} core(s): these times will mean little"
 
 
 def first_line(*command: str) -> str:

@@ -25,16 +25,13 @@ def counted() -> dict[str, dict]:
 
 def work(B: int, device: str = "cuda") -> dict[str, dict]:
     """The work of a step of each rung, by stem: FLOPs, bytes and kernels, and the matmuls' unit."""
-
     steps = {}
     for stem, counts in counted()[device].items():
-        steps[stem] = {}
-        for key, count in counts.items():
-            if key != "unit":
-                constant, slope = count
-                steps[stem][key] = constant + B * slope
-            else:
-                steps[stem][key] = count
+        step = {"unit": counts["unit"]}
+        for key in counts.keys() - {"unit"}:
+            constant, slope = counts[key]
+            step[key] = constant + B * slope
+        steps[stem] = step
     return steps
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.rows import Row, first_log, read_climb, read_climb_json
+from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import all_scripts, cpu_only, shown
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.docstrings import describe, title
@@ -49,7 +49,19 @@ def block(match: re.Match) -> str:
 
 def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
     """Folder, climb.json and rows of each climb that a marker names."""
-    return [(folder, *read_climb(ROOT / folder)) for folder in match["folders"].split()]
+    climbs = []
+    for folder in match["folders"].split():
+        climb, rows = read_climb(ROOT / folder)
+        climbs.append((folder, climb, rows))
+    return climbs
+
+
+def rungs_marker(readme: str) -> re.Match | None:
+    """The block of README.md that has the table of rungs."""
+    for match in BLOCK.finditer(readme):
+        if match["kind"] == "rungs":
+            return match
+    return None
 
 
 def headline(climbs: list) -> str:
@@ -60,7 +72,8 @@ def headline(climbs: list) -> str:
     text = f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
     text += f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
     text += f"{other['who']}."
-    if not gpu_measured():
+    devices = [climb["device"] for _, climb, _ in climbs]
+    if all(map(is_cpu, devices)):
         text += NO_GPU
     for folder, climb, rows in climbs:
         rungs = rungs_of(rows)
@@ -74,14 +87,6 @@ def headline(climbs: list) -> str:
             text += f" (rung 10: {rungs[10].total.ratio:.1f} times)"
         text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder}))."
     return f"{text}\n"
-
-
-def gpu_measured() -> bool:
-    """Whether a climb under logs/ was on a GPU."""
-    for path in (ROOT / "logs").glob("*/climb.json"):
-        if not is_cpu(read_climb_json(path.parent)["device"]):
-            return True
-    return False
 
 
 def is_cpu(device: str) -> bool:
@@ -176,19 +181,17 @@ def measured_column(scripts: list[Path], rungs: dict[int, Row]) -> list[str]:
 def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
     rung 10 or above."""
-    folders = [path.parent for path in (ROOT / "logs").glob("*/climb.json")]
-    folders.sort(key=lambda folder: read_climb_json(folder)["started"])
     newest = {}
-    for folder in folders:
-        climb, rows = read_climb(folder)
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
+        climb, rows = read_climb(path.parent)
         rungs = rungs_of(rows)
         if climb["kind"] == "climb" and 0 in rungs and 10 in rungs:
             top = rungs[max(rungs)]
-            newest[climb["device"]] = top.tok_per_s, machine_line(folder, climb, rungs)
+            newest[climb["device"]] = top.tok_per_s, machine_line(path.parent, climb, rungs)
     header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
     header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    body = [line for _, line in sorted(newest.values(), reverse=True)]
-    return pipes(header, body, left=2)
+    fastest_first = sorted(newest.values(), reverse=True)
+    return pipes(header, [line for _, line in fastest_first], left=2)
 
 
 def machine_line(folder: Path, climb: dict, rungs: dict[int, Row]) -> list[str]:

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from ladder.errors import BadInput
-from ladder.files import ROOT, git
+from ladder.files import git
 from ladder.measure.kinds import kind_of
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
@@ -30,7 +30,6 @@ def gather(folder: Path) -> dict:
     size = f"B={sizes(good)}, T={run['T']}"
     return {
         "id": folder.resolve().name,
-        "folder": short_name(folder),
         "reported": None,
         "label": f"{run['device']}, {climb['started']}, {run['model']}, {size}: {what}",
         "caption": f"{caption(climb, good)}.",
@@ -64,7 +63,10 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
             if path and base and base["path"]:
                 diff = diff_lines(base["path"], path)[2:]
             texts = cells(row)
-            logs = [folder / f"{row.stem}.r{k}.log" for k in sorted(row.logs)]
+            logs = {}
+            for k in sorted(row.logs):
+                log = folder / f"{row.stem}.r{k}.log"
+                logs[log.name] = log.read_text(encoding="utf-8")
             rung = {
                 "row": row,
                 "title": texts["rung"],
@@ -77,7 +79,7 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
                 "source": source,
                 "doc": docstring(path) if path else None,
                 "diff": diff,
-                "logs": {log.name: log.read_text(encoding="utf-8") for log in logs},
+                "logs": logs,
             }
             rungs.append(rung)
     return rungs
@@ -109,9 +111,3 @@ def as_measured(folder: Path, climb: dict, stem: str, scratch: Path) -> tuple[Pa
     except BadInput:  # then the row says how it failed
         return None, f"{source}, but Python cannot read it"
     return path, source
-
-
-def short_name(path: Path) -> str:
-    """From the top of the project where it is inside, else its name alone: no one's home."""
-    path = path.resolve()
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name

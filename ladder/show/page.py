@@ -175,14 +175,17 @@ def losses(rungs: list[dict]) -> dict:
     for name, values in axes.items():
         along = Scale(values.min(), values.max())
         points = 999 * np.stack([along.at(values), 1 - up.at(loss)], axis=-1)
-        charts[name] = along.ticks(6), [polyline(curve) for curve in points]
+        charts[name] = along.ticks(6), list(map(polyline, points))
     marks = [(1 - at, text) for at, text in up.ticks(5)]
     return {"charts": charts, "marks": marks, "names": [rung["title"] for rung in ran]}
 
 
 def column(rungs: list[dict], key: str) -> np.ndarray:
     """One value of the step lines of each rung's first run: (rungs, steps)."""
-    return np.array([[step[key] for step in rung["row"].log.steps] for rung in rungs])
+    values = []
+    for rung in rungs:
+        values.append([step[key] for step in rung["row"].log.steps])
+    return np.array(values)
 
 
 def polyline(curve: np.ndarray) -> str:

@@ -19,9 +19,10 @@ def reported_gpus() -> list[dict]:
     text = HERE.joinpath("reported_gpus.csv").read_text(encoding="utf-8")
     gpus = []
     for row in csv.DictReader(text.splitlines()[1:]):
-        name = row.pop("gpu")
-        numbers = {key: float(number) for key, number in row.items()}
-        gpus.append({"gpu": name, **numbers})
+        gpu = {"gpu": row.pop("gpu")}
+        for key, number in row.items():
+            gpu[key] = float(number)
+        gpus.append(gpu)
     return gpus
 
 

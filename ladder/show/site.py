@@ -2,7 +2,14 @@
 
 from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, before
-from ladder.show.blocks import BLOCK, GPUS, calculated, climbs_of, reported_column, rung_lines
+from ladder.show.blocks import (
+    GPUS,
+    calculated,
+    climbs_of,
+    reported_column,
+    rung_lines,
+    rungs_marker,
+)
 from ladder.show.diffs import diff_lines
 from ladder.show.docstrings import docstring
 from ladder.show.gather import gather
@@ -11,9 +18,8 @@ from ladder.show.reported import reported_climb
 
 def site_sections() -> list[dict]:
     """The ladder as it was reported, then the climbs that README.md shows, without their logs."""
-    markers = BLOCK.finditer((ROOT / "README.md").read_text("utf-8"))
-    rungs_marker = next(marker for marker in markers if marker["kind"] == "rungs")
-    climbs = climbs_of(rungs_marker)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    climbs = climbs_of(rungs_marker(readme))
     sections = [reported_section(climbs)]
     for folder, _, _ in climbs:
         section = gather(ROOT / folder)

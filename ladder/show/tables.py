@@ -128,17 +128,17 @@ def first_beyond(climb: dict, rows: list[Row]) -> int | None:
     return None
 
 
-def lines(climb: dict, rows: list[Row]) -> list[dict[str, str]]:
-    """The cells of each row, with ** around the gains that are significant."""
+def lines(climb: dict, rows: list[Row], headings: dict[str, str]) -> list[list[str]]:
+    """The cells of each row below these headings, with ** around significant gains."""
     beyond = first_beyond(climb, rows)
     table = []
     for index, row in enumerate(rows):
         if index == beyond:
-            table.append(dict.fromkeys(COLUMNS, "") | {"rung": f"*{EXTRA}*"})
+            table.append([f"*{EXTRA}*"] + [""] * (len(headings) - 1))
         line = cells(row)
         line["gain"] = bold(line["gain"], row.gain)
         line["total"] = bold(line["total"], row.total)
-        table.append(line)
+        table.append([line[name] for name in headings])
     return table
 
 
@@ -149,8 +149,7 @@ def markdown(climb: dict, rows: list[Row]) -> str:
         text = pipes(header, body)
     else:
         headings = columns(climb, rows)
-        body = [[line[name] for name in headings] for line in lines(climb, rows)]
-        text = pipes(list(headings.values()), body)
+        text = pipes(list(headings.values()), lines(climb, rows, headings))
     for line in foot(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -176,10 +175,9 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
         if stem in names:
             note = f"Round {k} of {names[stem]} failed; its row and gains have the others only: "
             notes.append(note + printable(" ".join(why.split())))
-    eager = [names[row.stem] for row in rows if not_compiled(row)]
-    if eager:
-        notes.append(f"Nothing was compiled in {', '.join(eager)}: {WHY_NOT_COMPILED}")
     for row in rows:
+        if not_compiled(row):
+            notes.append(f"Nothing was compiled in {names[row.stem]}: {WHY_NOT_COMPILED}")
         for k, ms in row.slow_rounds.items():
             note = f"Round {k} of {names[row.stem]} took {ms:.1f} ms a step, more than twice "
             notes.append(f"{note}the median of its row. It is kept.")
@@ -192,8 +190,9 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
 def not_compiled(row: Row) -> bool:
     """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
     compiles = [path.stem for path in chain()[5:]]
-    said = [log.effective.get("compiled") for log in row.logs.values()]
-    return row.script in compiles and "no" in said
+    if row.script not in compiles or not row.logs:
+        return False
+    return row.log.effective.get("compiled") == "no"
 
 
 def by_batch(rows: list[Row]) -> list[list[str]]:
@@ -230,9 +229,8 @@ def screen(climb: dict, rows: list[Row], console: Console) -> Table:
     for name in NOT_ON_SCREEN:
         del headings[name]
     table = [list(headings.values())]
-    for line in lines(climb, rows):
-        line["ms / step"] = line["ms / step"].partition(":")[0]  # the foot says why a row failed
-        table.append([line[name] for name in headings])
+    for name, ms, *others in lines(climb, rows, headings):
+        table.append([name, ms.partition(":")[0], *others])  # the foot says why a row failed
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):
         shown = drawn([line[:count] for line in table])
