@@ -107,8 +107,7 @@ def entry(climb: dict, rows: list[Row], shown: str, finding: str) -> str:
     return f"""
 ## {climb["started"][:10]}: {climb["device"]}: {what}
 
-{caption(climb, rows)}; {climb["system"]}, {climb.get("cores")} cores, clocks before: \
-{climb["clocks"]["before"]}, after: {climb["clocks"]["after"]}; {climb["repeats"]} rounds, \
+{caption(climb, rows)}; {climb["system"]}, {climb.get("cores")} cores; {climb["repeats"]} rounds, \
 interleaved; {result["warmup_steps"]} warm-up steps left out of each run, \
 {result["measured_steps"]} measured.
 

@@ -30,11 +30,6 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     return 2 * n**3 / statistics.median(times)
 
 
-def at_peak(device: torch.device) -> tuple[torch.dtype, int]:
-    """The dtype and the n of a matmul that shows what a device can multiply."""
-    return half_precision(device), 2048 if device.type == "cpu" else 8192
-
-
 def warm_up(a: torch.Tensor):
     """Multiply `a` by itself for a second."""
     end = time.perf_counter() + WARMUP_SECONDS
@@ -73,7 +68,8 @@ def clocks(device: torch.device) -> str:
 
 def main():
     device = parse_args(__doc__).device
-    dtype, n = at_peak(device)
+    dtype = half_precision(device)
+    n = 2048 if device.type == "cpu" else 8192
     measured = {
         "device": device_name(device),
         "peak_flops": round(matmul_flops(device, dtype, n)),
