@@ -92,7 +92,7 @@ def at(step):
 @pytest.mark.slow
 def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
     out, err = finish(job(tmp_path, code="def at(step): RANK * step == 3 and 1 / 0"), status=1)
-    assert "rank 1: error ZeroDivisionError: division by zero" in err
+    assert "[rank1]: ZeroDivisionError: division by zero" in err
     assert "step    5/6" not in out
 
 
