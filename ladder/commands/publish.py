@@ -58,7 +58,7 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
     runlog = above + entry(climb, rows, shown, finding) + heading + entries
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
-    print(f"published in {shown}, RUNLOG.md and README.md: read, then commit")
+    print(f"published in {shown}: read what `git diff` shows, then commit")
 
 
 def new_target(climb: dict) -> Path:
