@@ -136,16 +136,19 @@ def evaluate(model, held_out, rows, args, autocast):
     B = args.batch_size
     loss_sum = 0.0
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
-    # ddp: all ranks compute as often, for fsdp_run.py: one without rows reads one, uncounted
-    for first in range(RANK * B, rows + RANK * B, WORLD * B):
-        own = range(rows)[first : first + B]
+    for start in range(0, rows, WORLD * B):
+        first = start + RANK * B
+        own = range(first, min(first + B, rows))
+        # ddp: fsdp_run.py needs the same number of forward passes on all ranks. A rank that has no
+        # row left computes row 0 and does not count it.
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
         # In FP32: on CUDA, what is not compiled computes the loss in the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    return sum(all_gather(loss_sum)[0]) / rows
+    (loss_sums,) = all_gather(loss_sum)  # one for each rank
+    return sum(loss_sums) / rows
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -178,9 +181,10 @@ def train(args):
         if dtype != torch.float32:  # for which PyTorch would warn on some devices
             autocast = torch.autocast(device.type, dtype)  # speedup 03: half precision
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
-        # ddp: positions for a longer --seq-len. raw_model stays without DDP and torch.compile: for
-        # checkpoints, and for held-out rows, of which ranks may have different numbers.
+        # ddp: positions for a longer --seq-len
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
+        # ddp: raw_model stays without DDP and torch.compile. Checkpoints save it, and evaluate()
+        # runs it, because there the ranks may have batches of different sizes.
         raw_model = model = GPT(config).to(device)
         if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))

@@ -27,7 +27,8 @@ def save(folder: str, step: int, **state) -> Path:
     path = Path(folder) / f"step_{step:06d}.pt"
     try:
         write_atomic(path, lambda file: torch.save({"step": step, **state}, file))
-    except RuntimeError as error:  # as torch closes the file; it hides a full disk, or Ctrl-C
+    except RuntimeError as error:
+        # As torch.save closes the file, its own error hides the real one: a full disk, Ctrl-C.
         raise error.__context__ or error from None
     for old in checkpoints(folder)[:-2]:
         old.unlink()
@@ -48,8 +49,8 @@ def read(path: Path) -> dict:
 def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
 
-    The tensors stay the run's own: fused kernels do not check the layout that they were compiled
-    for, and would write past the end of a smaller tensor from a file.
+    It copies, because load_state_dict() would put the file's tensors in place of the run's. Fused
+    kernels do not check sizes: they would write past the end of a smaller tensor.
     """
     saved = read(path)
     scatter(saved["model"], model)
@@ -117,11 +118,9 @@ def find_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     _locks.append(lock(folder))
     paths = checkpoints(folder)
-    best = folder / BEST
-    if not resume and (paths or best.exists()):
-        newest = paths[-1] if paths else best
+    if not resume and (paths or (folder / BEST).exists()):
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise BadInput(f"{newest} is of an earlier run: {do}")
+        raise BadInput(f"{folder} is of an earlier run: {do}")
     for path in reversed(paths):
         try:
             saved = read(path)

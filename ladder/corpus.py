@@ -24,7 +24,8 @@ GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-# encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their addresses.
+VALIDATION = {"val", "valid", "validation"}  # words in the names of held-out shards
+# encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
@@ -123,10 +124,16 @@ def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
 
 
 def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder: val, valid or validation is a word of their names, and
-    `train` does not follow."""
-    word = re.compile(r"(^|[-_.])val(id|idation)?([-_.](?!.*train)|$)", re.IGNORECASE)
-    return sorted(shard for shard in folder.glob("*.bin") if word.search(shard.stem))
+    """The held-out shards of a folder, sorted, such as fineweb_val_000000.bin.
+
+    Not those with the word `train`: the corpus may be called my-val.
+    """
+    held_out = []
+    for shard in sorted(folder.glob("*.bin")):
+        words = re.split("[-_.]", shard.stem.lower())
+        if VALIDATION.intersection(words) and "train" not in words:
+            held_out.append(shard)
+    return held_out
 
 
 def _shard_corpus(name: str, files: list[Path]) -> Corpus:

@@ -34,7 +34,7 @@ _CAUSES = {
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
         "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
     ),
-    # The last two: what Triton compiles, in the command that failed (cuda_utils.cpython-….so, too).
+    # cuda_utils.c and __triton_launcher are what Triton compiles: the command that failed has them.
     r"InvalidCxxCompiler|Python\.h|Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
         "torch.compile found no working compiler: install gcc, g++ and the Python headers (apt "
         "install g++ python3-dev), or name other compilers with CC and CXX, or run a rung below 05"
@@ -65,7 +65,7 @@ def explain(error: BaseException) -> str | None:
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])
-        # The disk or a path. A file that is not there (ENOENT) is a mistake in a script.
+        # The disk or a path. A missing file (ENOENT) is a mistake in a script: show its traceback.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             return f"{error.filename or 'the system'}: {error.strerror}"
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__

@@ -73,7 +73,7 @@ def write_atomic(path: Path, content):
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = str(path)  # that of a full disk has none
+            error.filename = str(path)  # the error of a full disk names no file
         raise
 
 
@@ -91,8 +91,8 @@ def git(*words: str) -> subprocess.CompletedProcess:
 def commit() -> str:
     """HEAD's first 12 digits, with `-dirty` if the running code has changes that are not in it.
 
-    Running code is RUNNING_CODE; a README is not. In a climb's copy of the code, the file COMMIT
-    has what this returned when it was copied. `unknown` if git cannot say.
+    Running code is RUNNING_CODE; a README is not. `unknown` if git cannot say. `ladder climb`
+    measures a copy of the code: its file COMMIT has what this returned in the checkout.
     """
     copied = ROOT / "COMMIT"
     if copied.is_file():

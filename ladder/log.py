@@ -36,11 +36,12 @@ def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
 def result(
     times, losses, *, steps, tokens_per_step, flops_per_token, peak_flops, ranks=1, peak_bytes=None
 ) -> dict:
-    """RESULT's numbers, from the seconds and losses of the steps done, of a run of `steps`.
+    """RESULT's numbers. `times` (seconds) and `losses` are those of the steps done so far.
 
-    Warm-up is a third of these, at least 2 (the second step is profiled) and at most 10. Of one or
-    two steps only the last is measured. `tokens_per_step` are those of all ranks, `peak_flops` is
-    one device's, in FLOP/s. What is not known is None.
+    `steps` is how many the run is to have: a third of them is warm-up, at least 2 (the second step
+    is profiled) and at most 10. If the run has one or two, only the last is measured.
+    `tokens_per_step` are those of all ranks, `peak_flops` is one device's, in FLOP/s. What is not
+    known is None.
     """
     import numpy as np  # not above: commands that only write lines start at once
 

@@ -34,12 +34,12 @@ class GPU(NamedTuple):
 def read_data_sheets() -> dict[str, GPU]:
     """The rows of gpus.csv by the beginning, in whole words, of the name that the driver gives.
 
-    "calculated": no half-precision figure of NVIDIA's was found. It is multiprocessors x FLOP a
-    clock x boost clock, with 512 FLOP on a GeForce and 1024 on an RTX card. This gives those
-    figures that were found: 82 x 512 x 1.695 GHz = 71 TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz
-    = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz = 53.8 for an RTX 2080 Ti. FP32 is half of it on
-    a GeForce, a quarter on an RTX 20. A laptop has the highest clock of its range: with less power
-    it is slower.
+    Where the column `source` begins with "calculated", no half-precision figure of NVIDIA's was
+    found. Then `half` is multiprocessors x FLOP a clock x boost clock, with 512 FLOP on a GeForce
+    and 1024 on an RTX card. This gives those figures that were found: 82 x 512 x 1.695 GHz = 71
+    TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz =
+    53.8 for an RTX 2080 Ti. FP32 is half of it on a GeForce, a quarter on an RTX 20. A laptop has
+    the highest clock of its range: with less power it is slower.
     """
     sheets = {}
     with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as file:
@@ -93,9 +93,7 @@ def device_name(device) -> str:
 def peak_flops(device) -> float | None:
     """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
-    if gpu is None:
-        return None
-    return gpu.half * 1e12
+    return gpu.half * 1e12 if gpu else None
 
 
 def peak_bytes(device) -> int | None:

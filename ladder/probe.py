@@ -17,8 +17,8 @@ _OPTIMIZERS = {  # on a CPU a foreach optimizer calls the operators of a for-loo
     "aten::_foreach_addcdiv_": "foreach",
     "aten::addcdiv_": "for-loop",
 }
-# All that is read here. ProfilerActivity.CPU alone includes CUDA's runtime, for which Kineto starts
-# CUPTI and leaves it on: launches are slower ever after (pytorch issue 144455).
+# All that is read here. Without this list ProfilerActivity.CPU records CUDA's runtime too. For that
+# Kineto starts CUPTI and leaves it on: launches are slower ever after (pytorch issue 144455).
 _RECORDED = {ProfilerActivity.CPU: ["CPU_OP", "USER_ANNOTATION"]}
 _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float32"}
 

@@ -119,21 +119,21 @@ class Run:
 
     def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""
-        waits = self.waits_for_step
-        if self.stop and number == signal.SIGINT:  # a second Ctrl-C
-            waits = False
+        second_ctrl_c = self.stop and number == signal.SIGINT
         self.stop = self.stop or number
-        if not waits and not self.holds_signals:
+        if self.waits_for_step and not second_ctrl_c:
+            if self.rank == 0:
+                with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
+                    print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
+        elif not self.holds_signals:  # else log() is writing a step, and raises this afterwards
             raise KeyboardInterrupt
-        if self.waits_for_step and self.rank == 0:
-            with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
-                print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
     def say(self, line: str, stream=None):
         """Write one line to the log and print it, flushing both.
 
-        A closed pipe (`| head`, or `| tee` after Ctrl-C) counts as Ctrl-C, in ddp_run.py as
-        SIGTERM; RESULT is then in the log. On a full disk only the lines that go there are lost.
+        If stdout is a closed pipe (`| head`, or `| tee` after Ctrl-C), the run ends as after
+        Ctrl-C, or in ddp_run.py as after SIGTERM, and the log has RESULT. On a full disk only the
+        lines that go there are lost.
         """
         self._write(self.file, line)
         self._write(stream or sys.stdout, line)
@@ -147,7 +147,7 @@ class Run:
             print(printable(line), file=out, flush=True)
         except BrokenPipeError:
             drop(out)
-            # What sent ddp_run.py SIGTERM may have ended tee first.
+            # The scheduler that sends SIGTERM to ddp_run.py may end `tee` first.
             self._on_signal(signal.SIGTERM if self.waits_for_step else signal.SIGINT)
         except OSError as error:
             drop(out)
@@ -197,17 +197,19 @@ class Run:
 
     def _lacks_half_precision(self) -> bool:
         """Whether the script would use autocast, but this CPU has no bfloat16 units."""
-        if self.scaler is NO_SCALER:  # up to rung 02
+        if self.scaler is NO_SCALER:  # up to rung 02: scripts with autocast set a scaler
             return False
-        if getattr(self.args, "dtype", "float32") != "float32":  # ddp_run.py --dtype bfloat16
+        chosen = getattr(self.args, "dtype", "float32")  # other scripts have no --dtype
+        if chosen != "float32":
             return False
         return machine.half_precision(self.args.device) == torch.float32
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
 
-        It also profiles the second step, a warm-up step, and prints the `effective` line from it;
-        if float16 overflowed in it, of the next step that is not skipped.
+        After the first step it starts a profile, and after the second one, a warm-up step, it
+        prints the `effective` line. If that step was skipped because float16 overflowed, it
+        profiles the next one.
         """
         self.holds_signals = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)
@@ -269,8 +271,6 @@ class Run:
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
         planned = len(self.step_times) + self.left
-        if self.step_times and not self.effective:
-            self.say("effective unknown")
         if 0 < planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
@@ -296,9 +296,11 @@ class Run:
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
         name = Path(self.script).stem
-        line = f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
-        line += f"{self.result['median_ms']:,.1f} ms a step, "
-        return f"{line}loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
+        return (
+            f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
+            f"{self.result['median_ms']:,.1f} ms a step, "
+            f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
+        )
 
 
 def flops_per_token(model, T: int) -> int:

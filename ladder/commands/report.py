@@ -62,10 +62,10 @@ def is_page(path: Path) -> bool:
 
 def ablation_of(section: dict, sections: list[dict]) -> dict | None:
     """The first ablation on a climb's machine at its model, B, T and text, to stand beside it."""
-    if section["kind"].against != "above":
+    if section["kind"].against != "previous":
         return None
     for other in sections:
-        if other["kind"].against == "first" and other["settings"] == section["settings"]:
+        if other["kind"].against == "top" and other["settings"] == section["settings"]:
             return other
     return None
 

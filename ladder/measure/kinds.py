@@ -1,19 +1,19 @@
-"""What a climb, a batch, an ablation and a run of peers differ in: the one table that says it."""
+"""The four kinds of climb: all run several scripts in rounds, but they compare different rows."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rows of one kind of climb are compared with, and the headings for it."""
+    """What the rows of one kind of climb are compared with, and the headings for that."""
 
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str = ""  # heading of the column of gains; without one there are no gains ...
     total: str = ""  # ... and of the column beside it
-    # Which row the gain and the diff of a row are against. "above": that of the script it goes on
-    # from, else the one above. "first": the first one, whose gain over this row is shown.
-    # None: there is no diff, and the gain is over the first row.
-    against: str | None = None
+    # The other row of a gain. "previous": the row of the script that this one goes on from, or the
+    # row above if that script is not in the climb. "first": the first row. "top": the first row,
+    # which is the top script there, and the gain is what that gains over this row.
+    against: str = ""
     varied: str = ""  # what may differ between rows
 
 
@@ -22,13 +22,13 @@ KINDS = {
         what="the climb",
         gain="tok/s vs. previous",
         total="vs. first",
-        against="above",
+        against="previous",
     ),
     "ablate": Comparison(
         what="one optimisation left out",
         gain="the top rung is faster than without it by",
         total="beside the top",
-        against="first",
+        against="top",
     ),
     "batch": Comparison(
         what="batch sizes",
@@ -38,6 +38,7 @@ KINDS = {
         what="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
+        against="first",
     ),
 }
 

@@ -41,7 +41,7 @@ def read_log(path: Path) -> Log:
 def read_line(log: Log, line: str):
     """Add what one line says to `log`. Raises ValueError or KeyError if it is not ours."""
     kind, _, rest = line.partition(" ")
-    if line == "effective unknown" or log.result:  # a copy of the screen has a line after RESULT
+    if log.result:  # a copy of the screen has a line after RESULT
         return
     if kind in ("run", "effective", "mfu"):
         setattr(log, kind, pairs(shlex.split(rest)))

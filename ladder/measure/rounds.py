@@ -115,7 +115,7 @@ def check_flags(args, sizes: list[int]):
 
 
 def copy_code(code: Path, own: list[Path], commit: str):
-    """Copy what a climb starts and imports, its own scripts beside baseline.py."""
+    """Copy what a climb starts and imports. Scripts from outside (`own`) go beside baseline.py."""
     copies = {path: path.name for path in own}
     for pattern in RUNNING_CODE:
         for path in ROOT.glob(pattern.removeprefix(":(glob)")):
@@ -163,16 +163,16 @@ def run_rounds(
         if why != OUT_OF_MEMORY:  # that is a result; what failed else is due again
             del climb["failures"][name]
     ended = [*folder.glob("*.r*.log")]
-    begun = 1  # the last round that has a run
-    for path in ended:
-        begun = max(begun, int(path.stem.rpartition(".r")[2]))
     if ended:
         kept = f"going on with {folder}: {len(ended)} runs are kept"
         say(f"{kept}; its code/ runs, without your edits since")
-    k = 0
-    while k < begun or another_round(climb, k):
-        if k >= begun:
-            show_table()
+    k = 1  # round 1, or those that were begun before --resume
+    for path in ended:
+        k = max(k, int(path.stem.rpartition(".r")[2]))
+    for begun in range(1, k + 1):
+        run_round(folder, climb, begun, scratch, say, forecast)
+    while another_round(climb, k):
+        show_table()
         k += 1
         run_round(folder, climb, k, scratch, say, forecast)
     climb["repeats"] = k
@@ -180,9 +180,9 @@ def run_rounds(
 
 
 def another_round(climb: dict, done: int) -> bool:
-    """Whether a round follows these `done` ones, and would end in time if it takes their mean."""
-    seconds = climb["minutes"] / done * 60
-    return done < climb["repeats"] and seconds <= seconds_left(climb)
+    """Whether more than these `done` rounds are wanted and one of mean length would end in time."""
+    mean_seconds = climb["minutes"] / done * 60
+    return done < climb["repeats"] and mean_seconds <= seconds_left(climb)
 
 
 def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable, forecast: Callable):
@@ -191,7 +191,7 @@ def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable, f
         due = runs_due(folder, climb, k)
         if not due:
             return
-        if len(climb["peaks"]) < k:
+        if len(climb["peaks"]) < k:  # one of each round; prepare() timed that of round 1
             say(f"round {k}: timing a large matmul")
             time_matmul(folder, climb)
             say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")

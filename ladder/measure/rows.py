@@ -18,11 +18,11 @@ from ladder.measure.work import roofline_of
 # What has to be equal in all logs of one table. The commit covers the code that scripts share.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
 COMPARABLE += ("data", "data_sha256")
-# Where another row has why it failed:
+# Row.failure of a row that has no run:
 NOT_YET = "not run yet"
 OUT_OF_TIME = "not run: the time was over"
-OUT_OF_MEMORY = "out of memory"  # why a run of a batch failed: a result
-DISTURBED = 2  # a round, or the slowest tenth of a run's steps, that takes this many times longer
+OUT_OF_MEMORY = "out of memory"  # Row.failure of a batch that does not fit: a result
+DISTURBED = 2  # a round, or the 90th percentile of a run's steps, over this many times the median
 
 
 @dataclass
@@ -92,7 +92,7 @@ def read_climb_json(folder: Path) -> dict:
 
 
 def has_ended(climb: dict) -> bool:
-    """Whether a climb ran to its end or to its time limit: then it has the clocks of after it."""
+    """Whether a climb ran to its end or to its time limit. Then it reads the clocks again."""
     return "after" in climb["clocks"]
 
 
@@ -149,6 +149,7 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
         row = Row(name, by_run.get(name, {}), failures.get(name), Path(script).stem)
         if flags:
             row.B = int(flags[0].partition("=")[2])
+        # A run that was skipped because a smaller B did not fit has no row.
         if row.logs or row.failure or name not in too_large:
             rows.append(measure(row, climb))
     set_gains(climb, rows)
@@ -196,12 +197,12 @@ def set_gains(climb: dict, rows: list[Row]):
     for index in range(1, len(rows)):
         row = rows[index]
         row.total = gain(rows[0], row)
-        if kind.against == "first":  # an ablation: what the first row gains over this one
-            row.gain = gain(row, rows[0])
-        elif kind.against == "above":
+        if kind.against == "previous":
             row.gain = gain(rows[index_of_base(rows, index)], row)
-        else:
+        elif kind.against == "first":
             row.gain = gain(rows[0], row)
+        else:  # "top"
+            row.gain = gain(row, rows[0])
     holm(row.gain for row in rows)
     holm(row.total for row in rows)
 

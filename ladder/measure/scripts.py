@@ -23,9 +23,9 @@ def chain() -> list[Path]:
 def before(path: Path) -> Path | None:
     """The script that `path` adds one change to; None for baseline.py.
 
-    The ladder forks (10 to 11 to 12, and 10 to 13): a script for CPUs only goes on from the one for
-    CPUs only before it, any other from the one before it that is not. The first for CPUs only goes
-    on from the rung before it.
+    The ladder forks: 11 goes on from 10 and 12 from 11, which are for CPUs only; 13 goes on from 10
+    too. So a script goes on from the nearest one before it of its own branch. The first script for
+    CPUs only goes on from the script before it.
     """
     scripts = chain()
     earlier = scripts[: scripts.index(path)]

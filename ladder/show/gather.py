@@ -55,9 +55,9 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
         for row in rows:
             path, source = as_measured(folder, climb, row.script, Path(scratch))
             base = None
-            if rungs and against == "above":
+            if rungs and against == "previous":
                 base = rungs[index_of_base(rows, len(rungs))]
-            elif rungs and against == "first":
+            elif rungs and against == "top":
                 base = rungs[0]
             diff = None
             if path and base and base["path"]:

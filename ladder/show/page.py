@@ -96,7 +96,7 @@ def verdict(section: dict) -> tuple[str, str]:
 def comparison(section: dict, rungs: list[dict]) -> tuple:
     """The top rung, the one it is compared with, and its gain over that."""
     first = section["rungs"][0]
-    if section["kind"].against == "first":  # an ablation: the first row is the top
+    if section["kind"].against == "top":  # an ablation: the first row is the top
         clear = [rung for rung in rungs if rung["row"].gain.significant]
         without = max(clear or rungs, key=lambda rung: rung["row"].gain.ratio)
         return first, without, without["row"].gain

@@ -124,7 +124,7 @@ def first_beyond(climb: dict, rows: list[Row]) -> int | None:
     beyond = {path.stem for path in all_scripts() if cpu_only(path)}
     for index, row in enumerate(rows):
         if row.stem in beyond:
-            return index if index and kind_of(climb).against == "above" else None
+            return index if index and kind_of(climb).against == "previous" else None
     return None
 
 
