@@ -123,27 +123,33 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     if device.type != "cuda":
         return 4
     memory = torch.cuda.get_device_properties(device).total_memory
-    return min(16, largest_batch(memory, model, T))
+    return max(1, min(16, largest_batch(memory, model, T)))
 
 
 def largest_batch(memory: float, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
-    """Largest power of two, B, at which the baseline fits in `memory` bytes. It needs the most.
+    """The largest power of two, B, at which the baseline fits in `memory` bytes, or 0.
 
-    A step needs most at the loss: 12 bytes a parameter for weights and AdamW's moments; for each
-    token and layer 64·C and 4 times the scores; for each token 10·C and 16 times the vocabulary.
-    2 GB are left for CUDA and a desktop, and an eighth for blocks that do not fit exactly.
+    No rung needs more memory than the baseline. It needs most when the loss is computed.
     """
-    L = MODELS[model]["n_layer"]
-    C = MODELS[model]["n_embd"]
-    n_head = MODELS[model]["n_head"]
+    size = MODELS[model]
+    L = size["n_layer"]
+    C = size["n_embd"]
     V = 50257
     parameters = (2 * V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
-    per_token = L * (64 * C + 4 * n_head * T) + 10 * C + 16 * V
-    room = (memory - 2e9) * 8 / 9 - 12 * parameters
+    fixed = 12 * parameters  # bytes: FP32 weights and AdamW's two moments
+    per_layer = 64 * C + 4 * size["n_head"] * T  # bytes a token: activations and FP32 scores
+    per_token = L * per_layer + 10 * C + 16 * V  # embeddings and last LayerNorm, logits and loss
+    return power_of_two_that_fits(memory, fixed, T * per_token)
+
+
+def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:
+    """The largest power of two, B, for which fixed + B · per_row bytes fit a GPU, or 0."""
+    # 2 GB are for CUDA and a desktop, and an eighth is for blocks that do not fit exactly.
+    usable = (memory - 2e9) * 8 / 9
     B = 1
-    while 2 * B * T * per_token <= room:
+    while fixed + B * per_row <= usable:
         B *= 2
-    return B
+    return B // 2
 
 
 @contextmanager

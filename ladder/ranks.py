@@ -21,6 +21,7 @@ from ladder.cli import (
     default_batch_size,
     parse_args,
     positive,
+    power_of_two_that_fits,
 )
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, refuse
@@ -224,22 +225,18 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     if not args.batch_size:
         args.batch_size = largest_batch_size(args, sharded)
     if not args.ckpt_dir:
-        own = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
-        earlier = Path("checkpoints").glob("[0-9]*-[0-9]*") if args.resume else ()
-        args.ckpt_dir = max(earlier, default=own)
+        args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
+        folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
+        if args.resume and folders:
+            args.ckpt_dir = folders[-1]
     return args
 
 
 def largest_batch_size(args, sharded: bool) -> int:
     """Return the largest power of two that fits a GPU and divides its rows of a step.
 
-    A step in half precision, compiled, needs most memory at the loss. A token then takes 36·C bytes
-    in each layer, 10·C for embeddings and the last LayerNorm, and 6·V for logits in half precision,
-    their gradient, and zeros, the gradient of the logits that are returned.
-    A parameter takes 22 bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in
-    half precision. Sharded over n ranks it takes 16 / n, and the token embedding, which is whole
-    with its gradient, 14 more. 2 GB are left for CUDA and a desktop, and an eighth for blocks that
-    do not fit exactly. On a CPU, in FP32 or not compiled, it is the default of the other scripts.
+    A step in half precision, compiled, needs most memory when the loss is computed. On a CPU, in
+    FP32 or not compiled, B is the default of the other scripts.
     """
     if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
         return default_batch_size(args.device, args.model, args.seq_len)
@@ -247,25 +244,33 @@ def largest_batch_size(args, sharded: bool) -> int:
     C = MODELS[args.model]["n_embd"]
     V = 50304
     parameters = (V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
+    # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
     fixed = 22 * parameters
-    if sharded:
+    if sharded:  # the first three; of the token embedding every rank has all, gathered
         fixed = 16 * parameters / WORLD + 14 * V * C
-    per_row = args.seq_len * (L * 36 * C + 10 * C + 6 * V)
+    # Bytes a token: activations, embeddings and last LayerNorm, and three tensors of logits in half
+    # precision: themselves, their gradient, and zeros, the gradient of those that are returned.
+    per_token = L * 36 * C + 10 * C + 6 * V
     memory = torch.cuda.get_device_properties(args.device).total_memory
-    rows_that_fit = ((memory - 2e9) * 8 / 9 - fixed) / per_row
+    B = max(1, power_of_two_that_fits(memory, fixed, args.seq_len * per_token))
     rows_of_a_step = args.total_batch // (WORLD * args.seq_len)
-    B = 1
-    while rows_that_fit >= 2 * B and rows_of_a_step % (2 * B) == 0:
-        B *= 2
+    while rows_of_a_step % B:
+        B //= 2
     return B
 
 
 def prepare(args, say) -> Job:
     """Read the text on every rank; check it, the flags and the checkpoints. Raises BadInput."""
-    splits = []
-    # First on rank 0, which alone says what is wrong; it has no text to send to the others.
-    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))
-    text, held_out = splits or load_splits(args.data, say)
+    splits = None
+
+    def load():
+        nonlocal splits
+        splits = load_splits(args.data, say)
+
+    on_rank_0(load)  # first: if the text is wrong, only rank 0 says so
+    if RANK:
+        load()
+    text, held_out = splits
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(lambda: here)
     if here != there:

@@ -225,13 +225,18 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "largest"), [("RTX 4090", 8), ("T4", 4), ("RTX 2060", 1), ("A100 40GB", 16)]
+    ("gpu", "largest"), [("RTX 4090", 8), ("T4", 4), ("RTX 3070", 1), ("A100 40GB", 16)]
 )
 def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
     note = f" GB up to about B={largest}\n"
     for B, told in ((largest, False), (2 * largest, True)):
         assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
         assert (note in capsys.readouterr().out) == told
+
+
+def test_a_card_that_is_too_small_is_told(capsys):
+    assert main(["roofline", "--gpu", "RTX 2060", "--batch-size", "1"]) == 0
+    assert "the baseline does not fit its 6 GB even with B=1" in capsys.readouterr().out
 
 
 def test_a_reported_step_is_its_batches_and_one_optimizer():

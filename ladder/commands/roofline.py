@@ -53,7 +53,9 @@ def run(args) -> int:
     if gpu.note:
         console.print(f"note  {gpu.note}")
     largest = largest_batch(0.97 * gpu.memory * 2**30)  # a driver reports about 97 % of the GiB
-    if largest < B:
+    if largest == 0:
+        print(f"note  the baseline does not fit its {gpu.memory:g} GB even with B=1")
+    elif largest < B:
         print(f"note  the baseline fits its {gpu.memory:g} GB up to about B={largest}")
     source, shares = reported_shares(gpu.name, B)
     console.print(time_table(steps, gpu, shares))
