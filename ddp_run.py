@@ -5,10 +5,11 @@ Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and 
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
   them in buckets while the rest of the backward pass still computes. Where the link is too slow for
-  that (no NVLink), its bf16_compress_hook halves the bytes and rounds the gradients. The batch is
-  fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same training.
+  that (no NVLink), PyTorch's bf16_compress_hook, not used here, would send half the bytes. The
+  batch is fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same
+  training.
 Numerics: rounding, between any two numbers of ranks: the same tokens in the same order, the
-  gradient summed in another one. Beside rung 10 the batch is another, and so is the training.
+  gradient summed in another one. The batch differs from rung 10's, and so does the training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
@@ -203,7 +204,7 @@ def train(args):
         scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
-        if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
+        if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
             first_step, batches.position = saved
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
@@ -212,7 +213,7 @@ def train(args):
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
+        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
             synchronize(device)

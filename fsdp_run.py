@@ -5,9 +5,10 @@ Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 mom
   gpt2-xl. fully_shard leaves each of n ranks 16 / n: 6.2 GB on four. A block's matmul weights are
   gathered before its forward and its backward pass, 2 bytes a parameter each in half precision, and
   their gradients reduced and scattered, 4 bytes: together what DDP's all-reduce sends, but in each
-  micro-step; DDP sends only in the last one. So it pays where DDP does not fit, or only with a
-  small B. The token embedding and its gradient stay whole.
-Numerics: rounding, beside ddp_run.py and between any two numbers of ranks.
+  micro-step; DDP sends only in the last one. So it pays where DDP does not fit, or fits only
+  with a small B. The token embedding and its gradient are whole from the forward pass to the end of
+  the backward pass.
+Numerics: rounding, against ddp_run.py and between any two numbers of ranks.
 Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
 
@@ -194,7 +195,8 @@ def train(args):
         initial = model.state_dict()
         mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
         # fsdp: a block's matmul weights are gathered for its forward and its backward pass, rounded
-        # as autocast does. LayerNorms are not: named outside the blocks too, they go with the rest.
+        # as autocast does. LayerNorms stay FP32 and are sharded with the rest. model.norms has them
+        # meanwhile, because fully_shard(model) leaves out what is in sharded blocks alone.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -220,7 +222,7 @@ def train(args):
         scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
-        if job.checkpoint:  # ddp: resume where a run stopped (before wrapping)
+        if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
             first_step, batches.position = saved
         if not args.no_compile:  # ddp: a flag here
@@ -229,7 +231,7 @@ def train(args):
             model.head = torch.compile(model.head)
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        run.waits_for_step = True  # ddp: for Ctrl-C, or SIGTERM from a scheduler, to save it
+        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -245,7 +247,7 @@ def train(args):
                     x, y = x.to(device), y.to(device)
                 with autocast:
                     _, loss = model(x, y)
-                # fsdp: each backward averages over the ranks: gradients that wait would be whole
+                # fsdp: every backward averages over the ranks: to wait would need whole gradients
                 scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: what overflowed on one rank is inf on all: all skip

@@ -185,7 +185,7 @@ def main(argv=None):
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
-        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
+        dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         # speedup 18: tiles of the generated CUDA kernels are measured, not taken by a rule

@@ -49,7 +49,7 @@ def read(path: Path) -> dict:
 def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
 
-    It copies, because load_state_dict() would put the file's tensors in place of the run's. Fused
+    It copies, because the optimizer's load_state_dict() would keep the file's own tensors. Fused
     kernels do not check sizes: they would write past the end of a smaller tensor.
     """
     saved = read(path)

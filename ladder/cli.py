@@ -11,7 +11,7 @@ MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
     "tiny": dict(n_layer=4, n_head=4, n_embd=128),
     "gpt2": dict(n_layer=12, n_head=12, n_embd=768),  # 124M
-    "gpt2-medium": dict(n_layer=24, n_head=16, n_embd=1024),  # 350M
+    "gpt2-medium": dict(n_layer=24, n_head=16, n_embd=1024),  # 355M
     "gpt2-large": dict(n_layer=36, n_head=20, n_embd=1280),  # 774M
     "gpt2-xl": dict(n_layer=48, n_head=25, n_embd=1600),  # 1558M
 }

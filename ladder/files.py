@@ -48,7 +48,7 @@ def lock(folder: Path) -> IO:
 
 
 def drop(stream: IO):
-    """Redirect a stream that can no longer be written, and what it still buffers, to os.devnull."""
+    """Send what a broken stream still buffers, and all that follows, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

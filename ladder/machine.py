@@ -36,7 +36,7 @@ def read_data_sheets() -> dict[str, GPU]:
 
     Where the column `source` begins with "calculated", no half-precision figure of NVIDIA's was
     found. Then `half` is multiprocessors x FLOP a clock x boost clock, with 512 FLOP on a GeForce
-    and 1024 on an RTX card. This gives those figures that were found: 82 x 512 x 1.695 GHz = 71
+    and 1024 on an RTX card. Where NVIDIA gives a figure, it is the same: 82 x 512 x 1.695 GHz = 71
     TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz =
     53.8 for an RTX 2080 Ti. FP32 is half of it on a GeForce, a quarter on an RTX 20. A laptop has
     the highest clock of its range: with less power it is slower.

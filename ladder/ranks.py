@@ -191,7 +191,7 @@ def add_arguments(parser):
     add("--warmup", type=count, help="steps (default: a fifth of --steps)")
     add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
-    add("--dtype", **types, help="default: auto: bfloat16, or float16 where that is emulated")
+    add("--dtype", **types, help="default: auto: as rung 03, by the device")
     add("--no-compile", action="store_true", help="leave torch.compile out")
     words = "steps; 0: never, and no best/ (default: 100)"
     add("--eval-every", type=count, default=100, help=words)
@@ -246,10 +246,10 @@ def largest_batch_size(args, sharded: bool) -> int:
     parameters = (V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
     # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
     fixed = 22 * parameters
-    if sharded:  # the first three; of the token embedding every rank has all, gathered
+    if sharded:  # the first three; of the token embedding every rank has all but the moments too
         fixed = 16 * parameters / WORLD + 14 * V * C
-    # Bytes a token: activations, embeddings and last LayerNorm, and three tensors of logits in half
-    # precision: themselves, their gradient, and zeros, the gradient of those that are returned.
+    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits,
+    # their gradient, and zeros (the gradient of the returned logits).
     per_token = L * 36 * C + 10 * C + 6 * V
     memory = torch.cuda.get_device_properties(args.device).total_memory
     B = max(1, power_of_two_that_fits(memory, fixed, args.seq_len * per_token))

@@ -193,14 +193,13 @@ class Run:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
         # ddp_run.py passes the model that it has not wrapped.
         if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
-            self.say("note  compiling: the first step takes minutes, seconds with a warm cache")
+            self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
 
     def _lacks_half_precision(self) -> bool:
         """Whether the script would use autocast, but this CPU has no bfloat16 units."""
         if self.scaler is NO_SCALER:  # up to rung 02: scripts with autocast set a scaler
             return False
-        chosen = getattr(self.args, "dtype", "float32")  # other scripts have no --dtype
-        if chosen != "float32":
+        if getattr(self.args, "dtype", None) in ("bfloat16", "float16"):  # asked for all the same
             return False
         return machine.half_precision(self.args.device) == torch.float32
 

@@ -12,7 +12,7 @@ from ladder.corpus import GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
 from ladder.files import write_atomic
 
-BEST = "best"  # of a run, such a folder beside its checkpoints
+BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
 WTE = "transformer.wte.weight"
 WPE = "transformer.wpe.weight"

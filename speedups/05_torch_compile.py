@@ -11,8 +11,8 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   matmuls stay library calls. The first step compiles and is reported separately; it is short if
   the compiler finds its earlier work in the cache on disk. Expect less where matmuls are most of a
   step. Counting the compilation, a run of a few dozen steps takes longer.
-Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA the
-  loss was computed in bfloat16 since rung 03. Now its kernel reads bfloat16 logits, computes in
+Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA,
+  rungs 03 and 04 compute the loss in bfloat16. Here its kernel reads bfloat16 logits, computes in
   FP32 and keeps that in registers.
 Run: python speedups/05_torch_compile.py
 Removes: round trips through memory between kernels
@@ -152,7 +152,7 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
-        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
+        dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls

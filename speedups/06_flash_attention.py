@@ -9,7 +9,7 @@ Why: written out, the (T, T) scores of every head go through memory: 403 MB a la
   from 131 to 65 GB, an A100's roofline from 93 to 63 ms. PyTorch picks cuDNN's kernel (above 9.15)
   on H100, H200 and B200, elsewhere FlashAttention 2; the `effective` line says which ran. What is
   saved for each token is proportional to T: expect to save a third of the step at T=1024 and a
-  tenth at T=256. On a CPU expect a loss at T=256, where its kernel skips nothing (rung 12).
+  tenth at T=256. On a CPU expect it to be slower at T=256: its kernel skips nothing there.
 Numerics: rounding. The softmax is summed tile by tile.
 Run: python speedups/06_flash_attention.py
 Removes: traffic of the (T, T) scores
@@ -146,7 +146,7 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
-        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
+        dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls

@@ -174,7 +174,7 @@ def synchronize(device):
 
 
 def keep_memory(say):
-    """Have glibc take what is under 1 GiB from its heap, and keep 2 GiB free there (mallopt)."""
+    """Have glibc's heap serve requests under 1 GiB, and keep up to 2 GiB free (mallopt)."""
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     kept = False
     libc = ctypes.CDLL(None) if os.name == "posix" else None
@@ -197,7 +197,7 @@ def main(argv=None):
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
-        dtype = half_precision(device)  # speedup 03: bfloat16; float16 where that is emulated
+        dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls

@@ -185,7 +185,8 @@ def report(climb: dict, rows: list[Row], good: list[Row], say):
     say(tables.caption(climb, rows))
     say(
         f"Rounds: {climb['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
-        f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval."
+        f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval, from three "
+        "rounds on. docs/measuring.md says what the columns mean."
     )
     for line in tables.foot(climb, rows):
         say(line)

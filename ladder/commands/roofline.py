@@ -59,7 +59,7 @@ def run(args) -> int:
         print(f"note  the baseline fits its {gpu.memory:g} GB up to about B={largest}")
     source, shares = reported_shares(gpu.name, B)
     console.print(time_table(steps, gpu, shares))
-    print(f"{source}: {percents(shares)}")
+    print(f"{source} {percents(shares)} of the roofline")
     return 0
 
 
@@ -98,12 +98,12 @@ def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
         row = min(own, key=lambda row: abs(row["B"] - B))
         what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
         share = roofline_fraction(row, LISTED[name]._asdict())
-        return f"Reported elsewhere: {what} (docs/reported.md)", [share]
+        return f"Reported elsewhere (docs/reported.md): {what}:", [share]
     fastest = {}
     for row in rows:  # the fastest B of a GPU comes last
         fastest[row["gpu"]] = roofline_fraction(row, LISTED[row["gpu"]]._asdict())
     low, _, high = quantiles(fastest.values())
-    return f"No report of this GPU: the middle half of {len(fastest)} others", [high, low]
+    return f"No report of this GPU. The middle half of {len(fastest)} others reached", [high, low]
 
 
 def percents(shares: list[float]) -> str:

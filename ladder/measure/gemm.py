@@ -16,7 +16,7 @@ from ladder.measure.process import first_line
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 TIMES, IN_A_ROW = 15, 10
-COPIED = 2**28  # bytes: more than any cache holds
+COPIED = 2**28  # bytes: more than most caches hold
 # For nvidia-smi.
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 

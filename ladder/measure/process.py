@@ -97,7 +97,7 @@ def busy(load: float) -> str | None:
     cores = os.cpu_count() or 1
     if load <= 0.75 * cores:
         return None
-    return f"load {load:.1f} on {cores} core(s): these times will mean little"
+    return f"load {load:.1f} on {cores} core(s) in the last minute: if a program still runs, wait"
 
 
 def first_line(*command: str) -> str:

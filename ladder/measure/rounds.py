@@ -208,7 +208,7 @@ def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
     if climb.get("quick"):
         order.insert(1, order.pop())  # the top comes second: the time may not do for all
     if k % 2 == 0:
-        order.reverse()  # what a run leaves to the next cancels
+        order.reverse()  # so that what a run does to the next one, such as heat, cancels out
     too_large = out_of_memory(climb)
     due = []
     for run in order:

@@ -226,7 +226,7 @@ def gain(old: Row, new: Row) -> Gain | None:
     """How many times faster per token `new` is, with its 95 % interval; None without a round.
 
     Round k of one script is paired with round k of the other, which ran next to it: one log ratio
-    of their medians. What steps vary by inside a run is in the spread of the rounds already.
+    of their medians. The spread of the rounds already contains that of the steps.
     """
     ratios = []
     for k in sorted(old.logs.keys() & new.logs.keys()):

@@ -84,7 +84,7 @@ def headline(climbs: list) -> str:
         text += f" on {machine_of(rows)}: "
         text += f"{rungs[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
         if max(rungs) > 10:
-            text += f" (rung 10: {rungs[10].total.ratio:.1f} times)"
+            text += f" at rung {max(rungs)} ({rungs[10].total.ratio:.1f} times at rung 10)"
         text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder}))."
     return f"{text}\n"
 

@@ -296,5 +296,5 @@ def caption(climb: dict, rows: list[Row]) -> str:
             text += f", one in float32 at {climb['fp32_flops'] / 1e12:.3g}"
         text += f"; a copy reads and writes {climb['copy_bytes_per_s'] / 1e9:.1f} GB/s"
     if climb.get("quick"):
-        text += "; quick: few steps and rounds"
+        text += "; quick: few steps, so gains may be noise, and rungs left out count in the next"
     return text
