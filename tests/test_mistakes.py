@@ -10,11 +10,11 @@ from ladder.commands.main import main
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),
     ("diff 0", "error rung 0 changes nothing"),
-    ("diff 99", "error there is no rung 99"),
+    ("diff 99", "error no rung has a number 99"),
     (f"diff 3 {ROOT}/pyproject.toml", " is not valid Python (a merge marker left?)"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
     ("diff adamw", "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
-    ("roofline --gpu A100", "A100 is not one of A100 SXM 80GB, A100 PCIe 80GB, A100 40GB"),
+    ("roofline --gpu A100", "A100: expected one of A100 SXM 80GB, A100 PCIe 80GB, A100 40GB"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --at-most abc", "--at-most: invalid float value: 'abc'"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),

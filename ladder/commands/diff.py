@@ -92,7 +92,7 @@ def numbered(first: int, last: int) -> list[Path]:
         by_number[number_of(path)] = path
     paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
     if not paths:
-        raise BadInput(f"there is no rung {first} to {last}: they end with {chain()[-1].stem}")
+        raise BadInput(f"no rung has a number {first} to {last}: they end with {chain()[-1].stem}")
     return paths
 
 

@@ -41,7 +41,7 @@ def run(args) -> int:
     B = args.batch_size
     steps = work(B)
     console = Screen(highlight=False)
-    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
+    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured (--gpu NAME adds times)")
     console.print(work_table(steps))
     gpu = args.gpu or here()
     if not gpu:
@@ -77,7 +77,7 @@ def find(text: str) -> GPU:
         if set(words) <= set(in_name):
             matches.append(name)
     if len(matches) != 1:
-        raise BadInput(f"--gpu {text} is not one of {', '.join(matches or LISTED)}")
+        raise BadInput(f"--gpu {text}: expected one of {', '.join(matches or LISTED)}")
     return LISTED[matches[0]]
 
 
