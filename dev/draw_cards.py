@@ -12,7 +12,7 @@ from ladder.show.reported import reported_climb, reported_gpus
 HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
 CLIMBS = {
     "Intel Xeon with AMX, B=4": "2026-11-23-intel-xeon-amx-2-threads-climb",
-    "AMD EPYC, B=4": "2026-11-24-amd-epyc-2-threads-climb",
+    "AMD EPYC, B=4": "2026-11-24-amd-epyc-2-threads-climb-2",
 }
 LEGEND = {
     END: "reported elsewhere: twenty GPUs, nearly rung 10, each at its best B",
