@@ -120,7 +120,7 @@ def find_checkpoint(
     paths = checkpoints(folder)
     if not resume and (paths or (folder / BEST).exists()):
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise BadInput(f"{folder} is of an earlier run: {do}")
+        raise BadInput(f"{folder} holds an earlier run: {do}")
     for path in reversed(paths):
         try:
             saved = read(path)

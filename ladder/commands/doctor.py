@@ -60,8 +60,7 @@ def run(args) -> int:
             runs, helps, why = judge(path.stem, device)
         table.add_row(title(path), runs, helps, Text(why))
     Screen().print(table)
-    print("The other rungs run where those before them do. 01, 07 and 10 can help, 11 and 12")
-    print("on a CPU; 04, 08 and 09 are for the loss. `ladder diff` says what each one changes.")
+    print("The other rungs run where those before them do: README.md says what each one removes.")
     return int(runs == "no")
 
 

@@ -41,10 +41,11 @@ def run(args) -> int:
     B = args.batch_size
     steps = work(B)
     console = Screen(highlight=False)
-    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured (--gpu NAME adds times)")
+    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
     gpu = args.gpu or here()
     if not gpu:
+        print("note  --gpu NAME calculates the times on that card")
         return 0
     print(f"The roofline of {gpu.name}: calculated, not measured")
     tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {gpu.tf32:g}"
