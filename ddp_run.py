@@ -145,7 +145,7 @@ def evaluate(model, held_out, rows, args, autocast):
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
-        # In FP32: on CUDA, what is not compiled computes the loss in the type of the logits.
+        # In FP32: not compiled, CUDA's autocast leaves the loss in the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
     (loss_sums,) = all_gather(loss_sum)  # one for each rank
@@ -178,9 +178,8 @@ def train(args):
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
-        autocast = nullcontext()
-        if dtype != torch.float32:  # for which PyTorch would warn on some devices
-            autocast = torch.autocast(device.type, dtype)  # speedup 03: half precision
+        # speedup 03: half precision; off where dtype is float32
+        autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
         # ddp: positions for a longer --seq-len
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
@@ -201,7 +200,8 @@ def train(args):
             groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
-        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
+        scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        run.scaler = scaler  # speedup 03: its scale is logged
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
@@ -229,8 +229,9 @@ def train(args):
                     x, y = x.to(device), y.to(device)
                 # ddp: gradients add up; only the last backward averages them over the ranks.
                 # DDP decides that in the forward pass.
-                waits = DISTRIBUTED and micro < job.micro_steps - 1
-                with model.no_sync() if waits else nullcontext(), autocast:
+                last = micro == job.micro_steps - 1
+                sync = nullcontext() if last or not DISTRIBUTED else model.no_sync()
+                with sync, autocast:
                     _, loss = model(x, y)
                 scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()

@@ -7,7 +7,6 @@ torch.device.
 import csv
 import platform
 import re
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,7 +153,6 @@ def half_precision(device):
         return torch.bfloat16
     if device.type == "cuda":
         return torch.float16
-    warnings.filterwarnings("ignore", "In CPU autocast")  # Run says it in our words
     return torch.float32
 
 

@@ -41,7 +41,8 @@ def main(argv=None):
         model = GPT2LMHeadModel(config).to(device).train()
         model = torch.compile(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
-        scaler = run.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        run.scaler = scaler
         batches = Batches(load_corpus(args.data, run.say), B, T)
         run.header(model, batches)
 
@@ -51,7 +52,7 @@ def main(argv=None):
             x, _ = next(batches)  # (B, T) token ids, on the CPU
             x = x.to(device)
             optimizer.zero_grad()
-            with torch.autocast(device.type, dtype=dtype):
+            with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
                 loss = model(x, labels=x).loss  # it shifts the labels: T - 1 of T are predicted
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)

@@ -156,7 +156,7 @@ def compiled_error(script: dict, args) -> float:
     def step(forward) -> list[torch.Tensor]:
         """The loss and the gradient of every parameter."""
         model.zero_grad()
-        with torch.autocast(device.type, dtype=dtype):
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             _, loss = forward(x, y)
         (scale * loss).backward()
         return [loss.detach(), *(p.grad for p in model.parameters())]
