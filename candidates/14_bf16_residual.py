@@ -8,8 +8,8 @@ Why: every addition reads and writes the stream, every LayerNorm reads it, forwa
   keeps 2.5 GB less for backward.
 Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. From here on the
   model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
-  autocast puts LayerNorm into FP32, a CPU's does not: there it sums in bfloat16, and the gradients
-  of its weights are up to 9 % off. This candidate is for GPUs.
+  autocast puts LayerNorm into FP32, a CPU's does not: there it sums in bfloat16, so the gradients
+  of its weights are less exact. This candidate is for GPUs.
 Run: python candidates/14_bf16_residual.py
 """
 

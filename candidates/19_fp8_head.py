@@ -5,11 +5,11 @@ Why: on Ada and Hopper, FP8 tensor cores do twice what bfloat16 ones do. The hea
   matmul: 5.1 TFLOP three times a step at B=64, T=1024, 7.4 ms each at 680 TFLOP/s. Two of the three
   at twice that rate would save 7.4 ms; finding the scales and writing the operands as FP8 takes
   some of it back. The gradient of the weights stays a bfloat16 matmul: it is what training adds up.
-  Activations and weights are e4m3, scaled to its largest value; the gradient of the logits needs
-  range and is e5m2: it lies between -1 and 1 before it is divided by the number of tokens, so its
-  scale is known beforehand.
-Numerics: low precision. A class of its own: logits to 3 bits, their gradient to 2. It is no rival
-  of the exact scripts and stands in no table with them.
+  Activations and weights are e4m3, scaled so that their largest value is its maximum, 448; the
+  gradient of the logits needs range and is e5m2: it lies between -1 and 1 before it is divided by
+  the number of tokens, so its scale is known beforehand.
+Numerics: low precision. A class of its own: what the head multiplies has 3 bits of mantissa, the
+  gradient of the logits 2. It is no rival of the exact scripts and stands in no table with them.
 Run: python candidates/19_fp8_head.py
 """
 

@@ -5,20 +5,20 @@ Change: forward and loss run under bfloat16 autocast. Matmuls take and give bflo
   (AVX512_BF16 or AMX) autocast stays off: emulated, bfloat16 is slower than FP32.
 Why: tensor cores multiply bfloat16 at twice their TF32 rate (312 instead of 156 TFLOP/s on an
   A100), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
-  Backward runs in the types that forward recorded, so `loss.backward()` needs no autocast. But the
-  traffic between the matmuls hardly falls: softmax and its saved output stay FP32 on CUDA, and
-  each step casts the weights to bfloat16 and their gradients back, 2 x 123.6M x 6 bytes = 1.5 GB.
-  Of an A100's 230 ms (roofline) this traffic takes 115 before and 110 after; only the other half,
-  the matmuls, takes half the time. Expect at most 1.35 times there, not twice; more where matmuls
-  are most of a step, and less without tensor cores.
+  Each backward operator runs in the type that autocast chose for its forward one, so
+  `loss.backward()` stands outside. But the traffic between the matmuls hardly falls: softmax and
+  its saved output stay FP32 on CUDA, and each step casts the weights to bfloat16 and their
+  gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 230 ms (roofline) this traffic takes
+  115 before and 110 after; only the other half, the matmuls, takes half the time. Expect at most
+  1.35 times there, not twice; more where matmuls are most of a step, and less without tensor cores.
   float16 needs the scaler because it rounds numbers below 3.0e-8 to zero: at B=16, T=1024 the
   gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9. The scaler multiplies the loss by
   65536 before backward and divides the gradients by it afterwards; if one has overflowed, it skips
   the step and halves its factor.
 Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value (2^-11 in
-  float16). On a CPU the loss is computed in FP32. On CUDA autocast has no rule for cross-entropy
-  (autocast_mode.h; PyTorch's documentation says it has), which then works in the type of the
-  logits: log-probabilities near 11 are rounded by up to 0.03.
+  float16). On a CPU the loss is computed in FP32. On CUDA autocast does not cast cross-entropy to
+  FP32, although PyTorch's documentation lists it (see autocast_mode.h). So the log-probabilities
+  are bfloat16: one near 11 is rounded by up to 0.03.
 Run: python speedups/03_bf16_autocast.py
 Removes: half of the matmuls' time
 """

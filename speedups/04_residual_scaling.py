@@ -6,7 +6,7 @@ Why: it is here because GPT-2 has it (section 2.3 of its paper). In the 124M mod
   projections add to the residual stream, and the variances of what they add sum up. Divided by
   sqrt(24), all of them together add as much as one alone. Expect no speed on any device, as the
   same kernels run.
-Numerics: changes the function. Other initial weights, the same mathematics.
+Numerics: changes the function. Other initial weights.
 Run: python speedups/04_residual_scaling.py
 Removes: nothing: for the loss
 """

@@ -8,8 +8,8 @@ Why: fast tensor-core kernels load 16 bytes at once, 8 numbers in bfloat16. 5025
   x 128, for 0.03 % more FLOPs a step. Expect little where the compiler pads already, or on a CPU.
 Numerics: changes the function. 47 more logits take part in the softmax. No corpus contains their
   ids, so they are never a target: they add about 47 / 50304 = 0.0009 to the first loss, and
-  training then pushes their probability towards zero. (Between two logs the first loss moves by
-  more than that: a larger table shifts every random draw after it.)
+  training then pushes their probability towards zero. (The first losses of two logs, of 06 and 07,
+  differ by more: a larger table shifts every random draw after it.)
 Run: python speedups/07_vocab_50304.py
 Removes: misaligned rows of the logits
 """

@@ -3,13 +3,13 @@
 Change: AdamW has GPT-3's settings, and gradients are clipped. From the GPT-3 paper: betas (0.9,
   0.95) instead of PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0,
   weight decay 0.1 instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step
-  line gains norm.
+  line also shows norm.
 Why: for the loss, not for speed. A beta2 of 0.95 averages over some 20 steps instead of 1000, so
-  the update follows the gradients sooner. Clipping limits what one bad batch can do, and biases
-  and LayerNorms have no reason to shrink. The price is one more pass over 498 MB of gradients to
-  measure them and one to scale them: two reads and a write, 1.5 GB, 0.7 ms on an A100. Expect a
+  the update follows the gradients sooner. Clipping limits what one bad batch can do. Biases and
+  LayerNorms need no decay. Only clipping takes time: one more pass over 498 MB of gradients to
+  measure them and one to scale them, two reads and a write, 1.5 GB, 0.7 ms on an A100. Expect a
   lower loss in long runs, with rung 09's higher rate; 20 steps may show the opposite.
-Numerics: changes the function. Another update; the same forward and backward.
+Numerics: changes the function. Another update.
 Run: python speedups/08_adamw_clipping.py
 Removes: nothing: for the loss
 """

@@ -1,14 +1,14 @@
 """09 cosine LR
 
 Change: the learning rate warms up to 6e-4, then falls along a cosine. The warm-up is linear, over
-  the first fifth of --steps; the last step has a tenth of 6e-4. The step line gains lr.
+  the first fifth of --steps; the last step has a tenth of 6e-4. The step line also shows lr.
 Why: for the loss, not for speed: setting the rate costs two Python assignments a step. AdamW's
   second moments are noise at first, so small steps come first; later a large rate makes progress,
   and a small one at the end settles. 6e-4 is what the GPT-3 paper gives for 125M parameters and
   batches of half a million tokens, the size that ddp_run.py trains with on GPUs. The batches here
   have 1,024 tokens on a CPU and up to 16,384 on a GPU: their gradients are noisier, for which 6e-4
   may be too much. Expect a lower loss in long runs; 20 steps may show the opposite.
-Numerics: changes the function. Another learning rate every step, the same gradients.
+Numerics: changes the function. Another learning rate every step.
 Run: python speedups/09_cosine_lr.py
 Removes: nothing: for the loss
 """

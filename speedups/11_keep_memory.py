@@ -2,7 +2,7 @@
 
 Change: the C library keeps freed memory instead of returning it to the system.
 Why: on a CPU every large tensor gets fresh pages from the operating system, which takes them back
-  when the tensor is freed. The first touch of each page is a fault: the kernel takes over and
+  when the tensor is freed. The first touch of each page is a fault: the system takes over and
   zeroes its 4 KiB, about a microsecond. Every step allocates gradients (498 MB), logits and their
   gradient (103 MB each at B=4, T=256 in bfloat16) and activations again, together 1.2 GB: 300,000
   faults, 0.3 s. Pages that are kept fault once. Expect less where the system hands out pages of 2

@@ -3,12 +3,12 @@
 Change: on a CPU, attention takes 128 queries at a time and skips the keys after them. The matmuls
   are batched over all heads, in bfloat16, or in FP32 where the CPU has no bfloat16 units.
 Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CPU's caches hold the
-  scores of a few heads anyway. PyTorch's fused kernel for CPUs multiplies 64 queries of one head
-  (256 from T=768 on) at a time with up to 512 keys and masks afterwards: at T=256 it leaves no key
-  out, at T=1024 a quarter. Here, 128 queries are multiplied only with the keys up to the last of
-  them, which saves 1/4 of the work at T=256 and 7/16 at T=1024, and the matmul library gets all
-  heads in one call. Blocks of 64 would save 3/8 at T=256, but in twice as many matmuls of half the
-  size. The scores are in memory again. Expect more at a longer T, and nothing on a GPU, which
+  scores of a few heads anyway. PyTorch's fused kernel for CPUs takes 64 queries of one head (256
+  from T=768 on) and up to 512 keys at a time, and masks afterwards: it leaves out no key at T=256
+  and a quarter of them at T=1024. Here, 128 queries are multiplied only with the keys up to the
+  last of them, which saves 1/4 of the work at T=256 and 7/16 at T=1024, and the matmul library gets
+  all heads in one call. Blocks of 64 would save 3/8 at T=256, but in twice as many matmuls of half
+  the size. The scores are in memory again. Expect more at a longer T, and nothing on a GPU, which
   keeps rung 06's operator.
 Numerics: rounding. Scores and probabilities are stored between the matmuls in the matmuls' type,
   as before rung 06.
