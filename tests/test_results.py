@@ -1,11 +1,13 @@
 """From logs to a table: the rule that tells a gain from noise, and what stands in a cell."""
 
+import io
 import os
 import shutil
 
 import numpy as np
 import pytest
 from conftest import ROOT
+from rich.console import Console
 
 from ladder.errors import BadInput
 from ladder.measure import rounds
@@ -13,7 +15,7 @@ from ladder.measure import rows as results
 from ladder.measure.parser import Log
 from ladder.measure.rows import Row, gain, index_of_base, read_climb, step_times
 from ladder.measure.stats import Gain, gain_of, holm
-from ladder.show.tables import doubts, foot, lines
+from ladder.show.tables import doubts, foot, lines, screen
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
@@ -130,10 +132,22 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
     for log in rows[1].logs.values():
         log.effective["compiled"] = "no"
     climb = {"failures": {"05_torch_compile.r3": "killed", "none.r1": "no log at all"}}
-    failed, slow, eager = foot(climb, rows)
+    rows[0].roofline = (2.0, 1.0)
+    rows[0].ms = 2.9
+    failed, slow, eager, above = foot(climb, rows)
+    assert above.startswith("Above 100 % of the roofline")
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
+
+
+@pytest.mark.parametrize(("width", "missing"), [(200, ""), (80, "On a wider screen also: MFU")])
+def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
+    console = Console(width=width, file=io.StringIO())
+    console.print(screen(*read_climb(LOGS / f"{HERE}-climb-3"), console))
+    printed = console.file.getvalue()
+    assert ("MFU" in printed.partition("00 baseline")[0]) == (not missing)
+    assert ("On a wider screen" in printed) == bool(missing) and missing in printed
 
 
 def test_a_disturbed_run_is_named():

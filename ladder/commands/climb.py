@@ -1,6 +1,6 @@
 """Run rungs one after the other, several times over, and say what each one gains on this machine.
 
-    ladder climb                              all rungs, three times: an hour on a small CPU
+    ladder climb                              all rungs, three times: 30 to 60 minutes on a CPU
     ladder climb --quick                      what do I get here? A few rungs in five minutes
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
     ladder climb --repeats 20 --at-most 240   as many rounds as end in four hours
@@ -33,6 +33,7 @@ from ladder.measure.rows import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
     Row,
+    first_log,
     has_ended,
     read_climb,
     read_climb_json,
@@ -139,8 +140,8 @@ def run_and_report(folder: Path) -> int:
                 print(f"stopped; {ended} runs are kept. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
-    good = [row for row in rows if not row.failure]
-    report(climb, rows, good, say)
+    good = any(row.logs for row in rows)
+    report(climb, rows, say)
     say(f"Logs, climb.json, what ran: {folder}")
     if good:
         say(f"As a page: ladder report {quote(str(folder))} --open")
@@ -171,7 +172,7 @@ def print_table(folder: Path, console: Console) -> tuple[dict, list[Row]]:
     return climb, rows
 
 
-def report(climb: dict, rows: list[Row], good: list[Row], say):
+def report(climb: dict, rows: list[Row], say):
     """Say what has to be said below the table of a climb that has ended."""
     for row in rows:
         if row.failure not in (None, OUT_OF_MEMORY, OUT_OF_TIME):
@@ -179,9 +180,9 @@ def report(climb: dict, rows: list[Row], good: list[Row], say):
     late = ", ".join(row.stem for row in rows if row.failure == OUT_OF_TIME)
     if late:
         say(f"The time (--at-most {climb['at_most']:g}) was over before these could run: {late}")
-    if not good:
+    if all(row.failure for row in rows):
         return
-    result = good[0].log.result
+    result = first_log(rows).result
     say(tables.caption(climb, rows))
     say(
         f"Rounds: {climb['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "

@@ -38,6 +38,7 @@ from ladder.errors import BadInput
 from ladder.files import write_atomic
 from ladder.measure.process import busy, given_flags, load, make_folder, run_python
 from ladder.show.screen import Screen
+from ladder.show.tables import titles
 
 WARMUP_STEPS = 3
 PROFILED_STEPS = 3
@@ -257,8 +258,9 @@ def kernel_table(profiles: list[dict], width: int) -> Table:
 
 
 def name_of(profile: dict) -> str:
-    """A script's name in words: a narrow column can wrap it."""
-    return Path(profile["run"]["script"]).stem.replace("_", " ")
+    """The title of the script, or its file name if it is from outside."""
+    stem = Path(profile["run"]["script"]).stem
+    return titles().get(stem, stem)
 
 
 def short(name: str, width: int) -> str:

@@ -52,9 +52,8 @@ def run(args) -> int:
         if conflicts:
             status = 1
             waiting += followers(path)
-            lines += conflicts
-            lines.append("keep what it needs of both, delete the markers, and go on from it:")
-            lines.append(f"ladder propagate {path.stem}")
+            how = "keep what it needs of both, delete the markers, and go on from it:"
+            lines += [*conflicts, how, f"ladder propagate {path.stem}"]
         elif code == ours:
             lines.append(f"{shown(path)} has it already")
         else:

@@ -77,9 +77,11 @@ def find(text: str) -> GPU:
             return gpu
         if set(words) <= set(in_name):
             matches.append(name)
-    if len(matches) != 1:
-        raise BadInput(f"--gpu {text}: expected one of {', '.join(matches or LISTED)}")
-    return LISTED[matches[0]]
+    if len(matches) == 1:
+        return LISTED[matches[0]]
+    if matches:
+        raise BadInput(f"--gpu {text} may be {', '.join(matches)}: write more of it")
+    raise BadInput(f"--gpu {text} is in no data sheet here: --help lists the names")
 
 
 def here() -> GPU | None:

@@ -1,9 +1,7 @@
 """Python started in a process of its own, why it failed, and where results go."""
 
 import argparse
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ladder.errors import BadInput
 from ladder.files import ROOT
 from ladder.text import printable
 
@@ -24,15 +21,6 @@ class Finished:
     stderr: str
     status: int
     failure: str | None  # why it failed, in one line; None if it ended well
-
-    def answer(self) -> dict | list:
-        """The last line of JSON that it printed: libraries print too. Raises BadInput without."""
-        if self.failure:
-            raise BadInput(self.failure)
-        lines = re.findall(r"^[{\[].*[}\]]$", self.stdout, flags=re.MULTILINE)
-        if not lines:
-            raise BadInput("it printed no result")
-        return json.loads(lines[-1])
 
 
 def run_python(*words, package: Path = ROOT, timeout: float | None = None, **env) -> Finished:

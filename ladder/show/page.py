@@ -10,7 +10,6 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ladder.measure.stats import MIN_ROUNDS
-from ladder.show.tables import ABOVE_ROOFLINE
 
 HERE = Path(__file__).parent
 # What a log or a script says enters the page as text: the template escapes all it is given.
@@ -61,7 +60,6 @@ def page(sections: list[dict], made: str) -> str:
         style=HERE.joinpath("report.css").read_text("utf-8"),
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        above_roofline=ABOVE_ROOFLINE,
         spread=spread,
     )
 

@@ -5,13 +5,7 @@ from pathlib import Path
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
-from ladder.measure.rows import (
-    OUT_OF_TIME,
-    Row,
-    first_log,
-    has_ended,
-    read_climb,
-)
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, has_ended, read_climb
 from ladder.measure.scripts import has_field
 from ladder.show.tables import WHY_NOT_COMPILED, not_compiled
 

@@ -6,18 +6,13 @@ from textwrap import fill
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from ladder.measure.kinds import kind_of
 from ladder.measure.process import busy
-from ladder.measure.rows import (
-    OUT_OF_MEMORY,
-    OUT_OF_TIME,
-    Row,
-    first_log,
-)
+from ladder.measure.rounds import RATES
+from ladder.measure.rows import OUT_OF_MEMORY, OUT_OF_TIME, Row, first_log
 from ladder.measure.scripts import all_scripts, chain, cpu_only, peer_scripts
 from ladder.measure.stats import Gain
 from ladder.show.docstrings import title
@@ -31,7 +26,6 @@ NOT_ON_SCREEN = ("p10 – p90", "first loss")
 FEWEST = 4  # columns on a narrow screen
 EXTRA = "extra, CPU only"
 WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
-ABOVE_ROOFLINE = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
 
 
 @cache
@@ -167,7 +161,7 @@ def pipes(header: list[str], body: list[list[str]], left=1) -> str:
 
 def foot(climb: dict, rows: list[Row]) -> list[str]:
     """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, and rounds that were disturbed."""
+    have been, rounds that were disturbed, and rows above their roofline."""
     names = {row.stem: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb["failures"].items():
@@ -184,6 +178,9 @@ def foot(climb: dict, rows: list[Row]) -> list[str]:
         for k, ms in row.disturbed_runs.items():
             note = f"Round {k} of {names[row.stem]} was disturbed: a tenth of its steps took "
             notes.append(f"{note}{ms:.1f} ms or more, more than twice its median. It is kept.")
+    if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
+        above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
+        notes.append(above)
     return notes
 
 
@@ -234,10 +231,10 @@ def screen(climb: dict, rows: list[Row], console: Console) -> Table:
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):
         shown = drawn([line[:count] for line in table])
-        if Measurement.get(console, unbounded, shown).maximum <= console.width:
+        if console.measure(shown, options=unbounded).maximum <= console.width:
             break
-    if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
-        shown.caption = ABOVE_ROOFLINE
+    if count < len(headings):
+        shown.caption = f"On a wider screen also: {', '.join(table[0][count:])}."
     return shown
 
 
@@ -282,19 +279,22 @@ def sizes(rows: list[Row]) -> str:
 
 
 def caption(climb: dict, rows: list[Row]) -> str:
-    """Machine and settings in one line."""
+    """Machine and settings in one line. Of a rate the median of the rounds, and their range."""
+
+    def rate(name: str, unit: float) -> str:
+        text = f"{climb[name] / unit:.3g}"
+        by_round = climb.get(RATES[name], [])
+        if len(by_round) > 1:
+            text += f" ({min(by_round) / unit:.3g} to {max(by_round) / unit:.3g})"
+        return text
+
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     text = text.format(**first_log(rows).run | {"B": sizes(rows)})
-    if climb.get("peak_flops"):
-        rate = climb["peak_flops"] / 1e12
-        text += f"; a large {climb.get('peak_dtype')} matmul runs at {rate:.3g} TFLOP/s"
-    peaks = climb.get("peaks") or []
-    if len(peaks) > 1:
-        text += f" ({min(peaks) / 1e12:.3g} to {max(peaks) / 1e12:.3g})"
+    text += f"; a large {climb.get('peak_dtype')} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
     if climb.get("copy_bytes_per_s"):
         if climb["peak_dtype"] != "float32":
-            text += f", one in float32 at {climb['fp32_flops'] / 1e12:.3g}"
-        text += f"; a copy reads and writes {climb['copy_bytes_per_s'] / 1e9:.1f} GB/s"
+            text += f", one in float32 at {rate('fp32_flops', 1e12)}"
+        text += f"; a copy reads and writes {rate('copy_bytes_per_s', 1e9)} GB/s"
     if climb.get("quick"):
         text += "; quick: few steps, so gains may be noise, and rungs left out count in the next"
     return text
