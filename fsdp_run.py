@@ -147,7 +147,7 @@ def evaluate(model, held_out, rows, args, autocast):
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
-        # In FP32: not compiled, CUDA's autocast leaves the loss in the type of the logits.
+        # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
     (loss_sums,) = all_gather(loss_sum)  # one for each rank

@@ -129,7 +129,7 @@ def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
 def largest_batch(memory: float, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
     """The largest power of two, B, at which the baseline fits in `memory` bytes, or 0.
 
-    Of GPT-2 124M and medium no rung needs more memory. It needs most when the loss is computed.
+    With GPT-2 124M and medium no rung needs more. It needs most when the loss is computed.
     """
     size = MODELS[model]
     L = size["n_layer"]

@@ -37,7 +37,7 @@ def write(folder, scripts, **more):
     for name, source in scripts.items():
         (folder / "code" / name).write_text(source)
     found = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}}
-    found |= {"at_most": None, "minutes": 0, "data": None}
+    found |= {"at_most": None, "minutes": 0, "data": None, "peak_flops": 1e12}
     found |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
     found |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
     rounds.save(folder, {**found, "scripts": [*scripts], **more})

@@ -151,7 +151,7 @@ def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
 
 
 def test_a_disturbed_run_is_named():
-    """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 s."""
+    """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 to 3 s."""
     climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
     disturbed = {row.stem: [*row.disturbed_runs] for row in rows if row.disturbed_runs}
     assert disturbed == {"03_bf16_autocast": [1]}

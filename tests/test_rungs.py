@@ -277,7 +277,7 @@ TIE = "self.lm_head.weight = self.transformer.wte.weight"
 BREAKS = [
     (1, TIE, "self.transformer.wte.weights = self.lm_head.weight"),
     (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
-    (3, "enabled=dtype != torch.float32", "enabled=dtype == torch.float16"),
+    (3, "enabled=dtype != torch.float32", "enabled=dtype == torch.bfloat16"),
     (3, "scaler.step(optimizer)", "optimizer.step()"),
     (4, '"c_proj.weight"', '"c_projection.weight"'),
     (5, "model = torch.compile(model)", "torch.compile(model)"),

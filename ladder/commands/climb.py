@@ -1,6 +1,6 @@
 """Run rungs one after the other, several times over, and say what each one gains on this machine.
 
-    ladder climb                              all rungs, three times: 30 to 60 minutes on a CPU
+    ladder climb                              all rungs, three times
     ladder climb --quick                      what do I get here? A few rungs in five minutes
     ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
     ladder climb --repeats 20 --at-most 240   as many rounds as end in four hours
@@ -47,7 +47,7 @@ def add_arguments(parser):
     add = parser.add_argument
     add("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
-    quick = "a first look in five minutes: rungs 0 to 5, 10 and the top, few steps"
+    quick = "a first look in five minutes: rungs 0 to 5, 10 and the last, few steps"
     add("--quick", action="store_true", default=None, help=quick)
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=Path, metavar="FOLDER", help=stopped)
