@@ -227,15 +227,13 @@ def train(args):
                     y = y.pin_memory().to(device, non_blocking=True)
                 else:
                     x, y = x.to(device), y.to(device)
-                # ddp: gradients add up; only the last backward averages them over the ranks.
-                # DDP decides that in the forward pass.
-                last = micro == job.micro_steps - 1
-                sync = nullcontext() if last or not DISTRIBUTED else model.no_sync()
-                with sync, autocast:
+                # ddp: only the last backward averages over the ranks; DDP decides that in forward
+                waits = DISTRIBUTED and micro < job.micro_steps - 1
+                with model.no_sync() if waits else nullcontext(), autocast:
                     _, loss = model(x, y)
                 scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
-            scaler.unscale_(optimizer)  # ddp: what overflowed on one rank is inf on all: all skip
+            scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             # speedup 09: warm-up, then cosine
             lr = get_lr(step, args.steps, args.max_lr, args.min_lr, args.warmup)

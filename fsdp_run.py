@@ -249,7 +249,7 @@ def train(args):
                 # fsdp: each backward averages over the ranks; waiting would take whole gradients
                 scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
                 loss_sum += loss.detach()
-            scaler.unscale_(optimizer)  # fsdp: DTensor shares what overflowed in a shard: all skip
+            scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             norm = norm.full_tensor()  # fsdp: of all shards
             # speedup 09: warm-up, then cosine

@@ -190,6 +190,7 @@ def main(argv=None):
         torch.manual_seed(args.seed)
         require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
+        autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
@@ -221,8 +222,7 @@ def main(argv=None):
             if not graph or step < 2:  # speedup 17: the second is recorded, then replayed
                 with graph if graph and step else nullcontext():
                     optimizer.zero_grad()
-                    # speedup 03: half precision; off where dtype is float32
-                    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+                    with autocast:  # speedup 03: half precision; off where dtype is float32
                         _, loss = model(x, y)
                     scaler.scale(loss).backward()
                     scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping

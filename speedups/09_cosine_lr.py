@@ -155,6 +155,7 @@ def main(argv=None):
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
         dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
+        autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
@@ -178,8 +179,7 @@ def main(argv=None):
             x, y = next(batches)  # (B, T) token ids each, on the CPU
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()
-            # speedup 03: half precision; off where dtype is float32
-            with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping

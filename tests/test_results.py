@@ -141,7 +141,7 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
 
 
-@pytest.mark.parametrize(("width", "missing"), [(200, ""), (80, "On a wider screen also: MFU")])
+@pytest.mark.parametrize(("width", "missing"), [(200, ""), (80, "screen also: vs. first, MFU")])
 def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
     console = Console(width=width, file=io.StringIO())
     console.print(screen(*read_climb(LOGS / f"{HERE}-climb-3"), console))
