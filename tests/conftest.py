@@ -69,6 +69,13 @@ def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def bytes_for_tokens(monkeypatch):
+    """Texts are tokenized into their bytes."""
+    vocabulary = SimpleNamespace(encode_ordinary=lambda text: list(text.encode()))
+    monkeypatch.setattr("ladder.corpus.gpt2_vocabulary", lambda: vocabulary)
+
+
 @pytest.fixture(scope="session")
 def shard(tmp_path_factory) -> Path:
     """Python's own documentation, one token per byte: real text that every machine has."""

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,13 +166,6 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
         load(rung(0)).main([*SMALL, *flags])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error no GPT-2 vocabulary on the network or in /my/cache: connect once")
-
-
-@pytest.fixture
-def bytes_for_tokens(monkeypatch):
-    """Texts are tokenized into their bytes."""
-    vocabulary = SimpleNamespace(encode_ordinary=lambda text: list(text.encode()))
-    monkeypatch.setattr(data, "gpt2_vocabulary", lambda: vocabulary)
 
 
 def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):

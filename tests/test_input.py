@@ -56,7 +56,7 @@ def ends(shard, tmp_path, small_model):
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
         (["--steps", "0"], "--steps: expected an integer of at least 1, got 0"),
         (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
-        ([*SMALL, "--data", "/no/a\n\x1b"], r"cannot read /no/a\n\x1b: No such file"),
+        ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_command_that_nobody_can_read():
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def test_a_bad_corpus_is_in_the_log_too(capsys, tmp_path):
+def test_a_bad_corpus_is_in_the_log_too(bytes_for_tokens, capsys, tmp_path):
     (tmp_path / "empty.txt").touch()
     line = fails(capsys, *SMALL, "--data", tmp_path / "empty.txt", "--log-dir", tmp_path)
     assert "corpus empty has 0 tokens" in line
