@@ -13,7 +13,7 @@ from ladder.commands.main import COMMANDS, main
 from ladder.measure.parser import read_log
 from ladder.measure.rows import read_climb
 from ladder.show.blocks import BLOCK, render
-from ladder.show.tables import percent, screen
+from ladder.show.tables import caption, percent, screen
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
@@ -48,6 +48,8 @@ def test_every_table_is_what_its_logs_say_and_of_a_commit(name):
         for folder in match["folders"].split():
             run = read_log(next((ROOT / folder).glob("*.r1.log"))).run  # the others have the same
             assert re.fullmatch("[0-9a-f]{12}", run["commit"]), "with uncommitted changes"
+        if match["kind"] == "table":
+            assert caption(*read_climb(ROOT / folder)) in page(name)
 
 
 def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to():
