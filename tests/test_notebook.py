@@ -45,7 +45,7 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
         printed[name] = "".join(texts)
     for name, change in (
         ("run-baseline", ""),
-        ("first-rung", "+            with torch.autocast("),
+        ("first-rung", "+            with autocast:"),
         ("second-rung", "+        model = torch.compile(model)"),
     ):
         assert change in printed[name]
