@@ -145,7 +145,7 @@ def main(argv=None):
         torch.manual_seed(args.seed)
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        batches = Batches(load_corpus(args.data, run.say), B, T)
+        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
         run.header(model, batches)
 
         for step in range(args.steps):

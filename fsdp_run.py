@@ -219,7 +219,7 @@ def train(args):
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.scaler = scaler  # speedup 03: its scale is logged
-        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle)
+        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)

@@ -9,6 +9,9 @@ import torch
 from ladder.corpus import GPT2_VOCAB_SIZE, Corpus
 from ladder.errors import BadInput
 
+DEFAULT_SEED = 1337
+GOLDEN_RATIO = 0.6180339887498949  # its multiples, modulo 1, spread evenly whatever their number
+
 
 @dataclass
 class Batches:
@@ -17,6 +20,9 @@ class Batches:
     Row r has the tokens r·T … r·T+T-1, and its targets are r·T+1 … r·T+T. Each of `ranks` processes
     takes its own B of the next ranks·B rows: together they read what one process would. With a
     `shuffle` seed each epoch has its own order of all rows.
+
+    The default `seed` begins an epoch at row 0, another one somewhere else and then goes round:
+    runs of several seeds read different text.
 
     `position` counts the rows that all ranks have read. Checkpoints save it; set it to resume
     there. Raises BadInput if the corpus is shorter than one batch.
@@ -28,6 +34,7 @@ class Batches:
     rank: int = 0
     ranks: int = 1
     shuffle: int | None = None
+    seed: int = DEFAULT_SEED
     position: int = 0
 
     def __post_init__(self):
@@ -41,6 +48,8 @@ class Batches:
             )
         # dropped: tokens at the end
         self.rows_per_epoch, self.dropped = divmod(tokens - 1, self.T)
+        turns = (self.seed - DEFAULT_SEED) * GOLDEN_RATIO
+        self.first_row = int(turns % 1 * self.rows_per_epoch)
 
     def __next__(self):
         """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
@@ -68,6 +77,7 @@ class Batches:
     def _start(self, number: int) -> int:
         """Where in the corpus a row begins."""
         epoch, row = divmod(number, self.rows_per_epoch)
+        row = (row + self.first_row) % self.rows_per_epoch
         if self.shuffle is None:
             return row * self.T
         order = shuffled(self.rows_per_epoch, self.shuffle, epoch)

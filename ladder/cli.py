@@ -39,7 +39,7 @@ FLAGS = {
     "steps": dict(type=positive, help="optimizer steps (default: CUDA 50, else 20)"),
     "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
     "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA 1024, else 256)"),
-    "seed": dict(type=int, help="of the initial weights (default: 1337)"),
+    "seed": dict(type=int, help="of weights, and where in the text to begin (default: 1337)"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
     "data": dict(help="a text, shard or folder of them (default: tinyshakespeare)"),
     "log_dir": dict(help="folder for the log (default: runs)"),

@@ -43,7 +43,7 @@ def main(argv=None):
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.scaler = scaler
-        batches = Batches(load_corpus(args.data, run.say), B, T)
+        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
         run.header(model, batches)
 
         for step in range(args.steps):

@@ -146,7 +146,7 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        batches = Batches(load_corpus(args.data, run.say), B, T)
+        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
         run.header(model, batches)
 
         for step in range(args.steps):

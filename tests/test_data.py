@@ -75,6 +75,17 @@ def test_a_shuffled_epoch_has_every_row_once_in_an_order_of_its_own():
     assert first != read(other, 5)
 
 
+@pytest.mark.parametrize("shuffle", [None, 7])
+def test_another_seed_begins_elsewhere_and_reads_the_same_epoch(shuffle):
+    def rows(seed):
+        return read(Batches(corpus_of(101), B=5, T=4, shuffle=shuffle, seed=seed), 5)
+
+    assert rows(1337) == read(Batches(corpus_of(101), B=5, T=4, shuffle=shuffle), 5)
+    assert len({rows(seed)[0] for seed in range(1337, 1345)}) == 8
+    assert sorted(rows(1338)) == sorted(rows(1337))
+    assert rows(1338)[:10] == rows(1337)[15:]  # 0.618 of 25 rows later
+
+
 def test_the_hash_of_a_shard_covers_its_size_and_start(tmp_path):
     tokens = np.arange(600_000, dtype=np.uint32).astype(np.uint16)
     write_shard(tmp_path / "a.bin", tokens)

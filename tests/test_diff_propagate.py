@@ -14,7 +14,7 @@ from ladder.measure.process import Finished
 from ladder.measure.scripts import ROOT, all_scripts, chain
 from ladder.show.docstrings import docstring, parts_of
 
-BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T)\n"
+BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)\n"
 NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]
 
 

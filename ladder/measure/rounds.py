@@ -261,7 +261,7 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
     log_dir.mkdir(parents=True)
     left = seconds_left(climb)
     done = process.run_python(
-        *words_of(folder, climb, run),
+        *words_of(folder, climb, run, k),
         "--log-dir",
         log_dir,
         package=(folder / "code").resolve(),
@@ -283,11 +283,13 @@ def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -
     return log.result["tok_per_s"]
 
 
-def words_of(folder: Path, climb: dict, run: list[str]) -> list:
-    """The script of a run and its flags, as words of a command line."""
+def words_of(folder: Path, climb: dict, run: list[str], k: int) -> list:
+    """The script of a run and its flags, as words of a command line. Each round has its own seed,
+    the same for all runs: the first one's, and one more for each round."""
     _name, script, *own_flags = run
     path = (folder / "code" / script).resolve()
-    words = [path, *climb["flags"]]
+    first_seed = cli.parse_args(__doc__, climb["flags"]).seed
+    words = [path, *climb["flags"], f"--seed={first_seed + k - 1}"]
     if climb["data"]:
         words.append(f"--data={climb['data']}")
     if "from ladder.ranks import" in path.read_text("utf-8", "replace"):  # ddp_run.py

@@ -15,8 +15,9 @@ from ladder.measure.scripts import before, chain
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
-# What has to be equal in all logs of one table. The commit covers the code that scripts share.
-COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps", "seed")
+# What has to be equal in all logs of one table, as the seed has to be in each round. The commit
+# covers the code that scripts share.
+COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps")
 COMPARABLE += ("data", "data_sha256")
 # Row.failure of a row that has no run:
 NOT_YET = "not run yet"
@@ -131,11 +132,14 @@ def read_climb(folder: Path) -> tuple[dict, list[Row]]:
     climb = read_climb_json(folder)
     logs = []
     by_run = {}
+    seeds = {}
     for path in folder.glob("*.r*.log"):
         name, _, k = path.stem.rpartition(".r")
         log = read_log(path)
         logs.append(log)
         by_run.setdefault(name, {})[int(k)] = log
+        if seeds.setdefault(k, log.run["seed"]) != log.run["seed"]:
+            raise BadInput(f"{folder}: the logs of round {k} differ in seed")
     failures = last_failures(climb)
     if not logs and not failures:
         why = "holds no logs of a climb"
