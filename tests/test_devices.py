@@ -10,7 +10,7 @@ from conftest import CARDS, ROOT, SCRIPTS, load, rung
 from ladder import machine
 from ladder.cli import largest_batch, parse_args, pick_device
 from ladder.errors import BadInput
-from ladder.measure import gemm
+from ladder.measure import matmul
 from ladder.measure.parser import read_log
 
 FLOAT16 = {"P100", "T4", "MI50"}
@@ -39,9 +39,9 @@ def test_the_largest_batch_that_fits_by_hand():
 
 
 def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
-    monkeypatch.setattr(gemm, "WARMUP_SECONDS", 0.2)
+    monkeypatch.setattr(matmul, "WARMUP_SECONDS", 0.2)
     started = time.perf_counter()
-    gemm.warm_up(torch.ones(8, 8))
+    matmul.warm_up(torch.ones(8, 8))
     assert time.perf_counter() - started >= 0.2
 
 

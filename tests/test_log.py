@@ -157,7 +157,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROOT", tmp_path)
     assert files.commit() == "unknown"  # no repository
-    running = ("baseline.py", "peers/a.py", "ladder/measure/gemm.py", "ladder/measure/work.json")
+    running = ("baseline.py", "peers/a.py", "ladder/measure/matmul.py", "ladder/measure/work.json")
     others = ("README.md", "ladder/commands/climb.py", "ladder/show/page.py")
     for name in (*running, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

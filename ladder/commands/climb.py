@@ -119,7 +119,7 @@ def run_and_report(folder: Path) -> int:
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises BadInput if another process climbs there.
     """
-    from ladder.measure.gemm import clocks  # now: in an hour the file may be another
+    from ladder.measure.matmul import clocks  # now: in an hour the file may be another
 
     tables.titles()
     console = wide_console()

@@ -127,9 +127,9 @@ def copy_code(code: Path, own: list[Path], commit: str):
 
 
 def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
-    """What gemm.py measures on the device that these flags name. Raises BadInput."""
+    """What matmul.py measures on the device that these flags name. Raises BadInput."""
     device = [flag for flag in flags if flag.startswith("--device=")]
-    done = process.run_python("-m", "ladder.measure.gemm", *device, package=package)
+    done = process.run_python("-m", "ladder.measure.matmul", *device, package=package)
     if done.failure:
         raise BadInput(done.failure)
     return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it

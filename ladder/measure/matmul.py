@@ -1,6 +1,6 @@
 """The rate of a large matmul: the peak for MFU on a device whose data sheet is not known.
 
-python -m ladder.measure.gemm [--device DEVICE]     prints one line of JSON
+python -m ladder.measure.matmul [--device DEVICE]     prints one line of JSON
 """
 
 import json
