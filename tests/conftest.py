@@ -20,7 +20,7 @@ import torch
 
 from ladder import checkpoint, machine
 from ladder.cli import MODELS
-from ladder.measure.parser import read_log
+from ladder.log import read_log
 from ladder.measure.scripts import ROOT, chain, number_of
 from ladder.show.docstrings import parts_of
 

@@ -10,8 +10,8 @@ from conftest import CARDS, ROOT, SCRIPTS, load, rung
 from ladder import machine
 from ladder.cli import largest_batch, parse_args, pick_device
 from ladder.errors import BadInput
+from ladder.log import read_log
 from ladder.measure import matmul
-from ladder.measure.parser import read_log
 
 FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.

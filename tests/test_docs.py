@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ladder.commands import profile
 from ladder.commands.main import COMMANDS, main
-from ladder.measure.parser import read_log
+from ladder.log import read_log
 from ladder.measure.rows import read_climb
 from ladder.show.blocks import BLOCK, render
 from ladder.show.tables import caption, percent, screen

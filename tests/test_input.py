@@ -19,7 +19,7 @@ from ladder.cli import MODELS, parse_args
 from ladder.commands import main as command
 from ladder.errors import explain
 from ladder.files import write_atomic
-from ladder.measure.parser import read_log
+from ladder.log import read_log
 from ladder.run import Run
 
 

@@ -11,8 +11,7 @@ from ladder import files, machine
 from ladder.batches import Batches
 from ladder.cli import parse_args
 from ladder.corpus import load_corpus
-from ladder.log import mfu_line, pairs_line, result, step_line
-from ladder.measure.parser import read_log
+from ladder.log import mfu_line, pairs_line, read_log, result, step_line
 from ladder.run import Run
 
 

@@ -8,7 +8,7 @@ from conftest import SMALL, SMALLER, rung
 
 from ladder.commands.main import main
 from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
-from ladder.measure.parser import read_log
+from ladder.log import read_log
 
 STEPS = 3
 

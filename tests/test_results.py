@@ -10,9 +10,9 @@ from conftest import ROOT
 from rich.console import Console
 
 from ladder.errors import BadInput
+from ladder.log import Log
 from ladder.measure import rounds
 from ladder.measure import rows as results
-from ladder.measure.parser import Log
 from ladder.measure.rows import Row, gain, index_of_base, read_climb, step_times
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.show.tables import doubts, foot, lines, screen

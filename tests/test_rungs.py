@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from ladder import machine
 from ladder.cli import MODELS
-from ladder.measure.parser import read_log
+from ladder.log import read_log
 from ladder.measure.scripts import ROOT, all_scripts, before, chain, number_of
 from ladder.show.docstrings import describe
 from ladder.show.publishable import low_precision

@@ -19,8 +19,7 @@ from jsonschema import Draft4Validator, ValidationError  # from draft 6 on, 4.0 
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import git, write_atomic
-from ladder.log import mfu_line, pairs_line, result, step_line
-from ladder.measure.parser import Log
+from ladder.log import Log, mfu_line, pairs_line, result, step_line
 from ladder.measure.rows import first_log
 from ladder.show.publishable import read_publishable
 

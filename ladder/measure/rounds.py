@@ -22,9 +22,9 @@ from ladder import cli
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
 from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, write_atomic
+from ladder.log import read_log
 from ladder.measure import process, scripts
 from ladder.measure.kinds import kind_of
-from ladder.measure.parser import read_log
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
     check_comparable,

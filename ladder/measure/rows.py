@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ladder.errors import BadInput
+from ladder.log import Log, read_log
 from ladder.measure.kinds import KINDS, kind_of
-from ladder.measure.parser import Log, read_log
 from ladder.measure.scripts import before, chain
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
