@@ -2,8 +2,6 @@
 
 import argparse
 import re
-import signal
-from contextlib import contextmanager
 
 from ladder.errors import BadInput, explain, refuse
 
@@ -150,21 +148,3 @@ def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:
     while fixed + B * per_row <= usable:
         B *= 2
     return B // 2
-
-
-@contextmanager
-def signals_to(handler):
-    """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
-
-    A signal that is ignored, as under nohup, stays ignored.
-    """
-    before = {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number and signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, former in before.items():
-            signal.signal(number, former or signal.SIG_DFL)

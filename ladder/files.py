@@ -1,4 +1,4 @@
-"""The checkout on disk: its folder, its commit, and atomic writes.
+"""The checkout on disk: its folder, its commit, folders for results, and atomic writes.
 
 This module does not import torch.
 """
@@ -6,6 +6,7 @@ This module does not import torch.
 import os
 import re
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -50,6 +51,13 @@ def lock(folder: Path) -> IO:
 def drop(stream: IO):
     """Send what a broken stream still buffers, and all that follows, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def make_folder(name: str | Path | None, kind: str) -> Path:
+    """Make a folder for results, `name` or runs/KIND-DATE-TIME. Raises OSError if it is there."""
+    folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
+    folder.mkdir(parents=True)
+    return folder
 
 
 def write_atomic(path: Path, content):

@@ -1,12 +1,14 @@
-"""What this machine is: device name, rates of GPUs, peak memory, half precision.
+"""What this machine is: device name, rates of GPUs, peak memory, half precision, load, clocks.
 
 Functions import torch, the module does not: `ladder roofline` starts at once. `device` is a
 torch.device.
 """
 
 import csv
+import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -163,3 +165,42 @@ def require_bf16(device):
     if half_precision(device) != torch.bfloat16:
         why = "no bfloat16 units, which candidates 14 and above need"
         raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")
+
+
+def load() -> float:
+    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def busy(load: float) -> str | None:
+    """A line if `load` is more than three quarters of the cores."""
+    cores = os.cpu_count() or 1
+    if load <= 0.75 * cores:
+        return None
+    return f"load {load:.1f} on {cores} core(s) in the last minute: if a program still runs, wait"
+
+
+def first_line(*command: str) -> str:
+    """The first line that a program prints; empty if it fails, hangs or is not installed."""
+    how = dict(capture_output=True, text=True, errors="replace")
+    try:
+        done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.partition("\n")[0]
+
+
+# For nvidia-smi.
+CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
+
+
+def clocks(device) -> str:
+    """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
+    import torch
+
+    if device.type != "cuda":
+        return "unknown"
+    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
+    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
+    return f"{CLOCKS}: {answer}" if answer else "unknown"

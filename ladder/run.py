@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.cli import signals_to
 from ladder.errors import explain, refuse
 from ladder.files import ROOT, commit, drop
 from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.signals import signals_to
 from ladder.text import printable
 
 NO_SCALER = torch.amp.GradScaler(enabled=False)

@@ -28,6 +28,7 @@ from ladder.commands.diff import RUNGS, select
 from ladder.commands.share import pack
 from ladder.errors import BadInput
 from ladder.files import lock
+from ladder.machine import clocks
 from ladder.measure import rounds, scripts
 from ladder.measure.rows import (
     OUT_OF_MEMORY,
@@ -119,8 +120,6 @@ def run_and_report(folder: Path) -> int:
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises BadInput if another process climbs there.
     """
-    from ladder.measure.matmul import clocks  # now: in an hour the file may be another
-
     tables.titles()
     console = wide_console()
     say = partial(console.print, soft_wrap=True)

@@ -22,9 +22,8 @@ from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.commands.climb import rungs_to_top
 from ladder.errors import BadInput, explain
-from ladder.machine import device_name, half_precision
+from ladder.machine import busy, device_name, first_line, half_precision, load
 from ladder.measure.matmul import matmul_flops
-from ladder.measure.process import busy, first_line, load
 from ladder.measure.scripts import all_scripts
 from ladder.show.docstrings import title
 from ladder.show.screen import Screen

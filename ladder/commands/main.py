@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ladder.cli import Parser, signals_to
+from ladder.cli import Parser
 from ladder.errors import BadInput, explain
 from ladder.files import IS_CHECKOUT, ROOT, drop
+from ladder.signals import signals_to
 from ladder.text import printable
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.

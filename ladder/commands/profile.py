@@ -35,8 +35,9 @@ import ladder.run
 from ladder.cli import add_flags, at_least
 from ladder.commands.diff import A_RUNG, select
 from ladder.errors import BadInput
-from ladder.files import write_atomic
-from ladder.measure.process import busy, given_flags, load, make_folder, run_python
+from ladder.files import make_folder, write_atomic
+from ladder.machine import busy, load
+from ladder.measure.process import given_flags, run_python
 from ladder.show.screen import Screen
 from ladder.show.tables import titles
 

@@ -18,8 +18,7 @@ from rich.table import Column, Table
 
 from ladder.cli import largest_batch, positive
 from ladder.errors import BadInput
-from ladder.machine import DATA_SHEETS, GPU, find_gpu
-from ladder.measure.process import first_line
+from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
 from ladder.measure.scripts import all_scripts
 from ladder.measure.work import PARTS, roofline_ms, work
 from ladder.show.docstrings import title

@@ -11,14 +11,11 @@ from collections.abc import Callable
 import torch
 
 from ladder.cli import parse_args
-from ladder.machine import device_name, half_precision
-from ladder.measure.process import first_line
+from ladder.machine import clocks, device_name, half_precision
 
 WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
 TIMES, IN_A_ROW = 15, 10
 COPIED = 2**28  # bytes: more than most caches hold
-# For nvidia-smi.
-CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
@@ -54,16 +51,6 @@ def copy_rate() -> float:
     target = torch.ones(COPIED, dtype=torch.uint8)
     times = [seconds(lambda: target.copy_(source), source.device) for _ in range(TIMES)]
     return 2 * COPIED / statistics.median(times)
-
-
-def clocks(device: torch.device) -> str:
-    """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
-    if device.type != "cuda":
-        return "unknown"
-    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
-    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
-    return f"{CLOCKS}: {answer}" if answer else "unknown"
 
 
 def main():

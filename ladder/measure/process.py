@@ -1,4 +1,4 @@
-"""Python started in a process of its own, why it failed, and where results go."""
+"""Python started in a process of its own, and why it failed."""
 
 import argparse
 import os
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from ladder.files import ROOT
@@ -73,33 +72,3 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
         if value is not None:
             flags.append(f"--{name.replace('_', '-')}={value}")
     return flags
-
-
-def load() -> float:
-    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-
-
-def busy(load: float) -> str | None:
-    """A line if `load` is more than three quarters of the cores."""
-    cores = os.cpu_count() or 1
-    if load <= 0.75 * cores:
-        return None
-    return f"load {load:.1f} on {cores} core(s) in the last minute: if a program still runs, wait"
-
-
-def first_line(*command: str) -> str:
-    """The first line that a program prints; empty if it fails, hangs or is not installed."""
-    how = dict(capture_output=True, text=True, errors="replace")
-    try:
-        done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.partition("\n")[0]
-
-
-def make_folder(name: str | Path | None, kind: str) -> Path:
-    """Make a folder for results, `name` or runs/KIND-DATE-TIME. Raises OSError if it is there."""
-    folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
-    folder.mkdir(parents=True)
-    return folder

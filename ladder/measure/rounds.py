@@ -18,10 +18,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ladder import cli
+from ladder import cli, machine
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, write_atomic
+from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, make_folder, write_atomic
 from ladder.log import read_log
 from ladder.measure import process, scripts
 from ladder.measure.kinds import kind_of
@@ -49,10 +49,10 @@ def prepare(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
     chosen = [*dict.fromkeys(chosen)]  # one named twice counts once
     own = scripts_from_outside(chosen)
     check_flags(args, sizes)
-    load = process.load()
+    load = machine.load()
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
-    folder = process.make_folder(args.out, kind)
+    folder = make_folder(args.out, kind)
     names = [path.name if path in own else scripts.shown(path) for path in chosen]
     packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     climb = {

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ladder.machine import busy
 from ladder.measure.kinds import kind_of
-from ladder.measure.process import busy
 from ladder.measure.rounds import RATES
 from ladder.measure.rows import OUT_OF_MEMORY, OUT_OF_TIME, Row, first_log
 from ladder.measure.scripts import all_scripts, chain, cpu_only, peer_scripts
