@@ -98,10 +98,14 @@ class Log:
 
 def read_log(path: Path) -> Log:
     """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
+    return parse_log(Path(path).read_text(encoding="utf-8", errors="replace"), str(path))
+
+
+def parse_log(text: str, name: str) -> Log:
+    """Parse the text of a log, as `read_log` does; errors call it `name`."""
     log = Log()
-    not_ours = f"{path} is not a log of this ladder"
-    lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines, 1):
+    not_ours = f"{name} is not a log of this ladder"
+    for number, line in enumerate(text.split("\n"), 1):
         try:
             read_line(log, line)
         except (ValueError, KeyError) as error:
@@ -109,7 +113,7 @@ def read_log(path: Path) -> Log:
     if not log.run:
         raise BadInput(f"{not_ours}: it has no run line")
     if not log.result:
-        raise BadInput(f"{path} is cut short: it has no RESULT line")
+        raise BadInput(f"{name} is cut short: it has no RESULT line")
     return log
 
 

@@ -17,12 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 import torch
+from ladder.show.docstrings import parts_of
 
 from ladder import checkpoint, machine
 from ladder.cli import MODELS
 from ladder.log import read_log
 from ladder.measure.scripts import ROOT, chain, number_of
-from ladder.show.docstrings import parts_of
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).

@@ -21,13 +21,13 @@ from conftest import (
     rung,
     with_mistake,
 )
+from ladder.show.docstrings import describe
 from torch.nn import functional as F
 
 from ladder import machine
 from ladder.cli import MODELS
 from ladder.log import read_log
 from ladder.measure.scripts import ROOT, all_scripts, before, chain, number_of
-from ladder.show.docstrings import describe
 from ladder.show.publishable import low_precision
 
 RUNGS = range(1, len(all_scripts()))

@@ -2,46 +2,50 @@
 
     ladder climb                              all rungs, three times
     ladder climb --quick                      what do I get here? A few rungs in five minutes
-    ladder climb 0 3 5-7 --repeats 5          some of them; a path to a script is welcome too
-    ladder climb --repeats 20 --at-most 240   as many rounds as end in four hours
+    ladder climb 0 3 5-7 --rounds 5           some of them; a path to a script is welcome too
+    ladder climb --rounds 20 --max-minutes 240    as many rounds as end in four hours
+    ladder climb --without 3 5                the top rung without 03 and without 05 (without any
+                                              number: each rung in turn)
+    ladder climb 0 3 10 --batch-sizes 1 2 4   tokens per second and memory by B
+    ladder climb transformers 0 10 12         beside transformers' GPT-2, compiled and in plain FP32
     ladder climb --resume runs/climb-…        go on with a climb that was stopped
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
-machine that slows down slows neighbours alike. A quick climb runs the top after rung 0. A gain is
-the mean of the log ratios between neighbours in the same round, with its 95 % interval. All runs
-start from a copy of the code in the climb's folder: edit, or switch branches, meanwhile. Nothing
-that git tracks is changed.
+machine that slows down slows neighbours alike. A quick climb runs the top after rung 0. Round k
+trains from seed + k - 1. A gain is the mean of the log ratios between neighbours in the same round,
+with its 95 % interval. All runs start from a copy of the code in the climb's folder: edit, or
+switch branches, meanwhile. Nothing that git tracks is changed.
+
+What a rung gains depends on the order. --without measures each of them as the last one to be
+missing: the rung's own change is taken back from the top script. A change that a later rung changed
+again cannot be taken back: it is named and left out. With --batch-sizes, out of memory is a result,
+and what needs more is not tried.
 """
 
-import math
 import sys
 import tempfile
 from contextlib import closing, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
 from ladder import cli
-from ladder.commands.diff import RUNGS, select
-from ladder.commands.share import pack
+from ladder.commands.diff import A_RUNG, RUNGS, select
 from ladder.errors import BadInput
 from ladder.files import lock
 from ladder.machine import clocks
 from ladder.measure import rounds, scripts
-from ladder.measure.rows import (
-    OUT_OF_MEMORY,
-    OUT_OF_TIME,
-    Row,
-    first_log,
-    has_ended,
-    read_climb,
-    read_climb_json,
-    runs_of,
-)
+from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.measure.process import given_flags
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.without import without
 from ladder.show import tables
-from ladder.show.screen import wide_console
+from ladder.show.console import wide_console
+
+WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
 
 def add_arguments(parser):
@@ -50,17 +54,15 @@ def add_arguments(parser):
     # None, not False: --resume refuses whatever was given beside it.
     quick = "a first look in five minutes: rungs 0 to 5, 10 and the last, few steps"
     add("--quick", action="store_true", default=None, help=quick)
+    one_out = f"the top rung, and it without each of these (or of all): {A_RUNG}"
+    add("--without", nargs="*", metavar="RUNG", help=one_out)
+    sizes = "run each rung at each of these B"
+    add("--batch-sizes", nargs="+", type=cli.positive, metavar="B", help=sizes)
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=Path, metavar="FOLDER", help=stopped)
-    add_run_arguments(parser)
-
-
-def add_run_arguments(parser):
-    """What every subcommand that runs scripts in rounds takes."""
-    add = parser.add_argument
-    add("--repeats", type=cli.positive, help="rounds (default: 3)")
+    add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
     minutes = "begin no round that would not end in this time, and stop when it is over"
-    add("--at-most", type=float, metavar="MINUTES", help=minutes)
+    add("--max-minutes", type=float, metavar="MINUTES", help=minutes)
     add("--out", help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
 
@@ -68,48 +70,79 @@ def add_run_arguments(parser):
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume:
-        given = {name for name, value in vars(args).items() if value not in (None, [])}
-        more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
-        if more:
-            raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
-        read_climb_json(args.resume)  # raises BadInput if there is none
-        if not (args.resume / "code").is_dir():  # a published one
-            raise BadInput(f"{args.resume} is no climb to go on with: it has no code/")
-        return run_and_report(args.resume)
-    chosen = select(args.rungs)
+        return resume(args)
+    if args.without is not None:
+        return climb_without(args)
     device = cli.pick_device(args.device)
     if args.quick:
-        steps, repeats = (12, 3) if device.type == "cuda" else (4, 1)
+        steps, in_rounds = (12, 3) if device.type == "cuda" else (4, 1)
         args.steps = args.steps or steps
-        args.repeats = args.repeats or repeats
-        args.at_most = args.at_most or 5  # minutes
-    return prepare_and_run(args, "climb", chosen or rungs_for(device, args.quick))
+        args.rounds = args.rounds or in_rounds
+        args.max_minutes = args.max_minutes or 5
+    chosen = select(args.rungs)
+    if not chosen:
+        chosen = scripts.rungs_for(device.type)
+        if args.quick:
+            chosen = [*chosen[:6], chosen[10], chosen[-1]]
+    kind = "climb"
+    if args.batch_sizes:
+        kind = "batch"
+        warn_of_few_steps(args)
+    elif chosen[0] in scripts.peer_scripts():
+        kind = "peers"
+    if find_spec("transformers") is None and set(chosen) & set(scripts.peer_scripts()):
+        raise BadInput("transformers is not installed: pip install -e '.[peers]'")
+    return prepare_and_run(args, kind, chosen)
 
 
-def rungs_for(device, quick: bool | None) -> list[Path]:
-    """The rungs that are climbed where none is named: without those for another device."""
-    rungs = scripts.all_scripts()
-    without = [path for path in rungs if scripts.cpu_only(path)]
-    if device.type != "cpu" and without:
-        names = " and ".join(path.stem for path in without)
-        print(f"note  {names} change nothing on a GPU and are left out: name rungs to run them")
-        rungs = [path for path in rungs if path not in without]
-    return [*rungs[:6], rungs[10], rungs[-1]] if quick else rungs
+def resume(args) -> int:
+    """Go on with a climb. Returns the exit status."""
+    given = {name for name, value in vars(args).items() if value not in (None, [])}
+    more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
+    if more:
+        raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
+    Climb.load_from(args.resume)  # raises BadInput if there is none
+    if not (args.resume / "code").is_dir():  # a published one
+        raise BadInput(f"{args.resume} is no climb to go on with: it has no code/")
+    return run_and_report(args.resume)
 
 
-def rungs_to_top(device) -> list[Path]:
-    """The rungs from the baseline to the top one for this device, each going on from the last."""
-    on_cpu = device.type == "cpu"
-    rungs = [path for path in scripts.all_scripts() if scripts.cpu_only(path) == on_cpu][-1:]
-    while start := scripts.before(rungs[0]):
-        rungs.insert(0, start)
-    return rungs
+def climb_without(args) -> int:
+    """Climb the top rung, and it without single rungs. Returns the exit status."""
+    if args.rungs or args.quick or args.batch_sizes:
+        raise BadInput("--without takes the top rung: name the rungs to leave out after it")
+    rungs = scripts.rungs_for(cli.pick_device(args.device).type)
+    top = rungs[-1]
+    chosen = select(args.without) or rungs[1:]
+    made = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for rung in chosen:
+            if rung not in rungs[1:]:
+                raise BadInput(f"{rung.stem} cannot be left out: it is not below {top.stem} here")
+            source = without(scripts.base_of(rung), rung, top)
+            if source is None:
+                print(f"{rung.stem} cannot be left out: a later rung changed it too")
+                continue
+            path = Path(scratch, f"without_{rung.name}")
+            path.write_text(source, encoding="utf-8")
+            made.append(path)
+        if not made:
+            raise BadInput("none of these changes can be taken back from the top script")
+        return prepare_and_run(args, "ablate", [top, *made])
 
 
-def prepare_and_run(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> int:
-    """Climb these scripts, each at every B of `sizes`. Returns the exit status."""
-    folder = rounds.prepare(args, kind, chosen, sizes)
-    for line in tables.doubts(read_climb_json(folder)):
+def warn_of_few_steps(args):
+    """Say so if the runs of several batch sizes are too short."""
+    asked = cli.parse_args(__doc__, given_flags(args, *rounds.PASSED_ON))
+    if asked.steps < WARMED_UP:
+        few = f"of fewer than {WARMED_UP} steps less than six are warm-up"
+        print(f"note  {few}: too few at a large B")
+
+
+def prepare_and_run(args, kind: str, chosen: list[Path]) -> int:
+    """Climb these scripts. Returns the exit status."""
+    folder = rounds.prepare(args, kind, chosen)
+    for line in tables.warnings(Climb.load_from(folder)):
         print(f"note  {line}")
     return run_and_report(folder)
 
@@ -120,21 +153,20 @@ def run_and_report(folder: Path) -> int:
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises BadInput if another process climbs there.
     """
-    tables.titles()
+    tables.titles()  # reads the scripts now: the checkout may change during the climb
     console = wide_console()
     say = partial(console.print, soft_wrap=True)
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            forecast = partial(runs_left, folder)
-            climb = rounds.run_rounds(folder, Path(scratch), say, forecast, show_table)
-            if not has_ended(climb):  # a resumed one may have
-                climb["clocks"]["after"] = clocks(cli.parse_args("", climb["flags"]).device)
-                rounds.save(folder, climb)
+            climb = rounds.Rounds(folder, Path(scratch), say, show_table).run()
+            if not climb.has_ended:  # a resumed one may have
+                climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
+                climb.save_to(folder)
         except (KeyboardInterrupt, OSError, BadInput):
-            ended = len(list(folder.glob("*.r*.log")))
             with suppress(OSError):  # of a terminal that was closed
+                ended = len(climb_logs(folder, Climb.load_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"
                 print(f"stopped; {ended} runs are kept. Go on: {go_on}", file=sys.stderr)
             raise
@@ -144,51 +176,40 @@ def run_and_report(folder: Path) -> int:
     say(f"Logs, climb.json, what ran: {folder}")
     if good:
         say(f"As a page: ladder report {quote(str(folder))} --open")
-    with suppress(BadInput):  # it takes the 124M model on the usual text, committed, not quick
-        pack(folder)
-        say(f"share it: ladder share {quote(str(folder))}")
+        where = folder.resolve()
+        left_out = "--exclude=code --exclude='*.failed'"  # tracebacks name paths
+        what = f"-C {quote(str(where.parent))} {quote(where.name)}"
+        say(f"To send it: tar czf {quote(where.name)}.tar.gz {left_out} {what}")
     return 0 if good else 1
 
 
-def runs_left(folder: Path, climb: dict) -> str:
-    """`3 of 26 runs, about 12 min left`: as many as the runs so far took, once a round is done."""
-    done = len(list(folder.glob("*.r*.log"))) + len(climb["failures"])
-    left = 0
-    for k in range(1, climb["repeats"] + 1):
-        left += len(rounds.runs_due(folder, climb, k))
-    text = f"{done} of {done + left} runs"
-    if left == 0 or done < len(runs_of(climb)):
-        return text
-    minutes = left * climb["minutes"] / done
-    minutes = min(minutes, rounds.seconds_left(climb) / 60)
-    return f"{text}, about {math.ceil(minutes)} min left"
-
-
-def print_table(folder: Path, console: Console) -> tuple[dict, list[Row]]:
-    """Print the table of the runs so far; returns climb.json and the rows."""
+def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
+    """Print the table of the runs so far; returns the climb and the rows."""
     climb, rows = read_climb(folder)
-    console.print(tables.screen(climb, rows, console))
+    console.print(tables.for_terminal(climb, rows, console))
     return climb, rows
 
 
-def report(climb: dict, rows: list[Row], say):
+def report(climb: Climb, rows: list[Row], say):
     """Say what has to be said below the table of a climb that has ended."""
     for row in rows:
         if row.failure not in (None, OUT_OF_MEMORY, OUT_OF_TIME):
             say(f"{row.stem} failed: {row.failure}")
     late = ", ".join(row.stem for row in rows if row.failure == OUT_OF_TIME)
     if late:
-        say(f"The time (--at-most {climb['at_most']:g}) was over before these could run: {late}")
+        limit = f"--max-minutes {climb.max_minutes:g}"
+        say(f"The time ({limit}) was over before these could run: {late}")
     if all(row.failure for row in rows):
         return
     result = first_log(rows).result
     say(tables.caption(climb, rows))
     say(
-        f"Rounds: {climb['repeats']}. Steps of each run: {result['warmup_steps']} of warm-up, "
+        f"Rounds: {climb.rounds}. Steps of each run: {result['warmup_steps']} of warm-up, "
         f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval, from three "
         "rounds on. docs/measuring.md says what the columns mean."
     )
-    for line in tables.foot(climb, rows):
+    for line in tables.footnotes(climb, rows):
         say(line)
-    for line in tables.doubts(climb | {"load": 0}):  # that was told as it began
+    climb.load = 0  # that was told as it began
+    for line in tables.warnings(climb):
         say(f"note  {line}")

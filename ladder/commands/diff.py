@@ -14,17 +14,15 @@ from pathlib import Path
 from rich.text import Text
 
 from ladder.errors import BadInput
-from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, before, candidate_scripts, chain, number_of
+from ladder.measure.docstrings import FIELDS, OPTIONAL, docstring
+from ladder.measure.scripts import DDP, FSDP, all_scripts, base_of, number_of, peer_scripts
+from ladder.show.console import Screen
 from ladder.show.diffs import diff_lines
-from ladder.show.docstrings import FIELDS, OPTIONAL, docstring
-from ladder.show.screen import Screen
 from ladder.text import printable
 
-DDP, FSDP = ROOT / "ddp_run.py", ROOT / "fsdp_run.py"
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6 (default: all but candidates)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all rungs but candidates)"
 
 
 def add_arguments(parser):
@@ -41,7 +39,7 @@ def run(args) -> int:
     if len(scripts) == 2:
         start = scripts[0]
     else:
-        start = predecessor(after, args.rungs[0])
+        start = base_for(after, args.rungs[0])
         text = Text(printable(docstring(after), keep="\n\t"))
         text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS + OPTIONAL)}):", "bold")
         console.print(text, "\n", sep="", soft_wrap=True)
@@ -51,20 +49,18 @@ def run(args) -> int:
     return 0
 
 
-def predecessor(path: Path, word: str) -> Path:
+def base_for(path: Path, word: str) -> Path:
     """The script that `path`, which the user called `word`, adds one change to. Raises BadInput."""
-    if path == DDP:
-        return chain()[10]
-    if path == FSDP:
-        return DDP
-    start = before(ladder_script(word))
-    if start is None:
+    start = base_of(path)
+    if start is None and path in all_scripts():
         raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
+    if start is None:
+        raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return start
 
 
 def select(words: list[str]) -> list[Path]:
-    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name.
+    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name; peers too.
 
     Raises BadInput for a word that no script has, or several.
     """
@@ -77,8 +73,10 @@ def select(words: list[str]) -> list[Path]:
             selected += numbered(first, last)
         elif Path(word).is_file():
             selected.append(Path(word).resolve())
+        elif word == "transformers":
+            selected += peer_scripts()
         else:
-            selected.append(named(word, [*chain(), DDP, FSDP]))
+            selected.append(named(word, [*all_scripts(), DDP, FSDP, *peer_scripts()]))
     return selected
 
 
@@ -88,11 +86,12 @@ def numbered(first: int, last: int) -> list[Path]:
     Raises BadInput if there is none.
     """
     by_number = {}
-    for path in [*candidate_scripts(), *all_scripts()]:  # a rung replaces a candidate
+    for path in reversed(all_scripts()):  # a rung replaces a candidate
         by_number[number_of(path)] = path
     paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
     if not paths:
-        raise BadInput(f"no rung has a number {first} to {last}: they end with {chain()[-1].stem}")
+        top = all_scripts()[-1].stem
+        raise BadInput(f"no rung has a number {first} to {last}: they end with {top}")
     return paths
 
 
@@ -119,6 +118,6 @@ def one_script(word: str) -> Path:
 def ladder_script(word: str) -> Path:
     """The rung or candidate that `word` names. Raises BadInput if it is another script."""
     path = one_script(word)
-    if path not in chain():
+    if path not in all_scripts():
         raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return path

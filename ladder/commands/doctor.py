@@ -20,13 +20,12 @@ from torch.nn import functional as F
 
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
-from ladder.commands.climb import rungs_to_top
 from ladder.errors import BadInput, explain
 from ladder.machine import busy, device_name, first_line, half_precision, load
+from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
-from ladder.measure.scripts import all_scripts
-from ladder.show.docstrings import title
-from ladder.show.screen import Screen
+from ladder.measure.scripts import rungs_for
+from ladder.show.console import Screen
 
 
 def add_arguments(parser):
@@ -50,7 +49,7 @@ def run(args) -> int:
     why = Column("why, or what is missing", overflow="fold")
     table = Table("rung", "runs", "can help", why)
     runs = "yes"
-    for path in all_scripts():
+    for path in rungs_for("cpu"):
         if path.stem not in TRIALS:
             continue
         if runs == "no":  # a rung needs what those before it need
@@ -119,7 +118,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
         if os.environ.get(variable) == "1":
             return "no", f"nothing is compiled: {variable} is set"
     another = "CXX=clang++" if device.type == "cpu" else "another version of torch"
-    path = rungs_to_top(device)[-1]
+    path = rungs_for(device.type)[-1]
     script = runpy.run_path(str(path))
     torch.set_float32_matmul_precision("high")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -17,17 +17,11 @@ from ladder.text import printable
 COMMANDS = {
     "climb": "run rungs interleaved, several times, and say what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
-    "ablate": "take single optimisations back from the top rung and measure what that costs",
-    "batch": "what a larger batch buys: tokens per second and memory by B",
-    "peers": "time transformers' GPT-2 beside the baseline, rung 10 and the top",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
-    "sample": "write text with a model that ddp_run.py trained",
-    "propagate": "carry an edit of one rung through all later rungs",
     "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
-    "share": "pack a climb into one small file to send, without paths and names",
-    "publish": "put a finished climb into logs/, RUNLOG.md and README.md",
+    "sample": "write text with a model that ddp_run.py trained",
 }
 
 

@@ -38,7 +38,7 @@ from ladder.errors import BadInput
 from ladder.files import make_folder, write_atomic
 from ladder.machine import busy, load
 from ladder.measure.process import given_flags, run_python
-from ladder.show.screen import Screen
+from ladder.show.console import Screen
 from ladder.show.tables import titles
 
 WARMUP_STEPS = 3

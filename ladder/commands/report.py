@@ -2,10 +2,9 @@
 
     ladder report                       your five newest climbs in runs/, else the published ones
     ladder report runs/climb-… --open   this one, opened in the browser
-    ladder report --site                docs/index.html: each rung, as reported and as measured
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
-An ablation stands beside the climb of the same machine and settings.
+A climb --without stands beside the climb of the same machine and settings.
 """
 
 import webbrowser
@@ -16,29 +15,21 @@ from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
 from ladder.show.gather import gather
 from ladder.show.page import page
-from ladder.show.site import site_sections
 from ladder.text import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
-SITE = ROOT / "docs" / "index.html"
 
 
 def add_arguments(parser):
     parser.add_argument("folders", nargs="*", type=Path, help="of climbs")
     default = Path("report.html")
     parser.add_argument("--out", type=Path, default=default, help="default: report.html")
-    site = "write docs/index.html, from what is in the repository"
-    parser.add_argument("--site", action="store_true", help=site)
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
     cannot be made."""
-    if args.site:
-        write_atomic(SITE, page(site_sections(), made="").encode())
-        print(f"written: {SITE}")
-        return 0
     sections = [gather(folder) for folder in args.folders] or gather_default()
     if not sections:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")

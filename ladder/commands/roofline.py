@@ -19,13 +19,13 @@ from rich.table import Column, Table
 from ladder.cli import largest_batch, positive
 from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
-from ladder.measure.scripts import all_scripts
-from ladder.measure.work import PARTS, roofline_ms, work
-from ladder.show.docstrings import title
+from ladder.measure.docstrings import title
+from ladder.measure.scripts import rungs
+from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
+from ladder.show.console import Screen
 from ladder.show.reported import reported_gpus, roofline_fraction
-from ladder.show.screen import Screen
 
-TITLES = {path.stem: title(path) for path in all_scripts()}
+TITLES = {path.stem: title(path) for path in rungs()}
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
@@ -136,7 +136,7 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
     table = new_table(*heads, f"at {percents(shares)}\nms")
     before = None
     for stem, step in steps.items():
-        if stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
+        if stem == AS_BEFORE:
             table.add_row(TITLES[stem], "as 06", *[""] * 5, "unknown")
             continue
         parts = roofline_ms(step, gpu._asdict())

@@ -1,4 +1,4 @@
-"""The four kinds of climb: all run several scripts in rounds, but they compare different rows."""
+"""The kinds of climb: all run several scripts in rounds, but they compare different rows."""
 
 from dataclasses import dataclass
 
@@ -24,25 +24,20 @@ KINDS = {
         total="vs. first",
         against="previous",
     ),
-    "ablate": Comparison(
+    "ablate": Comparison(  # climb --without
         what="one optimisation left out",
         gain="the top rung is faster than without it by",
         total="beside the top",
         against="top",
     ),
-    "batch": Comparison(
+    "batch": Comparison(  # climb --batch-sizes
         what="batch sizes",
-        varied="B",  # the rows are the rungs at the smallest B, then at the next one, and so on
+        varied="B",
     ),
-    "peers": Comparison(
+    "peers": Comparison(  # climb transformers …
         what="beside transformers",
         gain="tok/s over transformers, compiled",
         total="times its tok/s",
         against="first",
     ),
 }
-
-
-def kind_of(climb: dict) -> Comparison:
-    """The kind that climb.json names."""
-    return KINDS[climb["kind"]]

@@ -57,17 +57,20 @@ def main():
     device = parse_args(__doc__).device
     dtype = half_precision(device)
     n = 2048 if device.type == "cpu" else 8192
+    half = round(matmul_flops(device, dtype, n))
+    rates = {"peak_flops": half}
+    if device.type == "cpu":  # a GPU's are in the table
+        rates["fp32_flops"] = half
+        if dtype != torch.float32:
+            rates["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
+        rates["copy_bytes_per_s"] = round(copy_rate())
     measured = {
         "device": device_name(device),
-        "peak_flops": round(matmul_flops(device, dtype, n)),
+        "device_type": device.type,
         "peak_dtype": str(dtype).removeprefix("torch."),
         "clocks": clocks(device),
+        "rates": rates,
     }
-    if device.type == "cpu":  # a GPU's are in the table
-        measured["fp32_flops"] = measured["peak_flops"]
-        if dtype != torch.float32:
-            measured["fp32_flops"] = round(matmul_flops(device, torch.float32, n))
-        measured["copy_bytes_per_s"] = round(copy_rate())
     print("\n" + json.dumps(measured))  # a line of its own, whatever libraries print
 
 

@@ -1,4 +1,4 @@
-"""A climb: its folder with climb.json and a copy of the code, and its runs, round by round.
+"""A climb under way: its folder with climb.json and a copy of the code, and its runs in rounds.
 
 Every run is a process of its own and starts from the copy. Every second round is backwards.
 """
@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -21,68 +20,55 @@ from pathlib import Path
 from ladder import cli, machine
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, make_folder, write_atomic
-from ladder.log import read_log
+from ladder.files import ROOT, SCRIPTS, commit, copy_running_code, make_folder, write_atomic
+from ladder.log import parse_log, read_log
 from ladder.measure import process, scripts
-from ladder.measure.kinds import kind_of
-from ladder.measure.rows import (
-    OUT_OF_MEMORY,
-    check_comparable,
-    out_of_memory,
-    read_climb_json,
-    runs_of,
-)
+from ladder.measure.climb import OUT_OF_MEMORY, Climb, PlannedRun, climb_logs
+from ladder.measure.rows import check_comparable
 from ladder.text import show
 
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
-# Rates in climb.json, each the median of a list with one of each round.
-RATES = {"peak_flops": "peaks", "fp32_flops": "fp32_peaks", "copy_bytes_per_s": "copy_rates"}
 
 
-def prepare(args, kind: str, chosen: list[Path], sizes: list[int] = ()) -> Path:
+def prepare(args, kind: str, chosen: list[Path]) -> Path:
     """Make the folder of a climb, with climb.json and a copy of the code; time a large matmul.
 
-    With `sizes` each script runs at each of these B. Raises BadInput and leaves no folder if
-    something is wrong with what was asked for.
+    Raises BadInput and leaves no folder if something is wrong with what was asked for.
     """
     started = time.monotonic()
-    chosen = [*dict.fromkeys(chosen)]  # one named twice counts once
+    chosen = list(dict.fromkeys(chosen))  # one named twice counts once
     own = scripts_from_outside(chosen)
-    check_flags(args, sizes)
+    check_flags(args)
     load = machine.load()
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
     folder = make_folder(args.out, kind)
-    names = [path.name if path in own else scripts.shown(path) for path in chosen]
     packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
-    climb = {
-        "kind": kind,
-        "started": f"{datetime.now():%Y-%m-%d %H:%M}",
-        "commit": commit(),
-        "repeats": args.repeats or 3,
-        "at_most": args.at_most,
-        "minutes": (time.monotonic() - started) / 60,
-        "quick": bool(getattr(args, "quick", False)),
-        "flags": process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
-        "data": args.data and str(Path(args.data).resolve()),
-        "versions": {"python": platform.python_version()},
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "load": round(load, 1),
-        "clocks": {"before": measured.pop("clocks")},
-        "failures": {},
-        "scripts": names,
-        **measured,
-    }
-    climb["versions"] |= {name: version(name) for name in packages}
-    add_rates(climb, measured)
-    if sizes:
-        climb["runs"] = []
-    for B in sizes:
-        for name in names:
-            climb["runs"].append([f"{Path(name).stem}_B{B}", name, f"--batch-size={B}"])
-    copy_code(folder / "code", own, climb["commit"])
-    save(folder, climb)
+    versions = {"python": platform.python_version()}
+    climb = Climb(
+        kind=kind,
+        started=f"{datetime.now():%Y-%m-%d %H:%M}",
+        commit=commit(),
+        rounds=args.rounds or 3,
+        scripts=[path.name if path in own else scripts.relative_name(path) for path in chosen],
+        flags=process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
+        device=measured["device"],
+        device_type=measured["device_type"],
+        system=f"{platform.system()} {platform.machine()}",
+        cores=os.cpu_count(),
+        versions=versions | {name: version(name) for name in packages},
+        peak_dtype=measured["peak_dtype"],
+        rates={name: [rate] for name, rate in measured["rates"].items()},
+        clocks={"before": measured["clocks"]},
+        batch_sizes=sorted(set(args.batch_sizes or [])),
+        data=args.data and str(Path(args.data).resolve()),
+        quick=bool(args.quick),
+        max_minutes=args.max_minutes,
+        minutes=(time.monotonic() - started) / 60,
+        load=round(load, 1),
+    )
+    copy_code(folder / "code", own, climb.commit)
+    climb.save_to(folder)
     return folder
 
 
@@ -91,7 +77,7 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
 
     Raises BadInput if one of them has the file name of another script: its logs would too.
     """
-    ours = scripts.chain() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
+    ours = scripts.all_scripts() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
     own = [path for path in chosen if path not in ours]
     names = {path.stem for path in ours}
     for path in own:
@@ -101,28 +87,24 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
     return own
 
 
-def check_flags(args, sizes: list[int]):
+def check_flags(args):
     """Raise BadInput for a wrong --out, device, T or corpus: every run would fail for it."""
     from ladder.batches import Batches  # it imports torch, which --help need not
 
     if args.out and Path(args.out).exists():
         raise BadInput(f"{args.out} is there already: choose another --out, or --resume that")
     flags = process.given_flags(args, *PASSED_ON)
-    if sizes:
-        flags.append(f"--batch-size={max(sizes)}")
+    if args.batch_sizes:
+        flags.append(f"--batch-size={max(args.batch_sizes)}")
     asked = cli.parse_args(__doc__, flags)
     Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
 
 
 def copy_code(code: Path, own: list[Path], commit: str):
     """Copy what a climb starts and imports. Scripts from outside (`own`) go beside baseline.py."""
-    copies = {path: path.name for path in own}
-    for pattern in RUNNING_CODE:
-        for path in ROOT.glob(pattern.removeprefix(":(glob)")):
-            copies[path] = path.relative_to(ROOT)
-    for path, name in copies.items():
-        (code / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, code / name)
+    copy_running_code(code)
+    for path in own:
+        shutil.copy(path, code)
     (code / "COMMIT").write_text(commit + "\n")
 
 
@@ -135,173 +117,176 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
 
 
-def add_rates(climb: dict, measured: dict):
-    """Add one round's rates of matmuls and copies to their lists, and take the medians again."""
-    for rate, by_round in RATES.items():
-        if rate in measured:
-            climb.setdefault(by_round, []).append(measured[rate])
-            climb[rate] = statistics.median(climb[by_round])
+class Rounds:
+    """Runs what a climb still has to run, round by round.
 
-
-def save(folder: Path, climb: dict):
-    write_atomic(folder / "climb.json", json.dumps(climb, indent=1).encode() + b"\n")
-
-
-def seconds_left(climb: dict) -> float:
-    """How long the climb may still take; infinite without --at-most."""
-    limit = climb["at_most"] or math.inf
-    return (limit - climb["minutes"]) * 60
-
-
-def run_rounds(
-    folder: Path, scratch: Path, say: Callable, forecast: Callable, show_table: Callable
-) -> dict:
-    """Run, round by round, what climb.json asks for and is not done yet; returns climb.json.
-
-    say(line) prints a line; forecast(climb) says, after each run, what is left; show_table() shows
-    the rounds so far, before another one. What is compiled is kept in `scratch` for later rounds.
+    say(line) prints a line; show_table() shows the rounds so far, before another one. What is
+    compiled is kept in `scratch` for later rounds.
     """
-    climb = read_climb_json(folder)
-    for name, why in list(climb["failures"].items()):
-        if why != OUT_OF_MEMORY:  # that is a result; what failed else is due again
-            del climb["failures"][name]
-    ended = [*folder.glob("*.r*.log")]
-    if ended:
-        kept = f"going on with {folder}: {len(ended)} runs are kept"
-        say(f"{kept}; its code/ runs, without your edits since")
-    k = 1  # round 1, or those that were begun before --resume
-    for path in ended:
-        k = max(k, int(path.stem.rpartition(".r")[2]))
-    for begun in range(1, k + 1):
-        run_round(folder, climb, begun, scratch, say, forecast)
-    while another_round(climb, k):
-        show_table()
-        k += 1
-        run_round(folder, climb, k, scratch, say, forecast)
-    climb["repeats"] = k
-    return climb
 
+    def __init__(self, folder: Path, scratch: Path, say: Callable, show_table: Callable):
+        self.folder = folder
+        self.scratch = scratch
+        self.say = say
+        self.show_table = show_table
+        self.climb = Climb.load_from(folder)
+        for name, why in list(self.climb.failures.items()):
+            if why != OUT_OF_MEMORY:  # that is a result; what failed else is due again
+                del self.climb.failures[name]
+        ended = climb_logs(folder, self.climb)
+        self.begun = max((k for _, k in ended), default=1)  # the last round that was begun
+        self.done = len(ended) + len(self.climb.failures)
+        self.left = self._runs_left(ended)
+        if ended:
+            kept = f"going on with {folder}: {len(ended)} runs are kept"
+            say(f"{kept}; its code/ runs, without your edits since")
 
-def another_round(climb: dict, done: int) -> bool:
-    """Whether more than these `done` rounds are wanted and one of mean length would end in time."""
-    mean_seconds = climb["minutes"] / done * 60
-    return done < climb["repeats"] and mean_seconds <= seconds_left(climb)
+    def _runs_left(self, ended: dict) -> list[tuple[int, PlannedRun]]:
+        """The runs that are not done yet, each with its round, in the order in which they run."""
+        forwards = self.climb.runs
+        if self.climb.quick:
+            forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
+        too_large = self.climb.out_of_memory()
+        left = []
+        for k in range(1, self.climb.rounds + 1):
+            # Backwards, what a run does to the next one, such as heat, cancels out.
+            for run in forwards if k % 2 else reversed(forwards):
+                failed = f"{run.name}.r{k}" in self.climb.failures
+                if (run.name, k) not in ended and not failed and run.name not in too_large:
+                    left.append((k, run))
+        return left
 
+    def run(self) -> Climb:
+        """Run all of it, or until the time is over. Returns the climb."""
+        while self.left and self.seconds_left() > 0:
+            k, run = self.left[0]
+            if k > self.begun:
+                if not self.another_round_fits():
+                    break
+                self.show_table()
+                self.begun = k
+            if len(self.climb.rates["peak_flops"]) < k:  # prepare() timed that of round 1
+                self.time_matmul(k)
+                continue
+            now = f"{run.name}, round {k} of {self.climb.rounds}"
+            self.say(f"{now}, running since {datetime.now():%H:%M}")
+            del self.left[0]
+            news = self.run_and_record(run, k)
+            self.done += 1
+            self.say(f"{now}: {news} ({self.forecast()})")
+        self.climb.rounds = self.begun
+        return self.climb
 
-def run_round(folder: Path, climb: dict, k: int, scratch: Path, say: Callable, forecast: Callable):
-    """Do the runs of round k that are not done yet, until the climb's time is over."""
-    while seconds_left(climb) > 0:
-        due = runs_due(folder, climb, k)
-        if not due:
-            return
-        if len(climb["peaks"]) < k:  # one of each round; prepare() timed that of round 1
-            say(f"round {k}: timing a large matmul")
-            time_matmul(folder, climb)
-            say(f"round {k}: it runs at {climb['peaks'][-1] / 1e12:.3g} TFLOP/s")
-            continue
-        now = f"{due[0][0]}, round {k} of {climb['repeats']}"
-        say(f"{now}, running since {datetime.now():%H:%M}")
-        news = run_and_record(folder, climb, due[0], k, scratch)
-        say(f"{now}: {news} ({forecast(climb)})")
+    def seconds_left(self) -> float:
+        """How long the climb may still take; infinite without --max-minutes."""
+        limit = self.climb.max_minutes or math.inf
+        return (limit - self.climb.minutes) * 60
 
+    def another_round_fits(self) -> bool:
+        """Whether a round of mean length would end in time."""
+        mean_seconds = self.climb.minutes / self.begun * 60
+        return mean_seconds <= self.seconds_left()
 
-def runs_due(folder: Path, climb: dict, k: int) -> list[list[str]]:
-    """The runs of round k that are not done yet, in the order in which they are run."""
-    order = [*runs_of(climb)]
-    if climb.get("quick"):
-        order.insert(1, order.pop())  # the top comes second: the time may not do for all
-    if k % 2 == 0:
-        order.reverse()  # so that what a run does to the next one, such as heat, cancels out
-    too_large = out_of_memory(climb)
-    due = []
-    for run in order:
-        name = f"{run[0]}.r{k}"
-        done = name in climb["failures"] or (folder / f"{name}.log").exists()
-        if not done and run[0] not in too_large:
-            due.append(run)
-    return due
+    def forecast(self) -> str:
+        """`3 of 26 runs, about 12 min left`: as many as the runs so far took, after a round."""
+        left = len(self.left)
+        text = f"{self.done} of {self.done + left} runs"
+        if left == 0 or self.done < len(self.climb.runs):
+            return text
+        minutes = left * self.climb.minutes / self.done
+        minutes = min(minutes, self.seconds_left() / 60)
+        return f"{text}, about {math.ceil(minutes)} min left"
 
+    def time_matmul(self, k: int):
+        """Time the large matmul again, as a round begins."""
+        self.say(f"round {k}: timing a large matmul")
+        started = time.monotonic()
+        measured = large_matmul(self.climb.flags, self.folder / "code")
+        for name, rate in measured["rates"].items():
+            self.climb.rates[name].append(rate)
+        self.climb.minutes += (time.monotonic() - started) / 60
+        self.say(f"round {k}: it runs at {measured['rates']['peak_flops'] / 1e12:.3g} TFLOP/s")
 
-def time_matmul(folder: Path, climb: dict):
-    """Time the large matmul again, as a round begins."""
-    started = time.monotonic()
-    add_rates(climb, large_matmul(climb["flags"], folder / "code"))
-    climb["minutes"] += (time.monotonic() - started) / 60
+    def run_and_record(self, run: PlannedRun, k: int) -> str:
+        """Do one run, and save in climb.json how it ended. Returns that in a few words."""
+        started = time.monotonic()
+        try:
+            news = f"{self.run_once(run, k):.0f} tok/s"
+        except subprocess.TimeoutExpired:
+            news = "stopped, the time is over"
+        except BadInput as error:
+            why = str(error)
+            news = f"failed: {why}"
+            if run.B and re.search("^out of memory|memory is full$", why):
+                news = why.partition(":")[0]
+                why = OUT_OF_MEMORY
+            self.climb.failures[f"{run.name}.r{k}"] = why
+            too_large = self.climb.out_of_memory()
+            self.left = [due for due in self.left if due[1].name not in too_large]
+        self.climb.minutes += (time.monotonic() - started) / 60
+        self.climb.save_to(self.folder)
+        return news
 
+    def run_once(self, run: PlannedRun, k: int) -> float:
+        """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
 
-def run_and_record(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -> str:
-    """Do one run, and save in climb.json how it ended. Returns that in a few words."""
-    name = run[0]
-    started = time.monotonic()
-    try:
-        news = f"{run_once(folder, climb, run, k, scratch):.0f} tok/s"
-    except subprocess.TimeoutExpired:
-        news = "stopped, the time is over"
-    except BadInput as error:
-        why = str(error)
-        news = f"failed: {why}"
-        if kind_of(climb).varied and re.search("^out of memory|memory is full$", why):
-            news = why.partition(":")[0]
-            why = OUT_OF_MEMORY
-        climb["failures"][f"{name}.r{k}"] = why
-    climb["minutes"] += (time.monotonic() - started) / 60
-    save(folder, climb)
-    return news
+        Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
+        """
+        name = f"{run.name}.r{k}"
+        failed = self.folder / f"{name}.failed"
+        failed.unlink(missing_ok=True)
+        log_dir = self.scratch / name
+        log_dir.mkdir(parents=True)
+        left = self.seconds_left()
+        done = process.run_python(
+            *self.words_of(run, k),
+            "--log-dir",
+            log_dir,
+            package=(self.folder / "code").resolve(),
+            timeout=left if left < math.inf else None,
+            TORCHINDUCTOR_CACHE_DIR=str(self.scratch / run.name),
+        )
+        try:
+            path = log_of(done, log_dir)
+            log = read_log(path)
+            if log.result["status"] != "ok":
+                raise BadInput(f"its run ended {log.result['status']}")
+            self.check_like_the_others(log, k)
+        except BadInput as error:
+            write_atomic(failed, done.stderr.encode())
+            why = str(error).replace(f"{log_dir}{os.sep}", "")
+            raise BadInput(why.replace(str(Path.home()), "~")) from None  # it may be sent
+        write_atomic(self.folder / f"{name}.log", path.read_bytes())
+        return log.result["tok_per_s"]
 
+    def words_of(self, run: PlannedRun, k: int) -> list:
+        """The script of a run and its flags, as words of a command line. Each round has its own
+        seed, the same for all runs: the first one's, and one more for each round."""
+        first_seed = cli.parse_args(__doc__, self.climb.flags).seed
+        path = (self.folder / "code" / run.script).resolve()
+        words = [path, *self.climb.flags, f"--seed={first_seed + k - 1}"]
+        if self.climb.data:
+            words.append(f"--data={self.climb.data}")
+        if run.script in (scripts.DDP.name, scripts.FSDP.name):
+            words.append("--ckpt-every=0")
+        if run.B:
+            words.append(f"--batch-size={run.B}")
+        return words
 
-def run_once(folder: Path, climb: dict, run: list[str], k: int, scratch: Path) -> float:
-    """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
-
-    Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
-    """
-    name = f"{run[0]}.r{k}"
-    failed = folder / f"{name}.failed"
-    failed.unlink(missing_ok=True)
-    log_dir = scratch / name
-    log_dir.mkdir(parents=True)
-    left = seconds_left(climb)
-    done = process.run_python(
-        *words_of(folder, climb, run, k),
-        "--log-dir",
-        log_dir,
-        package=(folder / "code").resolve(),
-        timeout=left if left < math.inf else None,
-        TORCHINDUCTOR_CACHE_DIR=str(scratch / run[0]),
-    )
-    try:
-        path = log_of(done, log_dir)
-        log = read_log(path)
-        if log.result["status"] != "ok":
-            raise BadInput(f"its run ended {log.result['status']}")
-        earlier = sorted(folder.glob("*.r*.log"))
-        if earlier:
-            check_comparable("this climb", [log, read_log(earlier[0])], climb)
-    except BadInput as error:
-        write_atomic(failed, done.stderr.encode())
-        raise BadInput(str(error).replace(f"{log_dir}{os.sep}", "")) from None
-    write_atomic(folder / f"{name}.log", path.read_bytes())
-    return log.result["tok_per_s"]
-
-
-def words_of(folder: Path, climb: dict, run: list[str], k: int) -> list:
-    """The script of a run and its flags, as words of a command line. Each round has its own seed,
-    the same for all runs: the first one's, and one more for each round."""
-    _name, script, *own_flags = run
-    path = (folder / "code" / script).resolve()
-    first_seed = cli.parse_args(__doc__, climb["flags"]).seed
-    words = [path, *climb["flags"], f"--seed={first_seed + k - 1}"]
-    if climb["data"]:
-        words.append(f"--data={climb['data']}")
-    if "from ladder.ranks import" in path.read_text("utf-8", "replace"):  # ddp_run.py
-        words.append("--ckpt-every=0")
-    return words + own_flags
+    def check_like_the_others(self, log, k: int):
+        """Raise BadInput if this log of round k cannot stand in one table with those before it."""
+        earlier = {}
+        for (name, of_round), text in climb_logs(self.folder, self.climb).items():
+            if of_round in (k, 1) and of_round not in earlier:
+                earlier[of_round] = parse_log(text, name)
+        check_comparable("this climb", self.climb, [{k: log}, earlier])
 
 
 def log_of(done: process.Finished, log_dir: Path) -> Path:
     """The log that a run wrote. Raises BadInput if it failed or wrote none."""
     if done.failure:
         raise BadInput(done.failure)
-    logs = [*log_dir.glob("*.log")]
+    logs = list(log_dir.glob("*.log"))
     if not logs:
         raise BadInput("it wrote no log to --log-dir")
     return logs[0]

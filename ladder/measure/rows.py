@@ -1,17 +1,18 @@
 """From the raw logs of a climb to rows that can be compared, with their uncertainty."""
 
-import json
 import math
 import statistics
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ladder.errors import BadInput
-from ladder.log import Log, read_log
-from ladder.measure.kinds import KINDS, kind_of
-from ladder.measure.scripts import before, chain
+from ladder.log import Log, parse_log
+from ladder.measure.climb import Climb, climb_logs
+from ladder.measure.scripts import all_scripts, base_of
 from ladder.measure.stats import Gain, gain_of, holm
 from ladder.measure.work import roofline_of
 
@@ -22,7 +23,6 @@ COMPARABLE += ("data", "data_sha256")
 # Row.failure of a row that has no run:
 NOT_YET = "not run yet"
 OUT_OF_TIME = "not run: the time was over"
-OUT_OF_MEMORY = "out of memory"  # Row.failure of a batch that does not fit: a result
 DISTURBED = 2  # a round, or the 90th percentile of a run's steps, over this many times the median
 
 
@@ -33,11 +33,11 @@ class Row:
     Times are in milliseconds. None means not known.
     """
 
-    stem: str  # of the script; in a batch its B too
+    stem: str  # of the script; where batch sizes are compared, its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failure: str | None = None
     script: str = ""  # its stem
-    B: int | None = None  # only in a batch
+    B: int | None = None  # only where batch sizes are compared
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     p10_ms: float | None = None
     p90_ms: float | None = None
@@ -80,101 +80,53 @@ class Row:
         return disturbed
 
 
-def read_climb_json(folder: Path) -> dict:
-    """climb.json. Raises BadInput if there is none, or its kind is unknown."""
-    path = folder / "climb.json"
-    if not path.is_file():
-        raise BadInput(f"{folder} is not a climb's: it has no climb.json")
-    climb = json.loads(path.read_text(encoding="utf-8"))
-    kind = climb.get("kind")
-    if kind not in KINDS:
-        raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {kind}")
-    return climb
-
-
-def has_ended(climb: dict) -> bool:
-    """Whether a climb ran to its end or to its time limit. Then it reads the clocks again."""
-    return "after" in climb["clocks"]
-
-
-def runs_of(climb: dict) -> list[list[str]]:
-    """The runs of a round, in order: a name, the script and flags of its own."""
-    return climb.get("runs") or [[Path(name).stem, name] for name in climb["scripts"]]
-
-
-def last_failures(climb: dict) -> dict[str, str]:
-    """Why a run failed, by its name; of several rounds the last one counts."""
-    failures = {}
-    for name_and_round, why in climb["failures"].items():
-        name = name_and_round.rpartition(".")[0]
-        failures[name] = why
-    return failures
-
-
-def out_of_memory(climb: dict) -> set[str]:
-    """The names of runs that were out of memory, and of the same script's runs at a larger B."""
-    failures = last_failures(climb)
-    names = set()
-    scripts = set()
-    for name, script, *_ in runs_of(climb):  # from the smallest B to the largest
-        if failures.get(name) == OUT_OF_MEMORY:
-            scripts.add(script)
-        if script in scripts:
-            names.add(name)
-    return names
-
-
-def read_climb(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json and a Row for each of runs_of, in that order.
+def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
+    """climb.json and a Row for each of its runs, in that order.
 
     Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
     """
-    climb = read_climb_json(folder)
-    logs = []
-    by_run = {}
-    seeds = {}
-    for path in folder.glob("*.r*.log"):
-        name, _, k = path.stem.rpartition(".r")
-        log = read_log(path)
-        logs.append(log)
-        by_run.setdefault(name, {})[int(k)] = log
-        if seeds.setdefault(k, log.run["seed"]) != log.run["seed"]:
-            raise BadInput(f"{folder}: the logs of round {k} differ in seed")
-    failures = last_failures(climb)
-    if not logs and not failures:
+    climb = Climb.load_from(folder)
+    logs = {run.name: {} for run in climb.runs}
+    for (name, k), text in climb_logs(folder, climb).items():
+        logs[name][k] = parse_log(text, f"{folder}/{name}.r{k}.log")
+    failures = climb.last_failures()
+    if not failures and not any(logs.values()):
         why = "holds no logs of a climb"
-        if has_ended(climb):
-            why = "has no run: its time was over before the first one had ended (--at-most)"
+        if climb.has_ended:
+            why = "has no run: its time was over before the first one had ended (--max-minutes)"
         raise BadInput(f"{folder} {why}")
-    check_comparable(folder, logs, climb)
-    too_large = out_of_memory(climb)
+    check_comparable(folder, climb, logs.values())
+    too_large = climb.out_of_memory()
     rows = []
-    for name, script, *flags in runs_of(climb):
-        row = Row(name, by_run.get(name, {}), failures.get(name), Path(script).stem)
-        if flags:
-            row.B = int(flags[0].partition("=")[2])
+    for run in climb.runs:
+        stem = Path(run.script).stem
+        row = Row(run.name, logs[run.name], failures.get(run.name), stem, run.B)
         # A run that was skipped because a smaller B did not fit has no row.
-        if row.logs or row.failure or name not in too_large:
+        if row.logs or row.failure or run.name not in too_large:
             rows.append(measure(row, climb))
     set_gains(climb, rows)
     return climb, rows
 
 
-def check_comparable(folder: Path | str, logs: list[Log], climb: dict):
-    """Raise BadInput unless all logs come from one machine, commit, corpus and size of step."""
-    for key in COMPARABLE:
-        values = sorted({str(log.run.get(key)) for log in logs})
-        if len(values) > 1 and key != kind_of(climb).varied:
-            differs = f"{key} ({', '.join(values)})"
-            raise BadInput(
-                f"{folder}: its logs differ in {differs}: they cannot stand in one table"
-            )
+def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, Log]]):
+    """Raise BadInput unless all logs come from one machine, commit, corpus and size of step, and
+    those of a round from one seed. `rows` are the logs of each row by round."""
+    found = defaultdict(set)
+    for logs in rows:
+        for k, log in logs.items():
+            for key in COMPARABLE:
+                found[key].add(str(log.run.get(key)))
+            found[f"seed of round {k}"].add(log.run["seed"])
+    for key, values in found.items():
+        if len(values) > 1 and key != climb.comparison.varied:
+            differs = f"{key} ({', '.join(sorted(values))})"
+            raise BadInput(f"{where}: its logs differ in {differs}: they cannot stand in one table")
 
 
-def measure(row: Row, climb: dict) -> Row:
+def measure(row: Row, climb: Climb) -> Row:
     """`row` with the numbers that need no other row. A failure counts if no run ended well."""
     if not row.logs:
-        row.failure = row.failure or (OUT_OF_TIME if has_ended(climb) else NOT_YET)
+        row.failure = row.failure or (OUT_OF_TIME if climb.has_ended else NOT_YET)
         return row
     row.failure = None
     logs = row.logs.values()
@@ -193,9 +145,9 @@ def measure(row: Row, climb: dict) -> Row:
     return row
 
 
-def set_gains(climb: dict, rows: list[Row]):
+def set_gains(climb: Climb, rows: list[Row]):
     """Compare each row with the one that its kind of climb says, and with the first."""
-    kind = kind_of(climb)
+    kind = climb.comparison
     if not kind.gain:
         return
     for index in range(1, len(rows)):
@@ -216,10 +168,8 @@ def index_of_base(rows: list[Row], index: int) -> int:
 
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
-    base = None
-    for path in chain():  # a script from outside is not in it
-        if path.stem == rows[index].script:
-            base = before(path)
+    bases = {path.stem: base_of(path) for path in all_scripts()}
+    base = bases.get(rows[index].script)  # a script from outside has none
     for above in range(index):
         if base and rows[above].script == base.stem:
             return above
@@ -239,7 +189,7 @@ def gain(old: Row, new: Row) -> Gain | None:
     return gain_of(ratios) if ratios else None
 
 
-def limit_tok_per_s(climb: dict, log: Log) -> float | None:
+def limit_tok_per_s(climb: Climb, log: Log) -> float | None:
     """Tokens per second at 100 % MFU; None if the peak is unknown.
 
     The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
@@ -247,7 +197,7 @@ def limit_tok_per_s(climb: dict, log: Log) -> float | None:
     """
     peak = log.mfu["peak_flops"]
     if peak == "unknown":
-        peak = max(climb.get(key) or 0 for key in ("peak_flops", "fp32_flops"))
+        peak = max(climb.rate("peak_flops"), climb.rate("fp32_flops") or 0)
     return float(peak) / int(log.mfu["flops_per_token"]) or None
 
 

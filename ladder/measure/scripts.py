@@ -1,38 +1,54 @@
-"""The scripts of the ladder: where they are, and which one each goes on from."""
+"""The scripts: where they are, and which one each goes on from.
+
+The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for CPUs, candidates/ for
+GPUs.
+"""
 
 from pathlib import Path
 
 from ladder.files import ROOT
 
+DDP = ROOT / "ddp_run.py"
+FSDP = ROOT / "fsdp_run.py"
+
+
+def rungs() -> list[Path]:
+    """baseline.py and rungs 01 to 10, in order."""
+    return [ROOT / "baseline.py", *numbered_in("speedups")]
+
+
+def branch(folder: str) -> list[Path]:
+    """The scripts of a branch, `cpu` or `candidates`, in order."""
+    return numbered_in(folder)
+
+
+def numbered_in(folder: str) -> list[Path]:
+    """The numbered scripts in a folder, in order."""
+    return sorted((ROOT / folder).glob("[0-9][0-9]_*.py"))
+
+
+def rungs_for(device_type: str) -> list[Path]:
+    """The measured rungs for a kind of device, each going on from the one before it."""
+    if device_type == "cpu":
+        return rungs() + branch("cpu")
+    return rungs()
+
 
 def all_scripts() -> list[Path]:
-    """baseline.py and every numbered rung, in order."""
-    return [ROOT / "baseline.py", *sorted((ROOT / "speedups").glob("[0-9][0-9]_*.py"))]
+    """All rungs, those of the branches too, in order of number."""
+    return rungs() + branch("cpu") + branch("candidates")
 
 
-def candidate_scripts() -> list[Path]:
-    """The scripts that no GPU has measured yet, in order."""
-    return sorted((ROOT / "candidates").glob("[0-9][0-9]_*.py"))
-
-
-def chain() -> list[Path]:
-    """All rungs, then all candidates. `before` says which script each one goes on from."""
-    return all_scripts() + candidate_scripts()
-
-
-def before(path: Path) -> Path | None:
-    """The script that `path` adds one change to; None for baseline.py.
-
-    The ladder forks: 11 goes on from 10 and 12 from 11, which are for CPUs only; 13 goes on from 10
-    too. So a script goes on from the nearest one before it of its own branch. The first script for
-    CPUs only goes on from the script before it.
-    """
-    scripts = chain()
-    earlier = scripts[: scripts.index(path)]
-    for script in reversed(earlier):
-        if cpu_only(script) == cpu_only(path):
-            return script
-    return earlier[-1] if earlier else None
+def base_of(path: Path) -> Path | None:
+    """The script that `path` adds one change to; None for baseline.py and scripts from outside."""
+    if path == DDP:
+        return rungs()[-1]
+    if path == FSDP:
+        return DDP
+    for line in (rungs() + branch("cpu"), rungs() + branch("candidates")):
+        if path in line[1:]:
+            return line[line.index(path) - 1]
+    return None
 
 
 def number_of(path: Path) -> int:
@@ -45,17 +61,7 @@ def peer_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
-def shown(path: Path) -> str:
-    """A script's path as printed: relative to the project if it is inside it."""
+def relative_name(path: Path) -> str:
+    """A script's path relative to the project if it is inside it, else the whole path."""
     path = path.resolve()
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
-
-
-def cpu_only(path: Path) -> bool:
-    """Whether a script's docstring says that its change does nothing on other devices."""
-    return has_field(path, "Device: CPU\n")
-
-
-def has_field(path: Path, start: str) -> bool:
-    """Whether a line of a script starts like this, also where Python cannot parse it."""
-    return f"\n{start}" in path.read_text(encoding="utf-8", errors="replace")

@@ -9,10 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from ladder.machine import find_gpu
+from ladder.measure.climb import Climb
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
 LABELS = ("matmuls", "attention", "between them", "optimizer")
+# Not calculated: the compiler may pad the matmul by itself that this rung pads.
+AS_BEFORE = "07_vocab_50304"
 # The T behind the counts. A CPU's steps are counted with its own autocast and kernels.
 SIZES = {"cuda": 1024, "cpu": 256}
 
@@ -28,7 +31,7 @@ def work(B: int, device: str = "cuda") -> dict[str, dict]:
     steps = {}
     for stem, counts in counted()[device].items():
         step = {"unit": counts["unit"]}
-        for key in counts.keys() - {"unit"}:
+        for key in counts.keys() - {"unit", "code"}:
             constant, slope = counts[key]
             step[key] = constant + B * slope
         steps[stem] = step
@@ -52,8 +55,8 @@ def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None
     return tuple(parts)
 
 
-def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
-    """roofline_ms of a step in a climb, by its run line and climb.json; None if it is not known.
+def roofline_of(stem: str, run: dict, climb: Climb) -> tuple[float, ...] | None:
+    """roofline_ms of a step in a climb, by its run line and climb; None if it is not known.
 
     Known is GPT-2 124M: at T=1024 on a GPU with all rates in the table, and at T=256 on a CPU whose
     matmuls and copy the climb measured.
@@ -62,14 +65,14 @@ def roofline_of(stem: str, run: dict, climb: dict) -> tuple[float, ...] | None:
     if gpu and gpu.bandwidth:
         device = "cuda"
         rates = gpu._asdict()
-    elif climb.get("copy_bytes_per_s") and climb.get("peak_dtype") == "bfloat16":
+    elif climb.rate("copy_bytes_per_s") and climb.peak_dtype == "bfloat16":
         device = "cpu"
-        fp32 = climb["fp32_flops"] / 1e12
+        fp32 = climb.rate("fp32_flops") / 1e12
         rates = {
             "fp32": fp32,
             "tf32": fp32,  # it has no TF32 units
-            "half": climb["peak_flops"] / 1e12,
-            "bandwidth": climb["copy_bytes_per_s"] / 1e9,
+            "half": climb.rate("peak_flops") / 1e12,
+            "bandwidth": climb.rate("copy_bytes_per_s") / 1e9,
         }
     else:
         return None

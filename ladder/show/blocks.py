@@ -5,12 +5,13 @@ from pathlib import Path
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
+from ladder.measure.climb import Climb
+from ladder.measure.docstrings import describe, title
 from ladder.measure.rows import Row, first_log, read_climb
-from ladder.measure.scripts import all_scripts, cpu_only, shown
-from ladder.measure.work import LABELS, roofline_ms, work
-from ladder.show.docstrings import describe, title
+from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
+from ladder.measure.work import AS_BEFORE, LABELS, roofline_ms, work
 from ladder.show.reported import reported_climb
-from ladder.show.tables import bold, factor, markdown, percent, pipes
+from ladder.show.tables import Cell, factor, gain_cell, markdown, percent, pipes
 
 # In README.md the headline and the table of rungs name a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one, and the machines are all of logs/.
@@ -24,7 +25,7 @@ B = 16
 ROOFLINE = """
 *Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
 """
-NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#share)."
+NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#climb)."
 
 
 def render(text: str) -> str:
@@ -47,8 +48,8 @@ def block(match: re.Match) -> str:
     return f"{marker}\n{made}<!-- end -->"
 
 
-def climbs_of(match: re.Match) -> list[tuple[str, dict, list[Row]]]:
-    """Folder, climb.json and rows of each climb that a marker names."""
+def climbs_of(match: re.Match) -> list[tuple[str, Climb, list[Row]]]:
+    """Folder, climb and rows of each climb that a marker names."""
     climbs = []
     for folder in match["folders"].split():
         climb, rows = read_climb(ROOT / folder)
@@ -72,26 +73,20 @@ def headline(climbs: list) -> str:
     text = f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
     text += f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
     text += f"{other['who']}."
-    devices = [climb["device"] for _, climb, _ in climbs]
-    if all(map(is_cpu, devices)):
+    if all(climb.device_type == "cpu" for _, climb, _ in climbs):
         text += NO_GPU
     for folder, climb, rows in climbs:
-        rungs = rungs_of(rows)
-        top = rungs[max(rungs)]
+        ran = by_number(rows)
+        top = ran[max(ran)]
         text += f"\n- **{top.total.ratio:.1f} times**"
         if top.total.low:
             text += f" ({top.total.low:.1f} to {top.total.high:.1f}, 95 % interval)"
         text += f" on {machine_of(rows)}: "
-        text += f"{rungs[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
-        if max(rungs) > 10:
-            text += f" at rung {max(rungs)} ({rungs[10].total.ratio:.1f} times at rung 10)"
-        text += f". *Measured here*, {climb['repeats']} rounds of all scripts ([logs]({folder}))."
+        text += f"{ran[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
+        if max(ran) > 10:
+            text += f" at rung {max(ran)} ({ran[10].total.ratio:.1f} times at rung 10)"
+        text += f". *Measured here*, {climb.rounds} rounds of all scripts ([logs]({folder}))."
     return f"{text}\n"
-
-
-def is_cpu(device: str) -> bool:
-    """Whether the name of a device, as in ladder/machine.py, is that of a CPU."""
-    return device.endswith(("thread)", "threads)"))
 
 
 def machine_of(rows: list[Row]) -> str:
@@ -100,65 +95,80 @@ def machine_of(rows: list[Row]) -> str:
 
 
 def rungs_table(climbs: list) -> str:
-    """Every rung with its one change and what that gains."""
+    """The ten rungs, each with its one change and what that gains; below it the rungs in cpu/."""
     lines = rung_lines(climbs)
-    for path, line in zip(all_scripts(), lines, strict=True):
-        line["rung"] = f"[{title(path)}]({shown(path)})"
-    body = [[*line.values()] for line in lines]
+    for path, line in zip(rungs(), lines, strict=True):
+        line["rung"] = Cell(f"[{title(path)}]({relative_name(path)})")
+    header = [Cell(heading) for heading in lines[0]]
+    body = [list(line.values()) for line in lines]
     note = f"\n*Reported*: {reported_climb()['note']}"
-    return pipes([*lines[0]], body, left=3) + note + ROOFLINE
+    return pipes([header, *body], left=3) + beyond(climbs) + note + ROOFLINE
 
 
-def rung_lines(climbs: list) -> list[dict[str, str]]:
-    """A line of a table for each rung: what it changes and removes; its times as reported, which
-    are not ours, and as calculated; its gain in each of these climbs."""
-    scripts = all_scripts()
+def beyond(climbs: list) -> str:
+    """What the rungs in cpu/ gain in each of these climbs that ran them, in one line."""
+    text = ""
+    for _, _, rows in climbs:
+        gains = []
+        for path in branch("cpu"):
+            row = by_number(rows).get(number_of(path))
+            if row:
+                cell = gain_cell(percent(row.gain), row.gain)
+                gain = f"**{cell.text}**" if cell.bold else cell.text
+                gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
+        if gains:
+            text += f"\nOn CPUs the ladder goes on in [cpu/](cpu); {machine_of(rows)}: "
+            text += f"{', '.join(gains)}.\n"
+    return text
+
+
+def rung_lines(climbs: list) -> list[dict[str, Cell]]:
+    """A line of a table for each of the ten rungs: what it changes and removes; its times as
+    reported, which are not ours, and as calculated; its gain in each of these climbs."""
+    scripts = rungs()
     other = reported_climb()
     columns = {f"*reported*: {other['settings']}": reported_column(scripts, other)}
     for name, gpu in GPUS.items():
         columns[f"*calculated*: {name}"] = calculated_column(scripts, gpu)
     for _, _, rows in climbs:
-        columns[f"*measured*: {machine_of(rows)}"] = measured_column(scripts, rungs_of(rows))
+        columns[f"*measured*: {machine_of(rows)}"] = measured_column(scripts, by_number(rows))
     lines = []
     for number, path in enumerate(scripts):
         fields = describe(path)
-        line = {"rung": title(path)}
-        line["the one change"] = re.split(r"\.(?: |$)", fields["Change"])[0]
-        line["what it removes"] = fields.get("Removes", "")
-        for heading, cells in columns.items():
-            line[heading] = cells[number]
+        line = {"rung": Cell(title(path))}
+        line["the one change"] = Cell(re.split(r"\.(?: |$)", fields["Change"])[0])
+        line["what it removes"] = Cell(fields.get("Removes", ""))
+        for heading, column in columns.items():
+            line[heading] = column[number]
         lines.append(line)
     return lines
 
 
-def reported_column(scripts: list[Path], other: dict) -> list[str]:
+def reported_column(scripts: list[Path], other: dict) -> list[Cell]:
     """What was reported for each rung, with the gain over the reported time before it."""
-    cells = []
+    column = []
     before = None
-    for number, path in enumerate(scripts):
+    for number in range(len(scripts)):
         ms = other["ms"].get(f"{number:02}")
         if ms and before:
-            cells.append(f"{ms} ms, {(before / ms - 1) * 100:+.0f} %")
+            column.append(Cell(f"{ms} ms, {(before / ms - 1) * 100:+.0f} %"))
         elif ms:
-            cells.append(f"{ms} ms")
+            column.append(Cell(f"{ms} ms"))
         else:
-            without = "CPU only" if cpu_only(path) else ""
-            cells.append(other["within"].get(f"{number:02}", without))
+            column.append(Cell(other["within"].get(f"{number:02}", "")))
         before = ms or before
-    return cells
+    return column
 
 
-def calculated_column(scripts: list[Path], gpu: str) -> list[str]:
+def calculated_column(scripts: list[Path], gpu: str) -> list[Cell]:
     """The roofline of each rung on this GPU."""
-    cells = []
+    column = []
     for path in scripts:
-        if cpu_only(path):
-            cells.append("CPU only")
-        elif path.stem.startswith("07_"):  # the compiler may pad the unpadded matmul by itself
-            cells.append("as 06")
+        if path.stem == AS_BEFORE:
+            column.append(Cell("as 06"))
         else:
-            cells.append(f"{sum(calculated(path, gpu).values()):.0f} ms")
-    return cells
+            column.append(Cell(f"{sum(calculated(path, gpu).values()):.0f} ms"))
+    return column
 
 
 def calculated(path: Path, gpu: str) -> dict[str, float]:
@@ -169,13 +179,13 @@ def calculated(path: Path, gpu: str) -> dict[str, float]:
     return dict(zip(LABELS, roofline_ms(step, find_gpu(gpu)._asdict()), strict=True))
 
 
-def measured_column(scripts: list[Path], rungs: dict[int, Row]) -> list[str]:
+def measured_column(scripts: list[Path], ran: dict[int, Row]) -> list[Cell]:
     """The baseline's rate, and the gain of each other rung over the one it goes on from."""
-    cells = [f"{rungs[0].tok_per_s:.0f} tok/s"]
+    column = [Cell(f"{ran[0].tok_per_s:.0f} tok/s")]
     for number in range(1, len(scripts)):
-        gain = rungs[number].gain if number in rungs else None
-        cells.append(bold(percent(gain), gain))
-    return cells
+        gain = ran[number].gain if number in ran else None
+        column.append(gain_cell(percent(gain), gain))
+    return column
 
 
 def machines_table() -> str:
@@ -184,37 +194,39 @@ def machines_table() -> str:
     newest = {}
     for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
         climb, rows = read_climb(path.parent)
-        rungs = rungs_of(rows)
-        if climb["kind"] == "climb" and 0 in rungs and 10 in rungs:
-            top = rungs[max(rungs)]
-            newest[climb["device"]] = top.tok_per_s, machine_line(path.parent, climb, rungs)
+        ran = by_number(rows)
+        if climb.kind == "climb" and 0 in ran and 10 in ran:
+            top = ran[max(ran)]
+            newest[climb.device] = top.tok_per_s, machine_line(path.parent, climb, ran)
     header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
     header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
-    fastest_first = sorted(newest.values(), reverse=True)
-    return pipes(header, [line for _, line in fastest_first], left=2)
+    lines = [header]
+    for _, line in sorted(newest.values(), reverse=True):  # the fastest first
+        lines.append(line)
+    return pipes([[Cell(text) for text in line] for line in lines], left=2)
 
 
-def machine_line(folder: Path, climb: dict, rungs: dict[int, Row]) -> list[str]:
-    """The cells of one machine."""
-    number = max(rungs)
+def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
+    """The texts of one machine's cells."""
+    number = max(ran)
     return [
-        machine_of([*rungs.values()]),
-        rungs[0].log.run["torch"],
-        f"{climb['peak_flops'] / 1e12:.3g}",
-        f"{climb['repeats']}",
-        f"{rungs[0].tok_per_s:.0f}",
-        f"{rungs[10].tok_per_s:.0f}",
-        f"{rungs[number].tok_per_s:.0f} ({number})",
-        factor(rungs[number].total),
-        f"[{climb['started'][:10]}]({folder.relative_to(ROOT).as_posix()})",
+        machine_of([*ran.values()]),
+        ran[0].log.run["torch"],
+        f"{climb.rate('peak_flops') / 1e12:.3g}",
+        f"{climb.rounds}",
+        f"{ran[0].tok_per_s:.0f}",
+        f"{ran[10].tok_per_s:.0f}",
+        f"{ran[number].tok_per_s:.0f} ({number})",
+        factor(ran[number].total),
+        f"[{climb.started[:10]}]({folder.relative_to(ROOT).as_posix()})",
     ]
 
 
-def rungs_of(rows: list[Row]) -> dict[int, Row]:
+def by_number(rows: list[Row]) -> dict[int, Row]:
     """The rungs among the rows that ran, by number."""
     by_stem = {row.stem: row for row in rows if row.logs}
-    rungs = {}
-    for number, path in enumerate(all_scripts()):
+    ran = {}
+    for path in rungs_for("cpu"):
         if path.stem in by_stem:
-            rungs[number] = by_stem[path.stem]
-    return rungs
+            ran[number_of(path)] = by_stem[path.stem]
+    return ran

@@ -4,8 +4,8 @@ import re
 from difflib import unified_diff
 from pathlib import Path
 
-from ladder.measure.scripts import shown
-from ladder.show.docstrings import parts_of
+from ladder.measure.docstrings import parts_of
+from ladder.measure.scripts import relative_name
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:
@@ -22,5 +22,7 @@ def diff_lines(before: Path, after: Path) -> list[str]:
 
     old_lines = old_code.removesuffix("\n").split("\n")
     new_lines = new_code.removesuffix("\n").split("\n")
-    diff = unified_diff(old_lines, new_lines, shown(before), shown(after), lineterm="")
+    diff = unified_diff(
+        old_lines, new_lines, relative_name(before), relative_name(after), lineterm=""
+    )
     return [re.sub(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@", in_whole_file, line) for line in diff]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from ladder.errors import BadInput
 from ladder.files import git
-from ladder.measure.kinds import kind_of
+from ladder.measure.climb import Climb, climb_logs
+from ladder.measure.docstrings import docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
-from ladder.show.docstrings import docstring
 from ladder.show.publishable import kept
-from ladder.show.tables import caption, cells, columns, doubts, first_beyond, foot, sizes
+from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnings
 
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
@@ -24,14 +24,14 @@ def gather(folder: Path) -> dict:
         raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
     rungs = gather_rungs(folder, climb, rows)
-    what = kind_of(climb).what
-    if climb["kind"] == "climb":
+    what = climb.comparison.what
+    if climb.kind == "climb":
         what = f"{rungs[0]['title']} to {rungs[-1]['title']}"
     size = f"B={sizes(good)}, T={run['T']}"
     return {
         "id": folder.resolve().name,
         "reported": None,
-        "label": f"{run['device']}, {climb['started']}, {run['model']}, {size}: {what}",
+        "label": f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
         "caption": f"{caption(climb, good)}.",
         "climb": climb,
         "rows": rows,
@@ -39,17 +39,17 @@ def gather(folder: Path) -> dict:
         "result": good[0].log.result,
         # What it has in common with an ablation that belongs to it.
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
-        "kind": kind_of(climb),
+        "kind": climb.comparison,
         "rungs": rungs,
-        "beyond": first_beyond(climb, rows),
-        "notes": foot(climb, rows) + doubts(climb),
+        "notes": footnotes(climb, rows) + warnings(climb),
     }
 
 
-def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
+def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
     """Each row with the docstring and diff of its script as measured, and its logs."""
-    against = kind_of(climb).against
+    against = climb.comparison.against
     headings = columns(climb, rows)
+    texts = climb_logs(folder, climb)
     rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
@@ -62,16 +62,14 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
             diff = None
             if path and base and base["path"]:
                 diff = diff_lines(base["path"], path)[2:]
-            texts = cells(row)
-            logs = {}
-            for k in sorted(row.logs):
-                log = folder / f"{row.stem}.r{k}.log"
-                logs[log.name] = log.read_text(encoding="utf-8")
+            line = cells(row)
             rung = {
                 "row": row,
-                "title": texts["rung"],
-                "gain": texts["gain"],
-                "figures": {headings[name]: texts[name] for name in headings},
+                "stem": row.stem,
+                "title": line["rung"].text,
+                "effective": row.log.effective if row.logs else {},
+                "gain": line["gain"].text,
+                "figures": {headings[name]: line[name].text for name in headings},
                 "state": state(row),
                 "base": base,
                 "roofline": dict(zip(LABELS, row.roofline or (), strict=False)),  # milliseconds
@@ -79,7 +77,7 @@ def gather_rungs(folder: Path, climb: dict, rows: list[Row]) -> list[dict]:
                 "source": source,
                 "doc": docstring(path) if path else None,
                 "diff": diff,
-                "logs": logs,
+                "logs": {f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
             }
             rungs.append(rung)
     return rungs
@@ -92,11 +90,11 @@ def state(row: Row) -> str:
     return "up" if row.gain.ratio > 1 else "down"
 
 
-def as_measured(folder: Path, climb: dict, stem: str, scratch: Path) -> tuple[Path | None, str]:
+def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:
     """A script as it was when measured, and where it comes from, in words; (None, why) without."""
-    names = {Path(name).stem: name for name in climb["scripts"]}
+    names = {Path(name).stem: name for name in climb.scripts}
     name = names.get(stem, f"{stem}.py")
-    commit = climb["commit"]
+    commit = climb.commit
     source = "kept with its logs"
     path = kept(folder, name)
     if not path:

@@ -5,15 +5,15 @@ from pathlib import Path
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log, has_ended, read_climb
-from ladder.measure.scripts import has_field
+from ladder.measure.climb import Climb
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.show.tables import WHY_NOT_COMPILED, not_compiled
 
 SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 
 
-def read_publishable(folder: Path) -> tuple[dict, list[Row]]:
-    """climb.json and the rows of a climb. Raises BadInput if it may not be published."""
+def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
+    """The climb and the rows of a climb. Raises BadInput if it may not be published."""
     climb, rows = read_climb(folder)
     if not any(row.logs for row in rows):
         raise BadInput(f"{folder} is no climb to publish: all its runs failed")
@@ -23,29 +23,29 @@ def read_publishable(folder: Path) -> tuple[dict, list[Row]]:
     return climb, rows
 
 
-def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
+def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
-    if not has_ended(climb):
+    if not climb.has_ended:
         return f"it was stopped: ladder climb --resume {folder}"
-    if climb.get("quick"):
+    if climb.quick:
         return "a quick climb is not published: climb without --quick"
     if run["model"] != "gpt2":
-        return f"only gpt2 (124M) is published or shared, not {run['model']}"
+        return f"only gpt2 (124M) is published, not {run['model']}"
     data = f"{run['data']} ({run.get('data_sha256')})"
     if data != SHAKESPEARE:
         return f"only climbs on tinyshakespeare are published, not on {data}"
     if int(run["steps"]) < 3:
         return "fewer than 3 steps are no measurement: two are warm-up"
-    if not COMMITTED.fullmatch(climb["commit"]):
-        return f"only committed code is published, not {climb['commit']}"
-    for name in climb["scripts"]:
+    if not COMMITTED.fullmatch(climb.commit):
+        return f"only committed code is published, not {climb.commit}"
+    for name in climb.scripts:
         path = kept(folder, name) or ROOT / name
         if path.is_file() and low_precision(path):
             return f"{path.stem} has low precision, which is in no table with exact ones"
     for row in rows:
         if row.failure == OUT_OF_TIME:
-            return f"the time (--at-most) was over before {row.stem} could run: climb with more"
+            return f"the time (--max-minutes) was over before {row.stem} could run: climb with more"
         if not_compiled(row):
             return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
     return None
@@ -53,7 +53,8 @@ def why_not(folder: Path, climb: dict, rows: list[Row]) -> str | None:
 
 def low_precision(path: Path) -> bool:
     """Whether a script declares this class of numerics, which is in no table with exact ones."""
-    return has_field(path, "Numerics: low precision")
+    # Also where Python cannot parse it.
+    return "\nNumerics: low precision" in path.read_text("utf-8", "replace")
 
 
 def kept(folder: Path, name: str) -> Path | None:

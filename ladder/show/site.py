@@ -1,7 +1,8 @@
 """The ladder as a page: what each rung changes and removes, what was reported and what measured."""
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, before
+from ladder.measure.docstrings import docstring
+from ladder.measure.scripts import base_of, rungs
 from ladder.show.blocks import (
     GPUS,
     calculated,
@@ -11,7 +12,6 @@ from ladder.show.blocks import (
     rungs_marker,
 )
 from ladder.show.diffs import diff_lines
-from ladder.show.docstrings import docstring
 from ladder.show.gather import gather
 from ladder.show.reported import reported_climb
 
@@ -37,18 +37,19 @@ def reported_section(climbs: list) -> dict:
     """
     other = reported_climb()
     lines = rung_lines(climbs)
-    scripts = all_scripts()
+    scripts = rungs()
     reported = reported_column(scripts, other)
-    rungs = {}
+    shown = {}
     longest = other["ms"]["00"]
     for number, path in enumerate(scripts):
         line = lines[number]
-        base = rungs.get(before(path))
+        base = shown.get(base_of(path))
         rung = {
-            "row": {"stem": path.stem, "logs": {}},
-            "title": line["rung"],
-            "figures": {name.replace("*", ""): cell.strip("*") for name, cell in line.items()},
-            "reported": reported[number],
+            "stem": path.stem,
+            "title": line["rung"].text,
+            "effective": {},
+            "figures": {name.replace("*", ""): cell.text for name, cell in line.items()},
+            "reported": reported[number].text,
             "reported_ms": other["ms"].get(f"{number:02}"),
             "roofline": calculated(path, GPUS["A100 80GB"]),
             "base": base,
@@ -59,6 +60,5 @@ def reported_section(climbs: list) -> dict:
             "logs": {},
         }
         longest = max(longest, sum(rung["roofline"].values()))
-        rungs[path] = rung
-    rungs = [*rungs.values()]
-    return {"id": "ladder", "reported": other, "rungs": rungs, "longest": longest, "climb": {}}
+        shown[path] = rung
+    return {"id": "ladder", "reported": other, "rungs": [*shown.values()], "longest": longest}

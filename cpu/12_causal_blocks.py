@@ -12,9 +12,8 @@ Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CP
   keeps rung 06's operator.
 Numerics: rounding. Scores and probabilities are stored between the matmuls in the matmuls' type,
   as before rung 06.
-Run: python speedups/12_causal_blocks.py
+Run: python cpu/12_causal_blocks.py
 Removes: attention's blocks above the diagonal
-Device: CPU
 """
 
 import ctypes

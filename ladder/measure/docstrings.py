@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 from ladder.errors import BadInput
-from ladder.measure.scripts import shown
+from ladder.measure.scripts import relative_name
 
 FIELDS = ["Change", "Why", "Numerics", "Run"]  # of each docstring, in this order
-# After them: what a rung removes from a step, and `Device: CPU` if it does nothing elsewhere.
-OPTIONAL = ["Removes", "Device"]
+OPTIONAL = ["Removes"]  # after them: what a rung removes from a step
 
 
 def split_source(source: str) -> tuple[str, str]:
@@ -28,7 +27,7 @@ def parts_of(path: Path) -> tuple[str, str]:
         return split_source(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        what = f"{shown(path)}:{line} is not valid Python"
+        what = f"{relative_name(path)}:{line} is not valid Python"
         raise BadInput(f"{what} (a merge marker left?): fix that first") from None
 
 

@@ -8,9 +8,8 @@ Why: on a CPU every large tensor gets fresh pages from the operating system, whi
   faults, 0.3 s. Pages that are kept fault once. Expect less where the system hands out pages of 2
   MiB, and nothing on a GPU, where PyTorch's own allocator keeps memory already.
 Numerics: identical. The same arithmetic, in memory that was used before.
-Run: python speedups/11_keep_memory.py
+Run: python cpu/11_keep_memory.py
 Removes: page faults in every step
-Device: CPU
 """
 
 import ctypes

@@ -1,0 +1,98 @@
+"""Apply an edit of one rung to all scripts that go on from it.
+
+Edit rung N, do not commit yet, and run
+
+  python dev/propagate.py 3     applies the edit of rung 03 to 04 and all later rungs
+  python dev/propagate.py 0     applies the edit of baseline.py to every rung and candidate
+  python dev/propagate.py 11    to 12 alone: the candidates go on from rung 10
+
+Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
+itself; docstrings stay as they are. If a script changed the same words as you, both versions are
+written there between <<<<<<< and >>>>>>>, those that go on from it wait, and the status is 1.
+Resolve it, then go on from that script: python dev/propagate.py 9. Commit before you edit the same lines
+again.
+"""
+
+import sys
+from pathlib import Path
+
+from ladder.cli import Parser
+from ladder.commands.diff import A_RUNG, ladder_script
+from ladder.commands.main import program
+from ladder.errors import BadInput
+from ladder.files import git, write_atomic
+from ladder.measure.docstrings import parts_of, split_source
+from ladder.measure.merge import merge
+from ladder.measure.scripts import all_scripts, base_of, relative_name
+
+
+def run(argv: list[str]) -> int:
+    """Merge and write script by script, and print their names. Returns 1 after a conflict."""
+    parser = Parser(__doc__)
+    parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
+    edited = ladder_script(parser.parse_args(argv).rung)
+    later = followers(edited)
+    if not later:
+        raise BadInput(f"{relative_name(edited)} is the last rung: no other goes on from it")
+    base, theirs = committed_code(edited), parts_of(edited)[1]
+    if theirs == base:
+        raise BadInput(f"{relative_name(edited)} has no uncommitted edit (outside its docstring)")
+    lines = []  # printed at the end: a closed pipe must not stop it half-way
+    waiting = []
+    status = 0
+    for path in later:
+        if path in waiting:
+            continue
+        docstring, ours = parts_of(path)
+        code = merge(base, ours, theirs)
+        if code != ours:
+            write_atomic(path, (docstring + code).encode())
+        conflicts = places(path, docstring + code)
+        if conflicts:
+            status = 1
+            waiting += followers(path)
+            how = "keep what it needs of both, delete the markers, and go on from it:"
+            lines += [*conflicts, how, f"python dev/propagate.py {path.stem}"]
+        elif code == ours:
+            lines.append(f"{relative_name(path)} has it already")
+        else:
+            lines.append(f"{relative_name(path)} changed")
+    print(*lines, sep="\n")
+    return status
+
+
+def followers(path: Path) -> list[Path]:
+    """All scripts that go on from `path`, directly or not, in order."""
+    reached = [path]
+    for script in all_scripts():
+        if base_of(script) in reached:
+            reached.append(script)
+    return reached[1:]
+
+
+def committed_code(path: Path) -> str:
+    """The code of a script as last committed, without its docstring. Raises BadInput."""
+    committed = git("show", f"HEAD:./{relative_name(path)}")
+    if committed.returncode:
+        why = f"git knows no committed {relative_name(path)} to compare with: {committed.stderr}"
+        raise BadInput(why)
+    return split_source(committed.stdout)[1]
+
+
+def places(path: Path, source: str) -> list[str]:
+    """A line for each place of a merged script that must be resolved by hand."""
+    conflicts = []
+    for number, line in enumerate(source.split("\n"), 1):
+        if line.startswith("<<<<<<< "):
+            conflicts.append(f"{relative_name(path)}:{number} conflict, marked there")
+    if conflicts:
+        return conflicts
+    try:
+        compile(source, str(path), "exec")
+    except SyntaxError as error:
+        return [f"{relative_name(path)}:{error.lineno} merged, but not valid Python: {error.msg}"]
+    return []
+
+
+if __name__ == "__main__":
+    raise SystemExit(program(run, sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""Put a finished climb of the 124M model into the repository.
+
+    python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
+
+The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
+sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md's
+headline and gains are those of this climb, for its kind of device. The climb has to come from a
+committed state, so that its logs name what was measured. To undo it, use git.
+"""
+
+import itertools
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from ladder.cli import Parser
+from ladder.commands.main import program
+from ladder.errors import BadInput
+from ladder.files import ROOT, SCRIPTS, write_atomic
+from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
+from ladder.measure.rows import Row, first_log
+from ladder.measure.scripts import rungs
+from ladder.show.blocks import climbs_of, render, rungs_marker
+from ladder.show.publishable import kept, read_publishable
+from ladder.show.tables import caption
+
+
+def run(argv: list[str]):
+    """Publish what the command line names."""
+    parser = Parser(__doc__)
+    parser.add_argument("climb", type=Path, help="its folder")
+    parser.add_argument("finding", help="what it shows, in one sentence")
+    shown = "show it in README.md, for its kind of device (default: in RUNLOG.md alone)"
+    parser.add_argument("--readme", action="store_true", help=shown)
+    args = parser.parse_args(argv)
+    publish(args.climb, args.finding, args.readme)
+
+
+def publish(folder: Path, finding: str, in_readme: bool = False):
+    """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
+    the climb may not be published."""
+    climb, rows = read_publishable(folder)
+    target = new_target(climb)
+    shown = target.relative_to(ROOT).as_posix()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
+    newest_entry = re.search(r"^## \d{4}-", runlog, re.MULTILINE).start()
+    if in_readme:
+        readme = with_climb(readme, shown, climb, rows)
+    copy_climb(folder, target, climb)
+    text = entry(climb, rows, shown, finding)
+    runlog = runlog[:newest_entry] + text + runlog[newest_entry:]
+    write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
+    write_atomic(ROOT / "README.md", render(readme).encode())
+    print(f"published in {shown}: read what `git diff` shows, then commit")
+
+
+def new_target(climb: Climb) -> Path:
+    """A new folder in logs/: the day's second climb on a machine gets a `-2`."""
+    device = re.sub(r"[^a-z0-9]+", "-", climb.device.lower()).strip("-")
+    first = ROOT / "logs" / f"{climb.started[:10]}-{device}-{climb.kind}"
+    target = first
+    for number in itertools.count(2):
+        if not target.exists():
+            return target
+        if Climb.load_from(target).started == climb.started:
+            why = "has this climb already: to publish it again, delete that first"
+            raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
+        target = first.with_name(f"{first.name}-{number}")
+
+
+def copy_climb(folder: Path, target: Path, climb: Climb):
+    """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
+    target.mkdir(parents=True)
+    climb.save_to(target)
+    texts = {f"{name}.r{k}": text for (name, k), text in climb_logs(folder, climb).items()}
+    write_atomic(target / PACKED, pack_logs(texts).encode())
+    for name in climb.scripts:
+        from_outside = "/" not in name and name not in SCRIPTS
+        if from_outside and climb.kind != "ablate":  # whose scripts can be made again
+            shutil.copy(kept(folder, name), target)
+
+
+def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
+    """README.md's text with this climb replacing the CPU (or GPU) one."""
+    ran = [row.stem for row in rows if row.logs]
+    if ran[:11] != [path.stem for path in rungs()]:
+        raise BadInput("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
+    named = {old.device_type == "cpu": folder for folder, old, _ in climbs_of(rungs_marker(readme))}
+    named[climb.device_type == "cpu"] = shown
+    folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
+    return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
+
+
+def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
+    """The entry of RUNLOG.md for one climb."""
+    what = climb.comparison.what
+    if climb.kind == "climb" and rows[0].stem != "baseline":
+        what = "some scripts"
+    result = first_log(rows).result
+    block = render(f"<!-- table {shown} -->\n<!-- end -->")
+    return f"""## {climb.started[:10]}: {climb.device}: {what}
+
+{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds} rounds, \
+interleaved; {result["warmup_steps"]} warm-up steps left out of each run, \
+{result["measured_steps"]} measured.
+
+**Finding:** {" ".join(finding.split())}
+
+Raw logs: `{shown}`
+
+{block}
+
+"""
+
+
+if __name__ == "__main__":
+    raise SystemExit(program(run, sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""A climb on disk: climb.json, and the logs of its runs."""
+
+import json
+import re
+import statistics
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ladder.errors import BadInput
+from ladder.files import write_atomic
+from ladder.measure.kinds import KINDS, Comparison
+
+OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
+PACKED = "runs.log"  # in a published folder: all logs
+_HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
+
+
+class PlannedRun(NamedTuple):
+    """A script that each round runs once."""
+
+    name: str  # the script's stem; where batch sizes are compared, its B too
+    script: str  # as in `Climb.scripts`
+    B: int | None  # only where batch sizes are compared
+
+
+@dataclass
+class Climb:
+    """What a climb runs, where, and how far it is: climb.json.
+
+    `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
+    `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
+    """
+
+    kind: str  # of KINDS
+    started: str  # YYYY-MM-DD hh:mm
+    commit: str
+    rounds: int  # wanted; after the end, those that were begun
+    scripts: list[str]  # relative to the project; from outside it only the file name
+    flags: list[str]  # of every run
+    device: str
+    device_type: str  # cpu, cuda or mps
+    system: str
+    cores: int
+    versions: dict[str, str]
+    peak_dtype: str
+    rates: dict[str, list[float]]
+    clocks: dict[str, str]  # `before`; once it has ended, `after` too
+    batch_sizes: list[int] = field(default_factory=list)  # empty: that of the flags
+    data: str | None = None  # the path of the corpus, if it is not the default
+    quick: bool = False
+    max_minutes: float | None = None
+    minutes: float = 0.0  # that it has run so far
+    load: float = 0.0  # programs that wanted to run when it started
+    failures: dict[str, str] = field(default_factory=dict)  # why, by NAME.rK
+
+    @classmethod
+    def load_from(cls, folder: Path) -> "Climb":
+        """Read climb.json. Raises BadInput if there is none, or it is not of this ladder."""
+        path = folder / "climb.json"
+        if not path.is_file():
+            raise BadInput(f"{folder} is not a climb's: it has no climb.json")
+        try:
+            climb = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from None
+        if climb.kind not in KINDS:
+            raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {climb.kind}")
+        return climb
+
+    def save_to(self, folder: Path):
+        """Write climb.json."""
+        write_atomic(folder / "climb.json", json.dumps(asdict(self), indent=1).encode() + b"\n")
+
+    @property
+    def comparison(self) -> Comparison:
+        """What its rows are compared with."""
+        return KINDS[self.kind]
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """The runs of a round, in order: all scripts at the smallest B, then at the next one."""
+        planned = []
+        for B in self.batch_sizes or [None]:
+            for script in self.scripts:
+                stem = Path(script).stem
+                name = f"{stem}_B{B}" if B else stem
+                planned.append(PlannedRun(name, script, B))
+        return planned
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ran to its end or to its time limit. Then it reads the clocks again."""
+        return "after" in self.clocks
+
+    def rate(self, name: str) -> float | None:
+        """The median over the rounds of one of `rates`; None if it was not measured."""
+        if name not in self.rates:
+            return None
+        return statistics.median(self.rates[name])
+
+    def last_failures(self) -> dict[str, str]:
+        """Why a run failed, by its name; of several rounds the last one counts."""
+        failures = {}
+        for name_and_round, why in self.failures.items():
+            name = name_and_round.rpartition(".")[0]
+            failures[name] = why
+        return failures
+
+    def out_of_memory(self) -> set[str]:
+        """The names of runs that were out of memory, and of the same script's runs at larger B."""
+        failures = self.last_failures()
+        names = set()
+        scripts = set()
+        for run in self.runs:  # from the smallest B to the largest
+            if failures.get(run.name) == OUT_OF_MEMORY:
+                scripts.add(run.script)
+            if run.script in scripts:
+                names.add(run.name)
+        return names
+
+
+def log_texts(folder: Path) -> dict[str, str]:
+    """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.
+
+    A published folder has them all in runs.log, each below a line with its file's name. While a
+    climb runs, each is a file.
+    """
+    packed = folder / PACKED
+    if not packed.is_file():
+        paths = sorted(folder.glob("*.log"))
+        return {path.stem: path.read_text("utf-8", "replace") for path in paths}
+    _, *parts = _HEADER.split(packed.read_text("utf-8", "replace"))
+    texts = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        texts[name] = text.removeprefix("\n")
+    return texts
+
+
+def pack_logs(texts: dict[str, str]) -> str:
+    """The text of runs.log."""
+    return "".join(f"{name}.log\n{text}" for name, text in texts.items())
+
+
+def climb_logs(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
+    """The logs in a climb's folder, by the name of the run and the round."""
+    names = {run.name for run in climb.runs}
+    texts = {}
+    for stem, text in log_texts(folder).items():
+        name, _, k = stem.rpartition(".r")
+        if name in names and k.isdecimal():  # other files in the folder are not ours
+            texts[name, int(k)] = text
+    return texts

@@ -1,0 +1,38 @@
+"""The top script with one optimisation taken back."""
+
+import ast
+from pathlib import Path
+
+from ladder.measure.docstrings import parts_of
+from ladder.measure.merge import merge
+
+
+def without(before: Path, rung: Path, top: Path) -> str | None:
+    """The top script without the change from `before` to `rung`; None if a later rung changed it.
+
+    What later rungs do with a variable of this one goes too: 08 unscales by 03's scaler.
+    """
+    old = parts_of(before)[1]
+    new = parts_of(rung)[1]
+    own_variables = assigned(new) - assigned(old)
+    own_lines = new.splitlines()
+    kept = ""
+    for line in parts_of(top)[1].splitlines(keepends=True):
+        uses = line.lstrip().partition(".")[0] in own_variables
+        if line.rstrip() in own_lines or not uses:
+            kept += line
+    code = merge(new, kept, old, always_words=True)
+    try:
+        compile(code, rung.stem, "exec")
+    except SyntaxError:  # also of a conflict's markers
+        return None
+    return f'"""{top.stem} without {rung.stem}, made by ladder climb --without."""\n{code}'
+
+
+def assigned(code: str) -> set[str]:
+    """The variables that a script sets."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
