@@ -50,8 +50,8 @@ class CausalSelfAttention(nn.Module):
         self.n_head = config.n_head
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
         self.c_proj = nn.Linear(config.n_embd, config.n_embd)
-        future = torch.ones(config.block_size, config.block_size, dtype=torch.bool).triu(1)
-        self.register_buffer("future", future, persistent=False)  # what no query may look at
+        mask = torch.ones(config.block_size, config.block_size, dtype=torch.bool).triu(1)
+        self.register_buffer("mask", mask, persistent=False)  # causal: True above the diagonal
 
     def forward(self, x):
         B, T, C = x.shape
@@ -60,7 +60,7 @@ class CausalSelfAttention(nn.Module):
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         att = q @ k.transpose(-2, -1) / math.sqrt(C // self.n_head)  # (B, nh, T, T)
-        att = att.masked_fill(self.future[:T, :T], float("-inf"))
+        att = att.masked_fill(self.mask[:T, :T], float("-inf"))
         y = F.softmax(att, dim=-1) @ v  # (B, nh, T, hs)
         y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
         return self.c_proj(y)

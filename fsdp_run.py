@@ -261,7 +261,8 @@ def train(args):
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
-            losses, times, signals = all_gather(loss_sum.item() / job.micro_steps, dt, run.stop)
+            mean_loss = loss_sum.item() / job.micro_steps
+            losses, times, signals = all_gather(mean_loss, dt, run.stop_signal)
             loss = sum(losses) / WORLD
             dt = max(times)
             stopping = max(signals)

@@ -58,8 +58,8 @@ def causal_blocks(q, k, v):
     for start in range(0, T, QUERIES):
         stop = min(start + QUERIES, T)
         att = q[:, :, start:stop] @ k[:, :, :stop].transpose(-2, -1)  # (B, nh, queries, keys)
-        future = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # key later
-        att = (att / math.sqrt(hs)).masked_fill(future, -math.inf)
+        mask = torch.ones(stop - start, stop, dtype=torch.bool).triu(start + 1)  # True: key later
+        att = (att / math.sqrt(hs)).masked_fill(mask, -math.inf)
         blocks.append(F.softmax(att, dim=-1) @ v[:, :, :stop])  # (B, nh, queries, hs)
     return torch.cat(blocks, dim=2)
 

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from ladder.errors import BadInput, explain, refuse
+from ladder.errors import BadInput, exit_with, explain
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -87,7 +87,7 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
         line = explain(error)
         if line is None:
             raise
-        refuse(line)
+        exit_with(line)
     return args
 
 

@@ -12,7 +12,7 @@ class BadInput(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
-def refuse(why: object) -> NoReturn:
+def exit_with(why: object) -> NoReturn:
     """Print one line and exit with status 2: for what is found before there is a run."""
     print(f"error {printable(str(why))}", file=sys.stderr)
     raise SystemExit(2)

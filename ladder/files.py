@@ -48,7 +48,7 @@ def lock(folder: Path) -> IO:
     return file
 
 
-def drop(stream: IO):
+def silence(stream: IO):
     """Send what a broken stream still buffers, and all that follows, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -24,7 +24,7 @@ from ladder.cli import (
     power_of_two_that_fits,
 )
 from ladder.corpus import Corpus, load_splits
-from ladder.errors import BadInput, refuse
+from ladder.errors import BadInput, exit_with
 from ladder.files import commit
 from ladder.machine import half_precision
 from ladder.run import NotFinite
@@ -213,7 +213,7 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     gpus = torch.cuda.device_count()
     if on_gpu and gpus < LOCAL_WORLD:
         found = f"torchrun started {LOCAL_WORLD} processes, found {gpus} CUDA device(s)"
-        refuse(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
+        exit_with(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
     args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
     args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
     if args.warmup is None:

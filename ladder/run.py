@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.errors import explain, refuse
-from ladder.files import ROOT, commit, drop
+from ladder.errors import exit_with, explain
+from ladder.files import ROOT, commit, silence
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
@@ -37,8 +37,8 @@ class Run:
     before its last step. If the screen or the log can no longer be written, the run continues with
     the other one and exits with status 2. Only rank 0 writes a log; other ranks print only errors.
 
-    A script that sets `waits_for_step` reads `stop` after each step: the first signal only sets it.
-    A second Ctrl-C interrupts the script.
+    A script that sets `waits_for_step` reads `stop_signal` after each step: the first signal only
+    sets it. A second Ctrl-C interrupts the script.
     """
 
     def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
@@ -51,11 +51,11 @@ class Run:
         self.scaler = NO_SCALER
         self.waits_for_step = False
         # What happened so far.
-        self.stop = 0  # the number of the first signal
-        self.lost = False  # whether something could not be written
+        self.stop_signal = 0  # the number of the first signal
+        self.write_failed = False  # whether something could not be written
         self.holds_signals = False  # while a step or RESULT is written
         self.model = None
-        self.left = 0  # steps not done yet
+        self.steps_left = 0  # steps not done yet
         self.step_times = []  # seconds
         self.losses = []
         self.skipped = 0  # steps whose gradient overflowed float16
@@ -68,13 +68,14 @@ class Run:
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if self.ranks == 1 and os.environ.get("WORLD_SIZE", "1") != "1":
-            refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
+            copies = f"torchrun would train copies of {self.script}"
+            exit_with(f"{copies}: for several GPUs use ddp_run.py")
         try:
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
         except (OSError, RuntimeError) as error:  # of --log-dir, or of CUDA, which starts here
-            refuse(explain(error) or error)
+            exit_with(explain(error) or error)
         self.closing = ExitStack()  # closes the log, then restores the signals
         self.closing.enter_context(signals_to(self._on_signal))
         self.closing.enter_context(self.file)
@@ -97,7 +98,7 @@ class Run:
                 self.say(f"error {line}", sys.stderr)
             if result_status and self.model is not None:  # else it failed before the run line
                 self._finish(result_status)
-        if exit_status == 0 and self.lost:
+        if exit_status == 0 and self.write_failed:
             exit_status = 2
         if exit_status:
             raise SystemExit(exit_status) from None
@@ -105,9 +106,9 @@ class Run:
     def _ending(self, error) -> tuple:
         """The exit status, RESULT's status and the error line of what ended the run."""
         if error is None:
-            return 0, "stopped" if self.left else "ok", None
+            return 0, "stopped" if self.steps_left else "ok", None
         if isinstance(error, KeyboardInterrupt):
-            return 128 + (self.stop or signal.SIGINT), "interrupted", None
+            return 128 + (self.stop_signal or signal.SIGINT), "interrupted", None
         if isinstance(error, NotFinite):
             return 1, "not finite", str(error)
         if isinstance(error, SystemExit):  # why was printed where it was raised
@@ -119,8 +120,8 @@ class Run:
 
     def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""
-        second_ctrl_c = self.stop and number == signal.SIGINT
-        self.stop = self.stop or number
+        second_ctrl_c = self.stop_signal and number == signal.SIGINT
+        self.stop_signal = self.stop_signal or number
         if self.waits_for_step and not second_ctrl_c:
             if self.rank == 0:
                 with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
@@ -146,12 +147,12 @@ class Run:
         try:
             print(printable(line), file=out, flush=True)
         except BrokenPipeError:
-            drop(out)
+            silence(out)
             # The scheduler that sends SIGTERM to ddp_run.py may end `tee` first.
             self._on_signal(signal.SIGTERM if self.waits_for_step else signal.SIGINT)
         except OSError as error:
-            drop(out)
-            self.lost = True
+            silence(out)
+            self.write_failed = True
             why = f"cannot write {out.name}: {error.strerror}"
             self.say(f"error {why}: the run goes on without it", sys.stderr)
 
@@ -162,7 +163,7 @@ class Run:
         added to the line.
         """
         self.model = model
-        self.left = max(0, self.args.steps - first_step)
+        self.steps_left = max(0, self.args.steps - first_step)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         if self.rank:
@@ -213,7 +214,7 @@ class Run:
         self.holds_signals = True  # a step is recorded everywhere or nowhere
         self.step_times.append(dt)
         self.losses.append(loss)
-        self.left -= 1
+        self.steps_left -= 1
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
         self._write(self.file, line)
         self._write(sys.stdout, line + self._time_left())
@@ -230,17 +231,17 @@ class Run:
         if not math.isfinite(loss):
             raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self.holds_signals = False
-        if self.stop and not self.waits_for_step:
+        if self.stop_signal and not self.waits_for_step:
             raise KeyboardInterrupt
-        if self.left and self.rank == 0 and not self.effective:
+        if self.steps_left and self.rank == 0 and not self.effective:
             self.recording = probe.start()
 
     def _time_left(self) -> str:
         """About how long the remaining steps take, for the end of a step line on the screen."""
         times = self.step_times[1:][-20:]  # the first one compiles
-        if not times or not self.left:
+        if not times or not self.steps_left:
             return ""
-        seconds = round(statistics.median(times) * self.left)
+        seconds = round(statistics.median(times) * self.steps_left)
         return f" | left {timedelta(seconds=seconds)}"
 
     @contextmanager
@@ -269,7 +270,7 @@ class Run:
 
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
-        planned = len(self.step_times) + self.left
+        planned = len(self.step_times) + self.steps_left
         if 0 < planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ladder.cli import Parser
 from ladder.errors import BadInput, explain
-from ladder.files import IS_CHECKOUT, ROOT, drop
+from ladder.files import IS_CHECKOUT, ROOT, silence
 from ladder.signals import signals_to
 from ladder.text import printable
 
@@ -90,7 +90,7 @@ def program(function: Callable, *args) -> int:
         try:
             print(end="", flush=True)
         except OSError:
-            drop(sys.stdout)
+            silence(sys.stdout)
             line = f"standard output: {error.strerror}"
         if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
             return 130
