@@ -9,8 +9,8 @@ Edit rung N, do not commit yet, and run
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
 itself; docstrings stay as they are. If a script changed the same words as you, both versions are
 written there between <<<<<<< and >>>>>>>, those that go on from it wait, and the status is 1.
-Resolve it, then go on from that script: python dev/propagate.py 9. Commit before you edit the same lines
-again.
+Resolve it, then go on from that script: python dev/propagate.py 9. Commit before you edit the same
+lines again.
 """
 
 import sys

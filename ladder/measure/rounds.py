@@ -20,7 +20,7 @@ from pathlib import Path
 from ladder import cli, machine
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, SCRIPTS, commit, copy_running_code, make_folder, write_atomic
+from ladder.files import ROOT, SCRIPTS, commit, make_folder, running_files, write_atomic
 from ladder.log import parse_log, read_log
 from ladder.measure import process, scripts
 from ladder.measure.climb import OUT_OF_MEMORY, Climb, PlannedRun, climb_logs
@@ -102,9 +102,12 @@ def check_flags(args):
 
 def copy_code(code: Path, own: list[Path], commit: str):
     """Copy what a climb starts and imports. Scripts from outside (`own`) go beside baseline.py."""
-    copy_running_code(code)
-    for path in own:
-        shutil.copy(path, code)
+    copies = {path: path.name for path in own}
+    for path in running_files():
+        copies[path] = path.relative_to(ROOT)
+    for path, name in copies.items():
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, code / name)
     (code / "COMMIT").write_text(commit + "\n")
 
 
