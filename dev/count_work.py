@@ -1,11 +1,11 @@
 """Count the work of a training step of every rung, on fake tensors: nothing is computed.
 
-    python dev/count_work.py         writes ladder/measure/work.json and docs/roofline.png
+    python dev/count_work.py         writes ladder/measure/work.json
 
-It takes a minute or two, and prints a line for each script. A step of GPT-2 124M is traced at two
-batch sizes, with one and two layers: at T=1024 for a GPU, at T=256 for a CPU, the defaults of the
-scripts. Every count is linear in B and in the number of layers, so that 12 layers and any B follow;
-in T it is not.
+It counts the scripts whose code has changed, or all if this program has, and prints a line for
+each; all take a minute or two. A step of GPT-2 124M is traced at two batch sizes, with one and two
+layers: at T=1024 for a GPU, at T=256 for a CPU, the defaults of the scripts. Every count is linear
+in B and in the number of layers, so that 12 layers and any B follow; in T it is not.
 
 - FLOPs: of the matmuls (`linear`), and of the two products in attention, forward and backward
   (`attention`). A GPU's flash kernel leaves out what is masked: half. A CPU's masks afterwards:
@@ -19,7 +19,7 @@ in T it is not.
 - The optimizer is a formula: words of 4 bytes moved per parameter.
 """
 
-import argparse
+import hashlib
 import json
 import math
 import operator
@@ -39,10 +39,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, cpu_only
-from ladder.measure.work import LABELS, PARTS, SIZES, WORK, counted, work
-from ladder.show.docstrings import title
+from ladder.cli import Parser
+from ladder.files import write_atomic
+from ladder.measure.docstrings import parts_of
+from ladder.measure.scripts import rungs_for
+from ladder.measure.work import SIZES, WORK, counted
 
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
 COUNTED += ("kernels",)
@@ -337,43 +338,28 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     return {"unit": "half" if "torch.autocast(" in source else unit, **found}
 
 
-def scripts_for(device: str) -> list[Path]:
-    """The rungs without those that change nothing on this device."""
-    return [path for path in all_scripts() if device == "cpu" or not cpu_only(path)]
+def fingerprint(script: Path) -> str:
+    """The hash of what a script's counts depend on: its code, and this program."""
+    code = parts_of(script)[1] + parts_of(Path(__file__))[1]
+    return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 
-def draw(path: Path):
-    """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part, as a PNG."""
-    from matplotlib.figure import Figure
-
-    steps, names = work(16), {script.stem: title(script) for script in all_scripts()}
-    axes = Figure(figsize=(9, 4), layout="tight").subplots()
-    left = [0.0] * len(steps)
-    for part, label in zip(PARTS, LABELS, strict=True):
-        widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
-        axes.barh([names[stem] for stem in steps], widths, left=left, label=label)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.set_xlabel("gigabytes read and written in one step, B=16, T=1024: counted, not measured")
-    axes.legend()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.figure.savefig(path, dpi=110)
-
-
-def main():
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is).parse_args()
+def count_changed():
+    """Count each script whose code is not that of its counts in work.json, and write the file."""
     counts = {}
     for device in SIZES:
         counts[device] = {}
-        for script in scripts_for(device):
-            print(f"counting {script.stem} for {device}", flush=True)
-            counts[device][script.stem] = count(script, device)
-    WORK.write_text(json.dumps(counts, indent=1) + "\n")
+        for script in rungs_for(device):
+            code = fingerprint(script)
+            found = counted().get(device, {}).get(script.stem, {})
+            if found.get("code") != code:
+                print(f"counting {script.stem} for {device}", flush=True)
+                found = count(script, device) | {"code": code}
+            counts[device][script.stem] = found
+    write_atomic(WORK, json.dumps(counts, indent=1).encode() + b"\n")
     counted.cache_clear()
-    draw(ROOT / "docs" / "roofline.png")
-    print(f"wrote {WORK.relative_to(ROOT)} and docs/roofline.png")
 
 
 if __name__ == "__main__":
-    main()
+    Parser(__doc__).parse_args()
+    count_changed()
