@@ -15,16 +15,17 @@ from ladder.errors import BadInput
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
 SCRIPTS = ("baseline.py", "ddp_run.py", "fsdp_run.py")  # outside the folders
-# What makes the numbers, as git path patterns: the scripts, what they import or read, and what
-# measures. Nothing in ladder/show/ or ladder/commands/.
+# What makes the numbers: the scripts, what they import or read, and what measures. Nothing in
+# ladder/show/ or ladder/commands/.
 RUNNING_CODE = (
     *SCRIPTS,
-    ":(glob)speedups/*.py",
-    ":(glob)candidates/*.py",
-    ":(glob)peers/*.py",
-    ":(glob)ladder/*.py",
-    ":(glob)ladder/measure/*.py",
+    "speedups/*.py",
+    "cpu/*.py",
+    "candidates/*.py",
+    "peers/*.py",
+    "ladder/*.py",
     "ladder/gpus.csv",
+    "ladder/measure/*.py",
     "ladder/measure/work.json",
     "data/tinyshakespeare.bin",
 )
@@ -96,6 +97,14 @@ def git(*words: str) -> subprocess.CompletedProcess:
     return done
 
 
+def running_files() -> list[Path]:
+    """The files of RUNNING_CODE."""
+    files = []
+    for pattern in RUNNING_CODE:
+        files += ROOT.glob(pattern)
+    return files
+
+
 def commit() -> str:
     """HEAD's first 12 digits, with `-dirty` if the running code has changes that are not in it.
 
@@ -106,7 +115,9 @@ def commit() -> str:
     if copied.is_file():
         return copied.read_text("utf-8").strip()
     head = git("rev-parse", "--short=12", "HEAD")
-    changes = git("status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
+    # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.
+    status = ("--glob-pathspecs", "status", "--porcelain", "--untracked-files=all")
+    changes = git(*status, "--", *RUNNING_CODE)
     if head.returncode or changes.returncode or not IS_CHECKOUT:
         return "unknown"
     if changes.stdout:

@@ -21,7 +21,7 @@ from pathlib import Path
 from ladder import cli, machine
 from ladder.corpus import load_corpus
 from ladder.errors import BadInput
-from ladder.files import ROOT, RUNNING_CODE, SCRIPTS, commit, make_folder, write_atomic
+from ladder.files import ROOT, SCRIPTS, commit, make_folder, running_files, write_atomic
 from ladder.log import read_log
 from ladder.measure import process, scripts
 from ladder.measure.kinds import kind_of
@@ -117,9 +117,8 @@ def check_flags(args, sizes: list[int]):
 def copy_code(code: Path, own: list[Path], commit: str):
     """Copy what a climb starts and imports. Scripts from outside (`own`) go beside baseline.py."""
     copies = {path: path.name for path in own}
-    for pattern in RUNNING_CODE:
-        for path in ROOT.glob(pattern.removeprefix(":(glob)")):
-            copies[path] = path.relative_to(ROOT)
+    for path in running_files():
+        copies[path] = path.relative_to(ROOT)
     for path, name in copies.items():
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, code / name)
