@@ -10,6 +10,7 @@ import signal
 import pytest
 from conftest import ROOT, SMALL, SMALLER, rung
 
+from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import COMMANDS, main, program
 from ladder.measure import process, rounds, scripts
@@ -33,7 +34,7 @@ def climbed(shard, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
-        patch.setattr(process, "load", lambda: 999)
+        patch.setattr(machine, "load", lambda: 999)
         assert main([*map(str, words), "--out", str(folder / "run")]) == 0
     return folder / "run", out.getvalue()
 
