@@ -2,8 +2,8 @@
 
 bfloat16 autocast (float16 and a scaler on a GPU without its units), scaled_dot_product_attention,
 torch.compile, fused AdamW and gradients clipped at 1.0, around their GPT2LMHeadModel and its own
-loss. No dropout, as in the rungs. The clock, the corpus and the log are those of the rungs. `ladder
-peers` runs it beside them.
+loss. No dropout, as in the rungs. The clock, the corpus and the log are those of the rungs. Run
+it beside them: ladder climb transformers 0 10
 """
 
 import time
