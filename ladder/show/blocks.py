@@ -25,7 +25,7 @@ B = 16
 ROOFLINE = """
 *Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
 """
-NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#climb)."
+NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#send-a-climb)."
 
 
 def render(text: str) -> str:
