@@ -1,9 +1,6 @@
 """The ladder as a page: what each rung changes and removes, what was reported and what measured."""
 
-from ladder.files import ROOT
-from ladder.measure.docstrings import docstring
-from ladder.measure.scripts import base_of, rungs
-from ladder.show.blocks import (
+from blocks import (
     GPUS,
     calculated,
     climbs_of,
@@ -11,6 +8,10 @@ from ladder.show.blocks import (
     rung_lines,
     rungs_marker,
 )
+
+from ladder.files import ROOT
+from ladder.measure.docstrings import docstring
+from ladder.measure.scripts import base_of, rungs
 from ladder.show.diffs import diff_lines
 from ladder.show.gather import gather
 from ladder.show.reported import reported_climb
