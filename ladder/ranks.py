@@ -14,19 +14,12 @@ import torch.distributed as dist
 
 from ladder import checkpoint, weights
 from ladder.batches import Batches
-from ladder.cli import (
-    BLOCK_SIZE,
-    MODELS,
-    count,
-    default_batch_size,
-    parse_args,
-    positive,
-    power_of_two_that_fits,
-)
+from ladder.cli import MODELS, count, parse_args, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, exit_with
 from ladder.files import commit
 from ladder.machine import half_precision
+from ladder.memory import ddp_batch, default_batch_size, memory_of
 from ladder.run import NotFinite
 
 DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
@@ -223,7 +216,7 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     if args.dtype == "auto":
         args.dtype = str(half_precision(args.device)).removeprefix("torch.")
     if not args.batch_size:
-        args.batch_size = largest_batch_size(args, sharded)
+        args.batch_size = default_batch(args, sharded)
     if not args.ckpt_dir:
         args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
@@ -232,27 +225,16 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     return args
 
 
-def largest_batch_size(args, sharded: bool) -> int:
-    """Return the largest power of two that fits a GPU and divides its rows of a step.
+def default_batch(args, sharded: bool) -> int:
+    """The largest power of two that fits a GPU and divides its rows of a step.
 
-    A step in half precision, compiled, needs most memory when the loss is computed. On a CPU, in
-    FP32 or not compiled, B is the default of the other scripts.
+    On a CPU, in FP32 or not compiled, B is the default of the other scripts.
     """
+    size = MODELS[args.model]
     if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
-        return default_batch_size(args.device, args.model, args.seq_len)
-    L = MODELS[args.model]["n_layer"]
-    C = MODELS[args.model]["n_embd"]
-    V = 50304
-    parameters = (V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
-    # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
-    fixed = 22 * parameters
-    if sharded:  # the first three; of the token embedding every rank has all but the moments too
-        fixed = 16 * parameters / WORLD + 14 * V * C
-    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits,
-    # their gradient, and zeros (the gradient of the returned logits).
-    per_token = L * 36 * C + 10 * C + 6 * V
-    memory = torch.cuda.get_device_properties(args.device).total_memory
-    B = max(1, power_of_two_that_fits(memory, fixed, args.seq_len * per_token))
+        return default_batch_size(args.device, size, args.seq_len)
+    shards = WORLD if sharded else None
+    B = max(1, ddp_batch(memory_of(args.device), size, args.seq_len, shards))
     rows_of_a_step = args.total_batch // (WORLD * args.seq_len)
     while rows_of_a_step % B:
         B //= 2
