@@ -201,7 +201,7 @@ def train(args):
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
@@ -211,6 +211,7 @@ def train(args):
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
+        run.compiled = not args.no_compile
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved

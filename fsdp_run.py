@@ -218,7 +218,7 @@ def train(args):
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
@@ -228,6 +228,7 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
+        run.compiled = not args.no_compile
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved

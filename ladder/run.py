@@ -21,8 +21,6 @@ from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
 
-NO_SCALER = torch.amp.GradScaler(enabled=False)
-
 
 class NotFinite(Exception):
     """The loss is NaN or infinite: training on makes no sense."""
@@ -47,8 +45,10 @@ class Run:
         self.ranks = ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        # Scripts set these two.
-        self.scaler = NO_SCALER
+        # Scripts set these four.
+        self.dtype = None  # of autocast; float32 leaves it off
+        self.scaler = torch.amp.GradScaler(enabled=False)
+        self.compiled = False  # where header() gets the model that torch.compile has not wrapped
         self.waits_for_step = False
         # What happened so far.
         self.stop_signal = 0  # the number of the first signal
@@ -190,19 +190,11 @@ class Run:
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.settings))
-        if self._lacks_half_precision():
+        fp32 = torch.float32
+        if self.dtype == fp32 and machine.half_precision(self.args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
-        # ddp_run.py passes the model that it has not wrapped.
-        if hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False:
+        if self.compiled or hasattr(model, "_orig_mod"):
             self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
-
-    def _lacks_half_precision(self) -> bool:
-        """Whether the script would use autocast, but this CPU has no bfloat16 units."""
-        if self.scaler is NO_SCALER:  # up to rung 02: scripts with autocast set a scaler
-            return False
-        if getattr(self.args, "dtype", None) in ("bfloat16", "float16"):  # asked for all the same
-            return False
-        return machine.half_precision(self.args.device) == torch.float32
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
