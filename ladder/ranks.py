@@ -33,10 +33,8 @@ MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
 
 @dataclass
 class Job:
-    """What rank 0 found out for all ranks before the first step, and the text that each reads."""
+    """What rank 0 finds out for all ranks before the first step."""
 
-    text: Corpus
-    held_out: Corpus
     micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict[str, str]  # what must match for a checkpoint to be resumed
@@ -241,23 +239,22 @@ def default_batch(args, sharded: bool) -> int:
     return B
 
 
-def prepare(args, say) -> Job:
-    """Read the text on every rank; check it, the flags and the checkpoints. Raises BadInput."""
-    splits = None
+def prepare(args, say) -> tuple[Corpus, Corpus, Job]:
+    """Read text and held-out text on every rank; check them, the flags and the checkpoints.
 
-    def load():
-        nonlocal splits
-        splits = load_splits(args.data, say)
-
-    on_rank_0(load)  # first: if the text is wrong, only rank 0 says so
+    Raises BadInput.
+    """
+    splits = []
+    # Rank 0 is the first: if the text is wrong, it alone says so.
+    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))
     if RANK:
-        load()
+        splits.extend(load_splits(args.data, say))
     text, held_out = splits
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(lambda: here)
     if here != there:
         raise BadInput(f"this rank has {here}; rank 0 {there}: give every machine the same")
-    return Job(text, held_out, **on_rank_0(lambda: _plan(args, text, held_out, say)))
+    return text, held_out, on_rank_0(lambda: _plan(args, text, held_out, say))
 
 
 def schedule(args) -> str:
@@ -266,8 +263,8 @@ def schedule(args) -> str:
     return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}"
 
 
-def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
-    """The fields of Job except the texts. Raises BadInput."""
+def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
+    """What all ranks are to do. Raises BadInput."""
     micro_steps = _micro_steps(args, say)
     Batches(text, args.batch_size, args.seq_len)  # raises BadInput if the text is too short
     val_rows = 0
@@ -289,14 +286,9 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
             best = float(metadata["val_loss"])
     if args.resume and not newest:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
-    return {
-        "micro_steps": micro_steps,
-        "val_rows": val_rows,
-        "identity": identity,
-        "folder": folder if args.ckpt_every else None,
-        "checkpoint": newest,
-        "best": best,
-    }
+    if not args.ckpt_every:
+        folder = None
+    return Job(micro_steps, val_rows, identity, folder, newest, best)
 
 
 def _micro_steps(args, say) -> int:
