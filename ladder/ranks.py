@@ -175,26 +175,49 @@ def add_arguments(parser):
     """The flags of ddp_run.py beyond those of every script."""
     parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
-    words = "tokens a step, of all ranks (default: CUDA 524288, else 4096)"
-    add("--total-batch", type=positive, help=words)
+    add(
+        "--total-batch",
+        type=positive,
+        help="tokens a step, of all ranks (default: CUDA 524288, else 4096)",
+    )
     add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
     add("--warmup", type=count, help="steps (default: a fifth of --steps)")
     add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
-    types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
-    add("--dtype", **types, help="default: auto: as rung 03, by the device")
+    add(
+        "--dtype",
+        choices=("auto", "bfloat16", "float16", "float32"),
+        default="auto",
+        help="default: auto: as rung 03, by the device",
+    )
     add("--no-compile", action="store_true", help="leave torch.compile out")
-    words = "steps; 0: never, and no best/ (default: 100)"
-    add("--eval-every", type=count, default=100, help=words)
-    words = "held-out tokens of a validation (default: CUDA 10485760, else 4096)"
-    add("--val-tokens", type=positive, help=words)
-    words = "steps, and at the end; 0: never (default: 500)"
-    add("--ckpt-every", type=count, default=500, help=words)
+    add(
+        "--eval-every",
+        type=count,
+        default=100,
+        help="steps; 0: never, and no best/ (default: 100)",
+    )
+    add(
+        "--val-tokens",
+        type=positive,
+        help="held-out tokens of a validation (default: CUDA 10485760, else 4096)",
+    )
+    add(
+        "--ckpt-every",
+        type=count,
+        default=500,
+        help="steps, and at the end; 0: never (default: 500)",
+    )
     add("--ckpt-dir", help="default: a new folder in checkpoints/")
-    newest = "from the newest in --ckpt-dir, or in the newest folder of checkpoints/"
-    add("--resume", action="store_true", help=newest)
-    model = "a folder that transformers loads, or one of checkpoints: its best/ (default: none)"
-    add("--init", help=model)
+    add(
+        "--resume",
+        action="store_true",
+        help="from the newest in --ckpt-dir, or in the newest folder of checkpoints/",
+    )
+    add(
+        "--init",
+        help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)",
+    )
 
 
 def parse(doc: str, argv: list[str] | None, sharded: bool = False):

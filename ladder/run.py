@@ -162,8 +162,10 @@ class Run:
         `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
         added to the line.
         """
+        args = self.args
+        corpus = batches.corpus
         self.model = model
-        self.steps_left = max(0, self.args.steps - first_step)
+        self.steps_left = max(0, args.steps - first_step)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         if self.rank:
@@ -175,23 +177,23 @@ class Run:
             "commit": commit(),
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "device": machine.device_name(self.args.device),
-            "model": self.args.model,
+            "device": machine.device_name(args.device),
+            "model": args.model,
             "params": sum(p.numel() for p in model.parameters()),
-            "B": self.args.batch_size,
-            "T": self.args.seq_len,
+            "B": args.batch_size,
+            "T": args.seq_len,
             **more,
-            "steps": self.args.steps,
-            "seed": self.args.seed,
-            "data": batches.corpus.name,
-            "data_sha256": batches.corpus.sha256[:12],
-            "tokens": len(batches.corpus),
+            "steps": args.steps,
+            "seed": args.seed,
+            "data": corpus.name,
+            "data_sha256": corpus.sha256[:12],
+            "tokens": len(corpus),
             "epoch_batches": epoch_batches,
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.settings))
         fp32 = torch.float32
-        if self.dtype == fp32 and machine.half_precision(self.args.device) == fp32:
+        if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
         if self.compiled or hasattr(model, "_orig_mod"):
             self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
