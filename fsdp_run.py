@@ -182,7 +182,8 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
+        # ddp: reads the text, finds the checkpoint to resume
+        text, held_out, job = ranks.prepare(args, run.say)
         # ddp: positions for a longer --seq-len
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
         # fsdp: raw_model is model, which is sharded in place
@@ -218,8 +219,8 @@ def train(args):
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
-        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
+        batches = Batches(text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
@@ -228,6 +229,7 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
+        run.compiled = not args.no_compile
         sizes = {"total_batch": args.total_batch, "ranks": WORLD}
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
@@ -271,7 +273,7 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
+                    val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
                     run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
                     job.save_best(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):

@@ -97,7 +97,7 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
 
 
 def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
-    job = ranks.Job(None, None, 1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
+    job = ranks.Job(1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
     job.save_best(run=None, step=1, model=None, val_loss=math.nan)
     assert job.best == math.inf
     assert not (tmp_path / weights.BEST).exists()

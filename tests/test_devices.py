@@ -8,10 +8,11 @@ import torch
 from conftest import CARDS, ROOT, SCRIPTS, load, rung
 
 from ladder import machine
-from ladder.cli import largest_batch, parse_args, pick_device
+from ladder.cli import MODELS, parse_args, pick_device
 from ladder.errors import BadInput
 from ladder.log import read_log
 from ladder.measure import matmul
+from ladder.memory import baseline_batch
 
 FLOAT16 = {"P100", "T4", "MI50"}
 # B at the default T, where it is not 16; README and docs/devices.md say the same.
@@ -34,8 +35,8 @@ def test_the_largest_batch_that_fits_by_hand():
     """12 layers x 98,304 + 7,680 + 804,112 bytes a token, and 12 for each of the parameters."""
     needed = 8 * 1024 * 1_991_440 + 12 * 163_037_184
     memory = needed * 9 / 8 + 2e9
-    assert largest_batch(memory + 1e3) == 8
-    assert largest_batch(memory - 1e3) == 4
+    assert baseline_batch(memory + 1e3, MODELS["gpt2"], 1024) == 8
+    assert baseline_batch(memory - 1e3, MODELS["gpt2"], 1024) == 4
 
 
 def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
