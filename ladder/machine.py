@@ -174,9 +174,15 @@ def busy(load: float) -> str | None:
 
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
-    how = dict(capture_output=True, text=True, errors="replace")
     try:
-        done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
+            timeout=10,  # nvidia-smi hangs at times
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.partition("\n")[0]
