@@ -20,32 +20,10 @@ SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", 
 
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
-
-
 TINY = dict(MODELS["tiny"])
-
-
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
-
-
-LOG = (ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3" / "baseline.r1.log").read_text()
-
-
-FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}
-
-
-LOGS = ROOT / "logs"
-
-
-HERE = "2026-11-21-amd-epyc-2-threads"
-
-
 SCRIPTS = {number_of(path): path for path in reversed(chain())}
-
-
 HALF = str(machine.half_precision(torch.device("cpu"))).removeprefix("torch.")
-
-
 AUTOCAST = "off" if HALF == "float32" else HALF  # what a rung from 03 on logs on this CPU
 
 

@@ -9,11 +9,7 @@ from ladder import checkpoint
 from ladder.measure.parser import read_log
 
 STEPS = 6
-
-
 EXACT = ["--dtype", "float32", "--no-compile", "--total-batch", 512, "--steps", STEPS]
-
-
 TWO = ["--standalone", "--nproc_per_node=2"]
 
 

@@ -29,8 +29,6 @@ def enlarged(number, vocab_size=50304):
 
 
 SHAPE = {**TINY, "vocab_size": 512}
-
-
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 
 

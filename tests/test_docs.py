@@ -63,12 +63,6 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
             assert gain in found, (folder, gain)
 
 
-def test_readme_is_short_and_has_its_generated_parts():
-    readme = page("README.md")
-    assert len(BLOCK.sub("", readme).splitlines()) <= 99  # 120 with the blocks of rungs 00 to 12
-    assert [m["kind"] for m in BLOCK.finditer(readme)] == ["headline", "rungs"]
-
-
 def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
     diff, _, log = code_blocks(page("README.md"))

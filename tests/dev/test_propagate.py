@@ -13,8 +13,6 @@ from ladder.measure import scripts
 from ladder.measure.scripts import all_scripts, chain
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)\n"
-
-
 NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]
 
 

@@ -1,10 +1,10 @@
 """`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
 
-import json
 import re
 import shutil
 
 import pytest
+from climbs import PUBLISHED, change, edit
 
 from ladder.commands import publish
 from ladder.commands.main import main
@@ -13,12 +13,7 @@ from ladder.files import ROOT
 from ladder.measure.rows import read_climb_json
 from ladder.show import blocks
 
-CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
-
-
 BATCH = ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-batch"
-
-
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
 
 
@@ -34,24 +29,13 @@ def project(tmp_path, monkeypatch):
         shutil.copy(ROOT / name, copy)
     # Whatever README.md shows now, here it is this climb.
     readme = (copy / "README.md").read_text()
-    shown = rf"<!-- \1 logs/{CLIMB.name} -->"
+    shown = rf"<!-- \1 logs/{PUBLISHED.name} -->"
     (copy / "README.md").write_text(re.sub("<!-- (headline|rungs) .*? -->", shown, readme))
     monkeypatch.setattr(publish, "ROOT", copy)
     monkeypatch.setattr(blocks, "ROOT", copy)
-    shutil.copytree(CLIMB, folder)
+    shutil.copytree(PUBLISHED, folder)
     change(folder, started="2026-12-24 10:00")
     return copy, folder
-
-
-def change(folder, **facts):
-    text = json.dumps({**read_climb_json(folder), **facts})
-    (folder / "climb.json").write_text(text)
-
-
-def edit(folder, old, new):
-    """Change all logs and climb.json of a climb."""
-    for path in [*folder.glob("*.log"), folder / "climb.json"]:
-        path.write_text(path.read_text().replace(old, new))
 
 
 def gpu(folder):

@@ -10,8 +10,6 @@ from ladder.machine import half_precision
 pytestmark = pytest.mark.cuda
 
 CUDA = torch.device("cuda")
-
-
 BOTH = ["ddp_run.py", "fsdp_run.py"]
 
 

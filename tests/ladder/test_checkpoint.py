@@ -11,8 +11,6 @@ from ladder.errors import BadInput
 from ladder.files import lock
 
 OFF = torch.amp.GradScaler("cpu", enabled=False)
-
-
 IDENTITY = {"model": "tiny", "data": "topics 0123"}
 
 

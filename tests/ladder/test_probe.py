@@ -19,8 +19,6 @@ from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts
 
 FOLDER = ROOT / "tests" / "recordings"
-
-
 CUDA = torch.device("cuda", 0)
 
 

@@ -22,8 +22,6 @@ from ladder.measure.parser import read_log
 from ladder.run import Run
 
 TOKENS = 100_000  # of the shard that these runs read
-
-
 DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
 
 

@@ -15,11 +15,7 @@ from ladder.show.publishable import low_precision
 
 # Not conftest's: a new rung may have the number of a candidate.
 SCRIPTS = {number_of(path): path for path in candidate_scripts()}
-
-
 NUMBERS = list(SCRIPTS)
-
-
 B, T, V = 2, 48, 2048  # V is small, for speed
 
 

@@ -176,8 +176,6 @@ BREAKS = [
     (11, "(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)"),
     (12, "triu(start + 1)", "triu(start)"),
 ]
-
-
 RUNGS = range(1, len(all_scripts()))
 
 

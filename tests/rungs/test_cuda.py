@@ -11,8 +11,6 @@ from ladder.measure.scripts import all_scripts
 pytestmark = pytest.mark.cuda
 
 CUDA = torch.device("cuda")
-
-
 RUNGS = range(len(all_scripts()))
 
 

@@ -23,14 +23,8 @@ MAY_TOUCH = {
     "13_loss_only": '"""idx, targets: (B, T) ',
     "17_prefetch_cuda_graph": "next(batches)",
 }
-
-
 NEW_LOG_KEYS = {"08_adamw_clipping": ", norm=norm.item()", "09_cosine_lr": ", lr=lr"}
-
-
 MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
-
-
 TAG = re.compile(r"# speedup \d\d: \S.*")
 
 

@@ -16,11 +16,7 @@ from ladder.show.docstrings import describe
 from ladder.show.publishable import low_precision
 
 RUNGS = range(1, len(all_scripts()))
-
-
 STEPS = 4
-
-
 ROUNDING = 2e-3  # nats: four times what bfloat16 moves a loss here, a quarter of what clipping does
 
 
@@ -51,8 +47,6 @@ def log_of(shard, tmp_path_factory):
 
 
 EAGER = [(script, False) for script in chain()[1:]]
-
-
 COMPILED = [pytest.param(script, True, marks=pytest.mark.slow) for script in all_scripts()[6:]]
 
 

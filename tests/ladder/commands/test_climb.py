@@ -6,7 +6,8 @@ import io
 import re
 
 import pytest
-from helpers import FOUND, SMALL, SMALLER, rung
+from climbs import FOUND
+from helpers import SMALL, SMALLER, rung
 
 from ladder.commands import climb
 from ladder.commands.main import main

@@ -1,16 +1,14 @@
 """`ladder batch`: rungs at several B, as one more kind of climb."""
 
-import argparse
 import re
 
 import pytest
-from helpers import FOUND, LOG
+from climbs import FOUND, LOG
 
 from ladder.cli import pick_device
-from ladder.commands import batch, climb
 from ladder.commands.main import main
 from ladder.machine import device_name
-from ladder.measure import rounds, scripts
+from ladder.measure import rounds
 from ladder.measure.rows import read_climb, read_climb_json
 from ladder.show.tables import markdown
 
@@ -26,8 +24,6 @@ open(sys.argv[-1] + "/x.log", "w").write({text!r}.replace(" B=4 ", f" B={{B}} ")
 
 
 MEMORY = "raise SystemExit('error out of memory: try less')"
-
-
 KILLED = "os.kill(os.getpid(), 9)"
 
 
@@ -74,20 +70,3 @@ def test_the_table_of_a_batch(batch_folder):
     assert lines[4] == "| b, tok/s | 95 | 190 | out of memory | – | – | – | 2 |"
     assert lines[6].endswith(" ≥ 32 |")
     assert not any(row.gain or row.total for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("device", "numbers", "largest"), [("cpu", (0, 3, 10, 12), 16), ("cuda", (0, 3, 10, 10), 256)]
-)
-def test_what_is_measured_by_default(device, numbers, largest, monkeypatch):
-    asked = argparse.Namespace(device=argparse.Namespace(type=device), batch_size=6, steps=20)
-    given = []
-    monkeypatch.setattr(batch.cli, "parse_args", lambda *_: asked)
-    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.extend(words[1:]))
-    main(["batch"])
-    kind, paths, sizes = given
-    assert kind == "batch" and tuple(map(scripts.number_of, paths)) == numbers
-    assert sizes[:5] == [1, 2, 4, 6, 8] and sizes[-1] == largest
-    for most, expected in (("4", [1, 2, 4]), ("6", [1, 2, 4, 6])):
-        main(["batch", "--max-batch", most])
-        assert given[-1] == expected

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from helpers import HERE, LOGS
+from climbs import HERE, LOGS
 
 from ladder.errors import BadInput
 from ladder.measure import rows as results

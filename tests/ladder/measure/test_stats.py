@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import HERE, LOGS
+from climbs import HERE, LOGS
 
 from ladder.measure.parser import Log
 from ladder.measure.rows import Row, gain, read_climb, step_times

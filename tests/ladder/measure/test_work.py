@@ -1,15 +1,10 @@
 """work.py and work.json: the counts behind the roofline."""
 
-import math
-import re
-from fractions import Fraction
-
 import pytest
 
 from ladder.machine import find_gpu
 from ladder.measure.scripts import all_scripts, cpu_only
 from ladder.measure.work import counted, roofline_ms, roofline_of, work
-from ladder.show.docstrings import docstring
 
 RUNGS = {path.stem: path for path in all_scripts()}
 
@@ -32,62 +27,6 @@ def test_flops_are_those_of_the_formula():
     assert cpu["06_flash_attention"] == cpu["baseline"] * 7 / 6  # masked afterwards
 
 
-def test_docstrings_say_what_is_counted():
-    """What they say of bytes and FLOPs follows from work.json."""
-    words = [" ".join(docstring(path).split()) for path in RUNGS.values()]
-    steps = list(work(16).values())
-    fixed = list(work(0).values())
-    cpu = work(4, "cpu")
-
-    def scores(step, size):  # of a layer: moved six times, and twelve tensors of (B, T, C)
-        return (step["attention_bytes"] / 12 - 12 * 16 * 1024 * 768 * size) / 6 / 1e6
-
-    def less(kind, above, below, steps=fixed):
-        return steps[above][kind] - steps[below][kind]
-
-    clipping = less("optimizer_bytes", 8, 7)
-    single = fixed[9]["optimizer_bytes"] - clipping
-    fused = fixed[10]["optimizer_bytes"] - clipping
-    padding = less("linear_flops", 7, 6, steps)
-    padding /= steps[6]["linear_flops"] + steps[6]["attention_flops"]
-    blocks = cpu["12_causal_blocks"]["attention_flops"] / 6  # products, forward and backward
-    blocks /= cpu["11_keep_memory"]["attention_flops"] / 7
-    a100 = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
-    ms = [round(sum(roofline_ms(step, a100))) for step in steps[:7]]
-    for number, said in [
-        (0, f"= {scores(steps[0], 4):.0f} MB a layer"),
-        (0, f"the {ms[0]} ms that `ladder roofline` calculates"),
-        (1, f"= {less('optimizer_bytes', 0, 1) / 1e9:.1f} GB a step"),
-        (1, f"two reads and a write of {less('other_bytes', 1, 0) / 3e6:.0f} MB"),
-        (2, f"roofline falls from {ms[1]} to {ms[2]} ms"),
-        (3, f"= {less('other_bytes', 3, 2) / 1e9:.1f} GB"),
-        (3, f"Of an A100's {ms[2]} ms"),
-        (5, f"roofline falls from {ms[4]} to {ms[5]} ms"),
-        (6, f"{scores(steps[5], 2):.0f} MB a layer in bfloat16"),
-        (6, f"roofline from {ms[5]} to {ms[6]} ms"),
-        (7, f"for {padding:.2%} more FLOPs a step".replace("%", " %")),
-        (8, f"pass over {clipping / 3e6:.0f} MB of gradients"),
-        (8, f"two reads and a write, {clipping / 1e9:.1f} GB"),
-        (10, f"= {fused / 1e9:.1f} GB"),
-        (10, f"read or write {7 * single / fused:.0f} numbers per parameter"),
-        (12, f"saves {Fraction(1 - blocks)} of the work at T=256"),
-    ]:
-        assert said in words[number], said
-
-
-def test_products_in_docstrings_are_right():
-    product = re.compile(r"((?:[\d.]+M?(?: bytes)? x )+[\d.]+M?)(?: bytes)? = ([\d.]+) (MB|GB)")
-    found = []
-    for path in RUNGS.values():
-        found += product.findall(" ".join(docstring(path).split()))
-    for factors, result, unit in found:
-        terms = factors.replace("M", "e6").replace(" bytes", "").split(" x ")
-        value = math.prod(map(float, terms)) / {"MB": 1e6, "GB": 1e9}[unit]
-        decimals = len(result.partition(".")[2])
-        assert f"{value:.{decimals}f}" == result, factors
-    assert len(found) == 5
-
-
 def test_the_roofline_of_the_baseline_by_hand():
     """19.5 TFLOP/s and 2039 GB/s: all matmuls are bound by the rate, the rest by the bandwidth."""
     step = work(16)["baseline"]
@@ -99,8 +38,6 @@ def test_the_roofline_of_the_baseline_by_hand():
 
 
 CPU = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "fp32_flops": 2e11, "copy_bytes_per_s": 2e10}
-
-
 L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
 
 

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from helpers import HERE, LOGS
+from climbs import HERE, LOGS
 from rich.console import Console
 
 from ladder.measure.parser import Log
