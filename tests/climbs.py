@@ -10,8 +10,8 @@ from ladder.files import ROOT
 from ladder.log import pairs_line
 from ladder.machine import device_name
 from ladder.measure import rounds
-from ladder.measure.parser import pairs
-from ladder.measure.rows import read_climb_json
+from ladder.measure.parser import Log, pairs
+from ladder.measure.rows import Row, read_climb_json
 from ladder.measure.scripts import chain
 
 LOGS = ROOT / "logs"
@@ -63,3 +63,12 @@ def climb_of(folder, times, rounds=3, device="Test GPU", commit="unknown", **fac
             text = log_of(ms * (1 + k / 1e3), device=device, commit=commit)
             (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
     return folder
+
+
+def as_row(times, stem="synthetic") -> Row:
+    """A row of runs whose steps took these times: (rounds, steps), seconds."""
+    logs = {}
+    for k, one in enumerate(times, 1):
+        steps = [{"dt": dt} for dt in one]
+        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
+    return Row(stem, logs)

@@ -7,6 +7,7 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
+import pytest
 import torch
 
 from ladder import machine
@@ -73,6 +74,14 @@ def relative_error(value, exact) -> float:
     """|value - exact| / |exact|, of two tensors."""
     error = value.float() - exact.float()
     return (error.norm() / exact.float().norm()).item()
+
+
+def fails(capsys, *flags) -> str:
+    """Run the baseline's main() with flags that make no sense; its one line on stderr."""
+    with pytest.raises(SystemExit, match="2"):
+        load(rung(0)).main([str(flag) for flag in flags])
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
 def closed_pipe():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import CARDS, SMALL, load, rung
+from helpers import CARDS, SMALL, fails
 
 from ladder import machine
 from ladder.cli import MODELS, largest_batch, parse_args, pick_device
@@ -17,14 +17,6 @@ def test_the_command_line_is_frozen():
     }
     heads = {"tiny": 32, "gpt2": 64, "gpt2-medium": 64, "gpt2-large": 64, "gpt2-xl": 64}
     assert {name: size["n_embd"] / size["n_head"] for name, size in MODELS.items()} == heads
-
-
-def fails(capsys, *flags):
-    """Run main() with flags that make no sense; returns what it says on stderr."""
-    with pytest.raises(SystemExit, match="2"):
-        load(rung(0)).main([str(flag) for flag in flags])
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
 
 
 @pytest.mark.parametrize(

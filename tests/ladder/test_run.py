@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch._inductor.config
-from helpers import SMALL, SMALLER, closed_pipe, load, rung
+from helpers import SMALL, SMALLER, closed_pipe, fails, load, rung
 
 from ladder import machine
 from ladder.batches import Batches
@@ -21,67 +21,52 @@ from ladder.files import ROOT
 from ladder.measure.parser import read_log
 from ladder.run import Run
 
-TOKENS = 100_000  # of the shard that these runs read
 DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
 
 
 @pytest.mark.parametrize(
-    ("script", "flags", "corpus_tokens", "tokens_per_step", "epoch_batches", "dropped"),
+    ("script", "flags", "tokens_per_step", "data"),
     [
         # (100,000 - 1) // 64 = 1562 rows, 31 tokens dropped; two rows a batch.
-        ("baseline.py", [], TOKENS, 128, "781", "31"),
+        ("baseline.py", [], 128, {"tokens": 100_000, "epoch_batches": 781, "dropped": 31}),
         # Of the first 90 %: 1406 rows, 15 tokens dropped; four rows a step.
-        ("ddp_run.py", DDP, 90_000, 256, "351.5", "15"),
+        ("ddp_run.py", DDP, 256, {"tokens": 90_000, "epoch_batches": 351.5, "dropped": 15}),
     ],
 )
 def test_result_follows_from_the_step_lines(
-    script, flags, corpus_tokens, tokens_per_step, epoch_batches, dropped, run_main, monkeypatch
+    script, flags, tokens_per_step, data, run_main, monkeypatch
 ):
     peak = 1e11
     monkeypatch.setattr(machine, "peak_flops", lambda _: peak)
     log = run_main(load(ROOT / script), "--steps", 7, *flags)
-
     assert [step["step"] for step in log.steps] == list(range(1, 8))
-    for step in log.steps:  # tokens per second, not per millisecond; dt has two digits of one
-        slowest = tokens_per_step / (step["dt"] + 5.1e-6)
-        fastest = tokens_per_step / (step["dt"] - 5.1e-6)
-        assert slowest - 0.51 < step["tok_per_s"] < fastest + 0.51
+    for step in log.steps:  # tokens per second, not per millisecond
+        assert step["tok_per_s"] * step["dt"] == pytest.approx(tokens_per_step, rel=0.02)
 
     found = log.result
-    assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
     times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
-    deciles = statistics.quantiles(times[2:], n=10, method="inclusive")
-    ms = {"p10_ms": deciles[0], "median_ms": deciles[4], "p90_ms": deciles[8]}
-    ms["first_step_ms"] = times[0]
-    assert {key: found[key] for key in ms} == pytest.approx(ms, abs=0.01)
-    tok_per_s = tokens_per_step / (found["median_ms"] / 1e3)
-    slowest = tokens_per_step * 1e3 / (found["median_ms"] + 0.00051)  # which has three digits
-    fastest = tokens_per_step * 1e3 / (found["median_ms"] - 0.00051)
-    assert slowest - 0.051 < found["tok_per_s"] < fastest + 0.051
-    for step, key in ((log.steps[0], "first_loss"), (log.steps[-1], "final_loss")):
-        assert found[key] == pytest.approx(step["loss"], abs=1e-6)
+    assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
+    assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
+    assert found["first_step_ms"] == pytest.approx(times[0], abs=0.01)
+    assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
+    assert found["first_loss"] == pytest.approx(log.steps[0]["loss"], abs=1e-6)
+    assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
 
     # SMALLER has 2 layers, C = 64 and 256 words; the blocks, the last norm, and the head once.
     N = 2 * (12 * 64**2 + 13 * 64) + 2 * 64 + 256 * 64
     flops = 6 * N + 12 * 2 * 64 * 64
     assert int(log.mfu["flops_per_token"]) == flops and float(log.mfu["peak_flops"]) == peak
-    assert found["mfu"] == pytest.approx(flops * tok_per_s / peak, abs=1e-4)
+    assert found["mfu"] == pytest.approx(flops * found["tok_per_s"] / peak, abs=1e-4)
     assert float(log.mfu["mfu"]) == found["mfu"] > 0.001
     assert found["peak_bytes"] > 1e8
 
     params = N + 1024 * 64
     if script == "baseline.py":  # its head is not tied to the embedding
         params += 256 * 64
-    expected = {"B": 2, "T": 64, "steps": 7, "seed": 1337, "tokens": corpus_tokens}
-    expected |= {"params": params, "data": "topics"}
-    expected |= {"epoch_batches": epoch_batches, "dropped": dropped}
-    for key, value in expected.items():
+    settings = {"B": 2, "T": 64, "steps": 7, "seed": 1337, "params": params, "data": "topics"}
+    for key, value in (settings | data).items():
         assert log.run[key] == str(value), key
     assert len(log.run["data_sha256"]) == 12
-
-    page = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
-    for key in (*log.run, *log.effective, *log.mfu, *found):
-        assert f"`{key}`" in page
 
 
 def test_what_only_the_screen_shows(shard, tmp_path, small_model, capsys):
@@ -113,16 +98,14 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     [
         ("baseline.py", [], False, "off"),
         ("speedups/03_bf16_autocast.py", [], True, "off"),
-        ("ddp_run.py", ["--dtype=auto"], True, "off"),
-        ("ddp_run.py", ["--dtype=bfloat16"], False, "bfloat16"),
+        ("ddp_run.py", [*DDP, "--dtype=auto"], True, "off"),
+        ("ddp_run.py", [*DDP, "--dtype=bfloat16"], False, "bfloat16"),
     ],
 )
 def test_the_note_that_autocast_stays_off_is_true(
     script, flags, said, autocast, run_main, monkeypatch
 ):
     monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
-    if script == "ddp_run.py":
-        flags = [*flags, "--no-compile", "--total-batch=128", "--eval-every=0", "--ckpt-every=0"]
     log = run_main(load(ROOT / script), "--steps", 2, *flags)
     assert ("autocast stays off" in " ".join(log.notes)) == said
     assert log.effective["autocast"] == autocast
@@ -131,14 +114,6 @@ def test_the_note_that_autocast_stays_off_is_true(
 def the_log(folder):
     (path,) = folder.glob("*.log")
     return path
-
-
-def fails(capsys, *flags):
-    """Run main() with flags that make no sense; returns what it says on stderr."""
-    with pytest.raises(SystemExit, match="2"):
-        load(rung(0)).main([str(flag) for flag in flags])
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
 
 
 @pytest.fixture

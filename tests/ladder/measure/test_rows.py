@@ -3,22 +3,13 @@
 import shutil
 
 import pytest
-from climbs import HERE, LOGS
+from climbs import HERE, LOGS, as_row
 
 from ladder.errors import BadInput
 from ladder.measure import rows as results
 from ladder.measure.parser import Log
 from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.show.tables import foot
-
-
-def as_row(times, stem="synthetic") -> Row:
-    """A row of runs whose steps took these times: (rounds, steps), seconds."""
-    logs = {}
-    for k, one in enumerate(times, 1):
-        steps = [{"dt": dt} for dt in one]
-        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
-    return Row(stem, logs)
 
 
 def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):

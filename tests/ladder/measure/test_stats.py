@@ -2,20 +2,10 @@
 
 import numpy as np
 import pytest
-from climbs import HERE, LOGS
+from climbs import HERE, LOGS, as_row
 
-from ladder.measure.parser import Log
-from ladder.measure.rows import Row, gain, read_climb, step_times
+from ladder.measure.rows import gain, read_climb, step_times
 from ladder.measure.stats import Gain, gain_of, holm
-
-
-def as_row(times, stem="synthetic") -> Row:
-    """A row of runs whose steps took these times: (rounds, steps), seconds."""
-    logs = {}
-    for k, one in enumerate(times, 1):
-        steps = [{"dt": dt} for dt in one]
-        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
-    return Row(stem, logs)
 
 
 @pytest.fixture(scope="module")

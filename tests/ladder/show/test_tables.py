@@ -5,22 +5,12 @@ import os
 
 import numpy as np
 import pytest
-from climbs import HERE, LOGS
+from climbs import HERE, LOGS, as_row
 from rich.console import Console
 
-from ladder.measure.parser import Log
 from ladder.measure.rows import Row, gain, read_climb
 from ladder.measure.stats import Gain, gain_of
 from ladder.show.tables import doubts, foot, lines, screen
-
-
-def as_row(times, stem="synthetic") -> Row:
-    """A row of runs whose steps took these times: (rounds, steps), seconds."""
-    logs = {}
-    for k, one in enumerate(times, 1):
-        steps = [{"dt": dt} for dt in one]
-        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
-    return Row(stem, logs)
 
 
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
