@@ -4,9 +4,10 @@ import functools
 
 import torch
 import transformers
-from helpers import TINY, load, rung
+from helpers import SMALLER, TINY, load, rung
 
-from ladder import machine
+from ladder import machine, weights
+from ladder.files import ROOT
 
 
 def tiny(module, tied=False, **sizes):
@@ -26,6 +27,13 @@ def tiny(module, tied=False, **sizes):
 def enlarged(number, vocab_size=50304):
     """The same model of every rung and candidate: tied."""
     return tiny(load(rung(number)), tied=True, vocab_size=vocab_size)
+
+
+def saved_model(folder):
+    """A small model of ddp_run.py, saved in `folder` as its best."""
+    model = tiny(load(ROOT / "ddp_run.py"), **SMALLER)
+    weights.save(folder / weights.BEST, model.config, model.state_dict(), {})
+    return model
 
 
 SHAPE = {**TINY, "vocab_size": 512}

@@ -19,6 +19,7 @@ from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, percent, screen
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
+PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
 def page(name: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tiktoken
-from helpers import SMALL, load, rung, write_shard
+from helpers import SMALL, fails, write_shard
 
 from ladder import corpus as data
 from ladder.corpus import load_corpus, load_splits, pieces, read_shard
@@ -100,10 +100,7 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/my/cache")
     monkeypatch.setattr(tiktoken, "get_encoding", get_encoding)
     (tmp_path / "play.txt").write_text("to be")
-    flags = ["--data", str(tmp_path / "play.txt"), "--log-dir", str(tmp_path)]
-    with pytest.raises(SystemExit, match="2"):
-        load(rung(0)).main([*SMALL, *flags])
-    (line,) = capsys.readouterr().err.splitlines()
+    line = fails(capsys, *SMALL, "--data", tmp_path / "play.txt", "--log-dir", tmp_path)
     assert line.startswith("error no GPT-2 vocabulary on the network or in /my/cache: connect once")
 
 

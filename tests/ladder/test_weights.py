@@ -6,24 +6,15 @@ import pytest
 import torch
 import transformers
 from helpers import TINY, load, random_batch
-from jobs import command_line
-from models import reference_model
+from models import reference_model, saved_model
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
-from ladder import checkpoint, weights
+from ladder import weights
 from ladder.errors import BadInput
 from ladder.files import ROOT
 
 DDP = load(ROOT / "ddp_run.py")
-
-
-@pytest.fixture(scope="module")
-def trained(shard, smaller, tmp_path_factory):
-    """The folder of checkpoints of a run of six steps, validated after each two."""
-    folder = tmp_path_factory.mktemp("trained")
-    DDP.main(command_line(shard, folder, "--eval-every", 2, "--ckpt-every", 2))
-    return folder / "ckpt"
 
 
 def model_of(name, vocab_size=None):
@@ -35,17 +26,17 @@ def model_of(name, vocab_size=None):
     return model
 
 
-def test_transformers_opens_the_best_model(trained):
+def test_transformers_opens_a_saved_model(tmp_path):
     """The same logits; and --init takes it back, bit for bit."""
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(trained / "best")
-    ours = model_of(trained)
+    model = saved_model(tmp_path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "best")
     x, _ = random_batch(V=256)
     with torch.no_grad():
-        logits, _ = ours(x)
+        logits, _ = model(x)
         torch.testing.assert_close(theirs(x).logits, logits, rtol=1e-5, atol=1e-5)
-    last = checkpoint.read(trained / "step_000006.pt")["model"]
-    for name, w in ours.state_dict().items():
-        assert torch.equal(w, last[name])
+    again = model_of(tmp_path).state_dict()
+    for name, w in model.state_dict().items():
+        assert torch.equal(w, again[name])
 
 
 def test_padding_rows_are_left_out(tmp_path):
@@ -88,15 +79,14 @@ def test_a_gpt2_of_transformers_is_started_from(tmp_path):
         ("another size", "the model to start from has .*'n_layer': 2"),
     ],
 )
-def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, trained, tmp_path):
-    config = (trained / "best" / "config.json").read_text()
-    content = (trained / "best" / "model.safetensors").read_bytes()
+def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, tmp_path):
+    saved_model(tmp_path)
+    config = tmp_path / "best" / "config.json"
+    tensors = tmp_path / "best" / "model.safetensors"
     if trouble == "another kind":
-        config = config.replace('"gpt2"', '"llama"')
+        config.write_text(config.read_text().replace('"gpt2"', '"llama"'))
     if trouble == "cut":
-        content = content[:-100]
-    (tmp_path / "config.json").write_text(config)
-    (tmp_path / "model.safetensors").write_bytes(content)
+        tensors.write_bytes(tensors.read_bytes()[:-100])
     model = DDP.GPT(DDP.GPTConfig(**TINY))
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
         weights.fill(model, *weights.load(str(tmp_path)))

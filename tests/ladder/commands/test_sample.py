@@ -3,10 +3,9 @@
 import re
 from types import SimpleNamespace
 
-import pytest
 import torch
 from helpers import TINY, load
-from jobs import command_line
+from models import saved_model
 
 from ladder.commands.main import main as ladder
 from ladder.commands.sample import sample
@@ -16,15 +15,7 @@ from ladder.files import ROOT
 DDP = load(ROOT / "ddp_run.py")
 
 
-@pytest.fixture(scope="module")
-def trained(shard, smaller, tmp_path_factory):
-    """The folder of checkpoints of a run of six steps, validated after each two."""
-    folder = tmp_path_factory.mktemp("trained")
-    DDP.main(command_line(shard, folder, "--eval-every", 2, "--ckpt-every", 2))
-    return folder / "ckpt"
-
-
-def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
+def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys):
     """With control characters as a terminal must not get them."""
     vocabulary = SimpleNamespace(
         encode_ordinary=lambda text: list(text.encode()),
@@ -32,10 +23,11 @@ def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
     monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    saved_model(tmp_path)
     texts = []
     for seed in (1, 1, 2):
         flags = f"--tokens 20 --seed {seed} --device cpu --prompt".split()
-        assert ladder(["sample", str(trained), *flags, "To be "]) == 0
+        assert ladder(["sample", str(tmp_path), *flags, "To be "]) == 0
         texts.append(capsys.readouterr().out)
     text, same, other = texts
     assert text == same != other and text.startswith("To be ")
