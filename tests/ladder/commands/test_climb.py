@@ -66,19 +66,17 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert "another script has this file name too: rename yours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_what_is_climbed_without_numbers(device, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("device", "top", "quick"), [("cpu", 12, (4, 1, 5)), ("cuda", 10, (12, 3, 5))]
+)
+def test_what_is_climbed_without_numbers(device, top, quick, monkeypatch):
     given = []
     monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
     monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
-    (_, _, full), (args, _, quick) = given
+    (_, _, full), (args, _, some) = given
     rungs = scripts.all_scripts()
-    expected = rungs if device == "cpu" else rungs[:11]
-    assert full == expected
-    left_out = "change nothing on a GPU and are left out" in capsys.readouterr().out
-    assert left_out == (device == "cuda")
-    assert {*quick} == {*rungs[:6], rungs[10], expected[-1]}
-    asked = args.steps, args.repeats, args.at_most
-    assert asked == ((4, 1, 5) if device == "cpu" else (12, 3, 5))
+    assert full == rungs[: top + 1]
+    assert {*some} == {*rungs[:6], rungs[10], rungs[top]}
+    assert (args.steps, args.repeats, args.at_most) == quick
