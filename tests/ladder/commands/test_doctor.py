@@ -31,11 +31,8 @@ def rungs(done):
     return found
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_doctor_on_this_cpu(compiled, ladder, monkeypatch, request):
-    if not compiled:
-        request.getfixturevalue("small")
-        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+def test_doctor_on_this_cpu(small, ladder, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     done = ladder("doctor", "--device", "cpu")
     assert done.status == 0, done.stdout
     runs, helps, _ = zip(*rungs(done), strict=True)

@@ -63,19 +63,6 @@ def test_a_script_with_a_known_delay_in_two_stages(profile, tmp_path):
     assert f"{found['median_ms']['backward']:.2f}" in printed and "aten::mm" in printed
 
 
-@pytest.mark.slow
-def test_two_compiled_rungs_side_by_side_show_what_changed(profile):
-    printed, (before, after) = profile(9, 10)
-    old = {kernel["name"] for kernel in before["kernels"]}
-    new = {kernel["name"] for kernel in after["kernels"]}
-    assert "aten::_fused_adamw_" in new - old
-    assert "aten::addcdiv_" in old - new
-    change = after["median_ms"]["optimizer"] - before["median_ms"]["optimizer"]
-    assert f"{change:+.2f}" in printed
-    # What torch.compile generated shows itself.
-    assert any("cpp_fused" in name and "layer_norm" in name for name in new)
-
-
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')
