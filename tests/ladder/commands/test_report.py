@@ -45,12 +45,6 @@ def test_the_newest_own_climbs_are_shown_or_else_the_published_ones(make, tmp_pa
     assert "left out: " in said and "is not a log of this ladder" in said
 
 
-def test_what_is_no_climb_is_told_in_one_line(make, tmp_path):
-    climb_of(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    status, _, said = make(tmp_path / "failed")
-    assert status == 2 and said.count("\n") == 1 and "failed" in said
-
-
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     climb = climb_of(tmp_path / "climb", TIMES)
     out = tmp_path / "page.html"
