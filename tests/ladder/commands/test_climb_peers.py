@@ -6,7 +6,6 @@ from helpers import AUTOCAST, SMALL, run_script
 from ladder.commands import peers
 from ladder.commands.main import main
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import all_scripts
 
 
 @pytest.mark.slow
@@ -17,16 +16,14 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     done = run_script("-m", "ladder", "peers", *SMALL, *words)
     assert done.returncode == 0, done.stderr
     # Which refuses logs that differ in B, T, steps, seed or corpus.
-    _, rows = read_climb(folder)
-    logs = {row.stem: row.logs[1] for row in rows}
-    order = ["transformers_compiled", "transformers_fp32", "baseline", "10_fused_adamw"]
-    assert list(logs) == [*order, all_scripts()[-1].stem]
-    plain, fast = logs["transformers_fp32"].effective, logs["transformers_compiled"].effective
-    assert (plain["autocast"], plain["compiled"], plain["optimizer"]) == ("off", "no", "for-loop")
-    assert (fast["autocast"], fast["compiled"]) == (AUTOCAST, "yes")
-    assert (fast["attention"], fast["optimizer"]) == ("flash", "fused")
-    flops = logs["baseline"].mfu["flops_per_token"]  # the untied head is counted once
-    assert logs["transformers_fp32"].mfu["flops_per_token"] == flops
+    fast, plain, baseline, *_ = read_climb(folder)[1]
+    assert (fast.stem, baseline.stem) == ("transformers_compiled", "baseline")
+    assert plain.log.effective == baseline.log.effective
+    assert fast.log.effective["autocast"] == AUTOCAST
+    for key, value in (("compiled", "yes"), ("attention", "flash"), ("optimizer", "fused")):
+        assert fast.log.effective[key] == value
+    flops = baseline.log.mfu["flops_per_token"]  # the untied head is counted once
+    assert plain.log.mfu["flops_per_token"] == flops
 
 
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
