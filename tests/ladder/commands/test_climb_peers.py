@@ -18,7 +18,8 @@ def test_all_five_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     # Which refuses logs that differ in B, T, steps, seed or corpus.
     fast, plain, baseline, *_ = read_climb(folder)[1]
     assert (fast.stem, baseline.stem) == ("transformers_compiled", "baseline")
-    assert plain.log.effective == baseline.log.effective
+    for key, value in (("autocast", "off"), ("compiled", "no"), ("optimizer", "for-loop")):
+        assert plain.log.effective[key] == value
     assert fast.log.effective["autocast"] == AUTOCAST
     for key, value in (("compiled", "yes"), ("attention", "flash"), ("optimizer", "fused")):
         assert fast.log.effective[key] == value
