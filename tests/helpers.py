@@ -91,11 +91,10 @@ def closed_pipe():
     return os.fdopen(writer, "w")
 
 
-def run_script(path, *flags, env=None, **options):
+def run_script(path, *flags):
     """Run a script in a process of its own and return the finished process."""
     words = [sys.executable, path, *map(str, flags)]
-    options |= dict(capture_output=True, text=True, timeout=900)
-    return subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, **options)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 # What PyTorch says of a GPU: kind, name, bytes, and what tells its architecture.
@@ -104,7 +103,6 @@ CARDS = {
     "T4": ("cuda", "Tesla T4", 15.6e9, (7, 5)),
     "RTX 3060 12GB": ("cuda", "NVIDIA GeForce RTX 3060", 12.6e9, (8, 6)),
     "RTX 4090": ("cuda", "NVIDIA GeForce RTX 4090", 25.3e9, (8, 9)),
-    "A100 40GB": ("cuda", "NVIDIA A100-SXM4-40GB", 42.3e9, (8, 0)),
     "H100": ("cuda", "NVIDIA H100 80GB HBM3", 85e9, (9, 0)),
     "MI50": ("cuda", "AMD Instinct MI50", 17.2e9, "gfx906:sramecc+:xnack-"),
     "MI300X": ("cuda", "AMD Instinct MI300X", 205.8e9, "gfx942:sramecc+:xnack-"),

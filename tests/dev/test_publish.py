@@ -113,7 +113,7 @@ def test_without_its_runs_nothing_is_published(project, gone, why):
 
 
 def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(project):
-    """With its scripts that are in no commit, from the copy of the code that it ran."""
+    """With its script that is in no commit, from the copy of the code that it ran."""
     copy, folder = project
     before = (copy / "README.md").read_text()
     for path in folder.glob("baseline*"):
@@ -121,12 +121,12 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
     change(folder, scripts=[*Climb.load_from(folder).scripts[1:], "mine.py"])
-    with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
-        publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert (copy / "README.md").read_text() == blocks.render(before)
-    (target,) = copy.glob("logs/2026-12-24-*")
-    assert [path.name for path in target.glob("*.py")] == ["mine.py"]
+    assert [path.name for path in copy.glob("logs/2026-12-24-*/*.py")] == ["mine.py"]
+    change(folder, started="2026-12-25 10:00")
+    with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
+        publish.publish(folder, "Into README.md, too.", in_readme=True)
 
 
 def test_a_gpu_stands_above_a_cpu(project):

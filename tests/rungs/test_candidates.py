@@ -197,13 +197,3 @@ def test_trains_on_cuda(number, cuda_log):
     if number == 17:  # a graph that read the same batch again would learn it
         eager = losses_of(cuda_log(16))
         assert losses_of(log) == pytest.approx(eager, abs=0.01)
-
-
-@pytest.mark.cuda
-def test_fp8_matmuls_on_cuda():
-    if torch.cuda.get_device_capability() < (8, 9):
-        pytest.skip("this GPU has no FP8 units")
-    sizes = 1000, 768, 50304, 0.05
-    with torch.device("cuda"):
-        loss, *gradients = loss_errors(load(SCRIPTS[19]), *sizes, torch.bfloat16)
-    assert loss < 1e-2 and max(gradients) < 0.15

@@ -57,7 +57,7 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     assert 0 < climb.minutes < climb.max_minutes == 99
     assert (folder / "code" / "COMMIT").read_text().strip() == climb.commit
     assert mine.log.run["commit"] == climb.commit and mine.log.run["script"] == "mine.py"
-    assert (folder / "code" / "ladder" / "measure" / "gemm.py").exists()
+    assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
 
 
 def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):

@@ -20,13 +20,11 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     for command in [*commands, "roofline --gpu T4"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
-    # At the nearest B, the same B, and the middle half of all.
-    for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
-        assert words in said
     # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
     assert "00 baseline           14.00 fp32" in said
-    for share in ("72", "64", "73 to 59"):
-        assert said.count(f"at {share} %") == 1
+    # Reported at the nearest B and at the same B.
+    for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
+        assert words in said
 
 
 @pytest.mark.parametrize(
