@@ -83,7 +83,7 @@ def test_an_edit_is_applied_to_all_later_rungs(project, run):
     assert texts() == after
 
 
-def test_a_conflict_stops_it_and_it_goes_on_from_there(project, run):
+def test_a_conflict_stops_it_and_is_marked(project, run):
     before = texts()
     edit(all_scripts()[5], "lr=LEARNING_RATE)", "lr=LEARNING_RATE, foreach=True)")
     done = run(5)
@@ -92,7 +92,12 @@ def test_a_conflict_stops_it_and_it_goes_on_from_there(project, run):
     for source in after[5:9]:
         assert source.count("foreach=True") == 1
     assert after[:5] == before[:5] and after[9:] == before[9:]
-    number = after[8].splitlines().index("
+    number = after[8].splitlines().index("<<<<<<< this script") + 1
+    assert f"{NAMES[8]}:{number} conflict, marked there\n" in done.stdout
+    assert "go on from it:\npython dev/propagate.py 08_adamw_clipping\n" in done.stdout
+    refused(run(8), rf"{NAMES[8]}:\d+ is not valid Python")
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "merged"),
     [
