@@ -1,5 +1,6 @@
 """Checkpoints of training on ranks: each is one file, written atomically, the last two are kept."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from ladder.errors import BadInput
 from ladder.files import lock, write_atomic
 from ladder.weights import BEST
 
+# Exactly: people copy checkpoints, and "step_000002 (copy).pt" is theirs.
+NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
 def checkpoints(folder: str) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
-    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
+    found = [path for path in Path(folder).glob("step_*.pt") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, step: int, **state) -> Path:

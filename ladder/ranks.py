@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -34,6 +35,7 @@ RANK = int(os.environ.get("RANK", 0))
 WORLD = int(os.environ.get("WORLD_SIZE", 1))
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
 
@@ -227,8 +229,9 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     if not args.ckpt_dir:
         args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
-        if args.resume and folders:
-            args.ckpt_dir = folders[-1]
+        ours = [path for path in folders if OWN_FOLDER.fullmatch(path.name)]  # not copies of them
+        if args.resume and ours:
+            args.ckpt_dir = ours[-1]
     return args
 
 
