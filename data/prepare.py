@@ -16,7 +16,7 @@ from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, load_files
 from ladder.errors import BadInput
-from ladder.files import ROOT, lock
+from ladder.files import ROOT, lock, require_own
 from ladder.text import show
 
 MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
@@ -40,6 +40,7 @@ def prepare(argv):
 
     The val shards are the val files of a folder that has some, else what --val-fraction says.
     """
+    require_own(Path(__file__), "prepare.py is in", "PYTHONPATH={}")
     parser = Parser(__doc__)
     add = parser.add_argument
     add("text", nargs="?", help="text file or folder (default: tinyshakespeare)")

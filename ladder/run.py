@@ -16,8 +16,8 @@ import torch
 
 from ladder import machine, probe
 from ladder.cli import signals_to
-from ladder.errors import explain, refuse
-from ladder.files import ROOT, commit, drop
+from ladder.errors import BadInput, explain, refuse
+from ladder.files import ROOT, commit, drop, require_own
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.text import printable
 
@@ -45,7 +45,7 @@ class Run:
         self.args = args
         self.rank = rank
         self.ranks = ranks
-        path = Path(script).resolve()
+        self.path = path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         # Scripts set these two.
         self.scaler = NO_SCALER
@@ -70,10 +70,12 @@ class Run:
         if self.ranks == 1 and os.environ.get("WORLD_SIZE", "1") != "1":
             refuse(f"torchrun would train copies of {self.script}: for several GPUs use ddp_run.py")
         try:
+            require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
-        except (OSError, RuntimeError) as error:  # of --log-dir, or of CUDA, which starts here
+        # Of another clone, of --log-dir, or of CUDA, which starts here.
+        except (BadInput, OSError, RuntimeError) as error:
             refuse(explain(error) or error)
         self.closing = ExitStack()  # closes the log, then restores the signals
         self.closing.enter_context(signals_to(self._on_signal))
