@@ -153,7 +153,7 @@ def test_names_and_sizes_that_are_wrong_are_named(change, said, saved, capsys):
 
 def test_another_kind_of_model_is_named(saved):
     transformers.LlamaConfig().save_pretrained(saved[0])
-    with pytest.raises(BadInput, match="has model_type='llama' in config.json, GPT-2 here 'gpt2'"):
+    with pytest.raises(BadInput, match=r"has model_type='llama' in config.json, GPT-2 here 'gpt2'"):
         model_of(saved[0])
 
 
