@@ -105,8 +105,8 @@ def gather(state):
 def check_identity(path: Path, saved: dict, identity: dict[str, str]):
     """Raise BadInput if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
-        before = saved.get(key)
-        if before != now:
+        before = str(saved.get(key))
+        if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 
@@ -135,7 +135,7 @@ def find_checkpoint(
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
-        say(f"note  going on after step {saved['step']} ({schedule}), from {path}")
+        say(f"note  resumed after step {saved['step']} ({schedule}), from {path}")
         before = saved["schedule"]
         if before != schedule:
             say(f"note  another learning rate from here on: {schedule}, not {before}")

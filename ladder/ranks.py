@@ -30,9 +30,10 @@ from ladder.files import commit
 from ladder.machine import half_precision
 from ladder.run import NotFinite
 
-DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
-RANK = int(os.environ.get("RANK", 0))
-WORLD = int(os.environ.get("WORLD_SIZE", 1))
+TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # it sets these for each process
+RANK = int(os.environ.get("RANK") or 0)
+WORLD = int(os.environ.get("WORLD_SIZE") or 1)
+DISTRIBUTED = bool(os.environ.get("RANK"))
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
@@ -73,8 +74,10 @@ class Job:
         self.checkpoint = on_rank_0(lambda: checkpoint.save(self.folder, step, **state))
         run.say(f"note  saved {self.checkpoint}")
 
-    def save_best(self, run, step: int, model, val_loss: float):
-        """Rank 0 saves the model for transformers, if no validation loss was lower."""
+    def validated(self, run, step: int, model, val_loss: float):
+        """Say the validation loss. Rank 0 saves the model for transformers if none was lower."""
+        tokens = self.val_rows * run.args.seq_len
+        run.say(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
         if not self.folder or not val_loss < self.best:  # NaN is no lower
             return
         metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
@@ -94,6 +97,10 @@ class Job:
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
     """Return train(args) of this process, or of this rank if torchrun started several."""
+    missing = [name for name in TORCHRUN if not os.environ.get(name)]
+    if missing and (DISTRIBUTED or WORLD > 1):  # left by a cluster's shell
+        some = "RANK or WORLD_SIZE is set in the environment"
+        refuse(f"{some}, but not {', '.join(missing)}: unset both, or start this with torchrun")
     if DISTRIBUTED:
         return launch_rank(train, doc, argv, sharded)
     try:

@@ -31,11 +31,12 @@ class NotFinite(Exception):
 class Run:
     """Context of one run: prints lines and writes them, flushed, to the log.
 
-    On exit it prints RESULT. An error whose cause is known becomes one line on stderr and exit
-    status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
-    RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
-    before its last step. If the screen or the log can no longer be written, the run continues with
-    the other one and exits with status 2. Only rank 0 writes a log; other ranks print only errors.
+    On exit it prints RESULT, if there was a step to do. An error whose cause is known becomes one
+    line on stderr and exit status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM
+    143 and SIGHUP 129. RESULT then covers the steps done, and its `status` says so; `stopped` is a
+    run that ended before its last step. If the screen or the log can no longer be written, the run
+    continues with the other one and exits with status 2. Only rank 0 writes a log; other ranks
+    print only errors.
 
     A script that sets `waits_for_step` reads `stop` after each step: the first signal only sets it.
     A second Ctrl-C interrupts the script.
@@ -191,6 +192,10 @@ class Run:
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.settings))
+        if not self.left:
+            done = f"step {first_step} is done, --steps is {self.args.steps}"
+            self.say(f"note  nothing left to train: {done}")
+            return
         if self._lacks_half_precision():
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
         # ddp_run.py passes the model that it has not wrapped.
@@ -272,7 +277,9 @@ class Run:
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
         planned = len(self.step_times) + self.left
-        if 0 < planned < 3:
+        if not planned:  # it was resumed after its last step
+            return
+        if planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)

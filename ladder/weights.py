@@ -86,6 +86,9 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         if any(folder.glob("pytorch_model*.bin")):
             how = f"with transformers, AutoModelForCausalLM.from_pretrained({name!r})"
             raise BadInput(f"{name} has no {WEIGHTS}: {how}.save_pretrained writes one") from None
+        if any(folder.glob("step_*.pt")):
+            how = f"its command with --resume --eval-every 1 saves {BEST}/"
+            raise BadInput(f"the run of {name} was never validated: {how}") from None
         holds = f"{BEST}/ of ddp_run.py, or config.json and {WEIGHTS}"
         raise BadInput(f"no model in {name} ({error}): expected a folder with {holds}") from None
     if config.get("n_inner") == 4 * config.get("n_embd", 0):  # what None means

@@ -98,7 +98,8 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
 
 def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
     job = ranks.Job(None, None, 1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
-    job.save_best(run=None, step=1, model=None, val_loss=math.nan)
+    run = SimpleNamespace(say=print, args=SimpleNamespace(seq_len=64))
+    job.validated(run, step=1, model=None, val_loss=math.nan)
     assert job.best == math.inf
     assert not (tmp_path / weights.BEST).exists()
 
@@ -110,7 +111,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     second.write_bytes(second.read_bytes()[:-99])
     said = []
     assert find(tmp_path, said.append) == first
-    assert "is damaged" in said[0] and "going on after step 1" in said[1]
+    assert "is damaged" in said[0] and "resumed after step 1" in said[1]
     assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
     (tmp_path / "step_000003.pt").unlink()
     first.write_bytes(b"")
