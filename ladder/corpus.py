@@ -35,6 +35,18 @@ VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
+# How files begin that people take for texts or shards, and what to do with them.
+PREPARE = "make shards of its text with data/prepare.py"
+OTHER_KINDS = {
+    (20240801).to_bytes(4, "little"): f"has the tokens of Llama 3, not of GPT-2: {PREPARE}",
+    b"\x93NUMPY": "is a NumPy array: convert it with write_shard of data/prepare.py",
+    b"version https://git-lfs": "is a pointer of Git LFS, not the file: run git lfs pull",
+    b"PAR1": "is Parquet: write its texts into a .txt file",
+    b"\x1f\x8b": "is compressed: gunzip it",
+    b"(\xb5/\xfd": "is compressed: unzstd it",
+    b"PK\x03\x04": "is a zip archive, as PyTorch's files are, and no text: unpack it",
+}
+MOST_BLANKS = 500_000  # in a row: tiktoken panics at some more
 BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 
 
@@ -69,15 +81,29 @@ class Corpus:
 
 def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
+    refuse_other_kinds(path)
     header = np.fromfile(path, dtype="<i4", count=256)
     if len(header) < 256 or header[0] != MAGIC or header[1] != VERSION:
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
-        raise BadInput(f"{path} is not a shard: {why}; make one of its text with data/prepare.py")
+        raise BadInput(f"{path} is not a shard: {why}; {PREPARE}")
     count = int(header[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
         raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
+
+
+def refuse_other_kinds(path: Path):
+    """Raise BadInput if a file is neither a text nor a shard, but of a kind that we know."""
+    with path.open("rb") as file:
+        start = file.read(1024)
+    for kind, what in OTHER_KINDS.items():
+        if start.startswith(kind):
+            raise BadInput(f"{path} {what}")
+    if path.suffix.lower() in (".json", ".jsonl"):
+        raise BadInput(f"{path} is JSON: write its texts into a .txt file")
+    if path.suffix != ".bin" and b"\0" in start:
+        raise BadInput(f"{path} has zero bytes, as UTF-16 has: convert it to UTF-8")
 
 
 def load_corpus(path: str | None, say) -> Corpus:
@@ -165,6 +191,9 @@ def _texts(folder: Path, say) -> list[Path]:
     left_out = []
     texts = _walk(folder, {os.path.realpath(folder)}, left_out)
     if not texts:
+        for path in left_out:
+            if path.is_file():
+                refuse_other_kinds(path)
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
     if left_out:
         say(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
@@ -218,6 +247,7 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     said = 0  # how many were done when the last note was printed
     marks = 0
     for file in files:
+        refuse_other_kinds(file)
         document = file.read_bytes()
         digest.update(document)
         try:
@@ -225,6 +255,8 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
         except UnicodeDecodeError as error:
             raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
         for piece in pieces(text):
+            if re.search(rf"\s{{{MOST_BLANKS}}}", piece):
+                raise BadInput(f"{file} has {MOST_BLANKS} blanks in a row: take them out")
             ids = encode(piece, vocabulary)
             marks += ids.count(END_OF_TEXT)
             tokens.append(np.array(ids, dtype=np.uint16))

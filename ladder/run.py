@@ -66,6 +66,8 @@ class Run:
         self.result = None
 
     def __enter__(self):
+        if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
+            sys.stdout.reconfigure(errors="backslashreplace")
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if self.ranks == 1 and os.environ.get("WORLD_SIZE", "1") != "1":

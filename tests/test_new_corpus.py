@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, load, write_shard
 
+from ladder.batches import Batches
 from ladder.corpus import load_corpus, load_splits
 from ladder.errors import BadInput
 
@@ -158,3 +159,53 @@ def test_the_end_of_text_in_a_text_is_its_token(tmp_path):
     assert read(load_corpus(str(tmp_path), said.append)) == "c|a|\nb|"
     note = f"note  {tmp_path.name} has <|endoftext|> 2 times, each read as one token (50256)"
     assert said == [note]
+
+
+LLAMA = np.array([20240801, 7, 9], "<i4").tobytes().ljust(1024 + 36, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.bin", LLAMA, "has the tokens of Llama 3, not of GPT-2: make shards"),
+        ("a.bin", b"PK\3\4...", "is a zip archive, as PyTorch's files are"),
+        ("a.txt", b"PK\3\4...", "is a zip archive"),
+        ("a.npy", b"\x93NUMPY\1\0", "is a NumPy array: convert it with write_shard"),
+        ("a.txt.gz", b"\x1f\x8b\b\0", "is compressed: gunzip it"),
+        ("a.bin.zst", b"\x28\xb5\x2f\xfd", "is compressed: unzstd it"),
+        ("a.parquet", b"PAR1\x15\x04", "is Parquet: write its texts"),
+        ("a.txt", b"version https://git-lfs.github.com/spec/v1\noid", "run git lfs pull"),
+        ("a.bin", b"version https://git-lfs.github.com/spec/v1\noid", "run git lfs pull"),
+        ("a.jsonl", b'{"text": "to be"}\n', "is JSON: write its texts into a .txt file"),
+        ("a.txt", "to be".encode("utf-16-le"), "has zero bytes, as UTF-16 has: convert it"),
+        ("a.txt", "to be".encode("utf-16"), "has zero bytes, as UTF-16 has: convert it"),
+    ],
+)
+def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    for path in (tmp_path / name, tmp_path):  # a folder names the file that is all it has
+        with pytest.raises(BadInput, match=f"^{tmp_path / name} [^\n]*{said}[^\n]*$"):
+            load_corpus(str(path), print)
+
+
+def test_a_folder_of_nothing_we_know_is_refused(tmp_path):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(BadInput, match=r"holds neither .bin shards nor .txt or .md files$"):
+        load_corpus(str(tmp_path), print)
+
+
+def test_more_blanks_than_tiktoken_reads_are_refused(tmp_path):
+    texts(tmp_path, fine="a" + " " * 499_999 + "b")
+    assert len(load_corpus(str(tmp_path), print)) == 500_001
+    texts(tmp_path, worse="a" + " \n" * 250_000 + "b")
+    with pytest.raises(BadInput, match=r"worse.txt has 500000 blanks in a row: take them out"):
+        load_corpus(str(tmp_path), print)
+
+
+def test_a_text_too_short_for_one_row_is_not_told_of_a_smaller_batch(tmp_path):
+    texts(tmp_path, short="to be")
+    corpus = load_corpus(str(tmp_path), print)
+    with pytest.raises(BadInput, match=r"use more text or a smaller --seq-len$"):
+        Batches(corpus, 1, 64)
+    with pytest.raises(BadInput, match=r"a smaller --batch-size or --seq-len$"):
+        Batches(corpus, 2, 64)
