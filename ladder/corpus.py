@@ -38,15 +38,14 @@ VOCABULARY_FILES = (
 # How files begin that people take for texts or shards, and what to do with them.
 PREPARE = "make shards of its text with data/prepare.py"
 OTHER_KINDS = {
-    (20240801).to_bytes(4, "little"): f"has the tokens of Llama 3, not of GPT-2: {PREPARE}",
+    b"\xa1\xd9\x34\x01": f"has the tokens of Llama 3, not of GPT-2: {PREPARE}",  # 20240801
     b"\x93NUMPY": "is a NumPy array: convert it with write_shard of data/prepare.py",
     b"version https://git-lfs": "is a pointer of Git LFS, not the file: run git lfs pull",
     b"PAR1": "is Parquet: write its texts into a .txt file",
     b"\x1f\x8b": "is compressed: gunzip it",
     b"(\xb5/\xfd": "is compressed: unzstd it",
-    b"PK\x03\x04": "is a zip archive, as PyTorch's files are, and no text: unpack it",
+    b"PK\x03\x04": "is a zip archive or PyTorch's weights: unpack it, or name a text",
 }
-MOST_BLANKS = 500_000  # in a row: tiktoken panics at some more
 BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 
 
@@ -103,7 +102,7 @@ def refuse_other_kinds(path: Path):
     if path.suffix.lower() in (".json", ".jsonl"):
         raise BadInput(f"{path} is JSON: write its texts into a .txt file")
     if path.suffix != ".bin" and b"\0" in start:
-        raise BadInput(f"{path} has zero bytes, as UTF-16 has: convert it to UTF-8")
+        raise BadInput(f"{path} has zero bytes: it is binary, or UTF-16 to convert to UTF-8")
 
 
 def load_corpus(path: str | None, say) -> Corpus:
@@ -154,6 +153,7 @@ def load_files(path: str | None, say, with_val: bool = True) -> tuple[Corpus, Co
 def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
     """The files of a folder to train and to validate on: its shards, else its texts."""
     files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, say)
+    _say_copies(files, folder, say)
     splits = {"train": [], "val": [], "test": []}
     for file in files:
         splits[split_of(file.relative_to(folder))].append(file)
@@ -165,6 +165,20 @@ def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
     if not splits["train"]:
         raise BadInput(f"{folder} holds only files for val or test: name one to train on it")
     return splits["train"], splits["val"]
+
+
+def _say_copies(files: list[Path], folder: Path, say):
+    """Name files of the size and the first 512 KiB of one before them: text that is read twice."""
+    seen = set()
+    copies = []
+    for file in files:
+        with file.open("rb") as stream:
+            content = hash((file.stat().st_size, stream.read(2**19)))
+        if content in seen:
+            copies.append(file)
+        seen.add(content)
+    if copies:
+        say(f"note  another file has the same content, so it counts twice: {_some(copies, folder)}")
 
 
 def split_of(name: Path) -> str:
@@ -192,10 +206,11 @@ def _texts(folder: Path, say) -> list[Path]:
     texts = _walk(folder, {os.path.realpath(folder)}, left_out)
     if not texts:
         for path in left_out:
-            if path.is_file():
+            if path.is_file() and path.name[0] != ".":
                 refuse_other_kinds(path)
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
     if left_out:
+        left_out.sort(key=lambda path: path.name[0] == ".")  # what people expect less comes first
         say(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
     return texts
 
@@ -208,13 +223,13 @@ def _walk(folder: Path, seen: set[str], left_out: list[Path]) -> list[Path]:
     texts = []
     for path in sorted(folder.iterdir()):
         real = os.path.realpath(path)
-        if path.name.startswith(".") or real in seen:
+        if path.name[0] == "." or real in seen:
             left_out.append(path)
-        elif path.is_dir():
-            seen.add(real)
+            continue
+        seen.add(real)
+        if path.is_dir():
             texts += _walk(path, seen, left_out)
         elif path.is_file() and path.suffix.lower() in (".txt", ".md"):
-            seen.add(real)
             texts.append(path)
         else:
             left_out.append(path)
@@ -255,9 +270,9 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
         except UnicodeDecodeError as error:
             raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
         for piece in pieces(text):
-            if re.search(rf"\s{{{MOST_BLANKS}}}", piece):
-                raise BadInput(f"{file} has {MOST_BLANKS} blanks in a row: take them out")
-            ids = encode(piece, vocabulary)
+            if re.search(r"\s{500000}", piece):  # tiktoken panics at some more
+                raise BadInput(f"{file} has 500,000 blanks in a row: take them out")
+            ids = vocabulary.encode(piece, allowed_special={MARK})
             marks += ids.count(END_OF_TEXT)
             tokens.append(np.array(ids, dtype=np.uint16))
             done += len(piece)
@@ -268,16 +283,6 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     if marks:
         say(f"note  {name} has {MARK} {marks} times, each read as one token ({END_OF_TEXT})")
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
-
-
-def encode(text: str, vocabulary) -> list[int]:
-    """Token ids of `text`. Each <|endoftext|> is the token that stands between files, too."""
-    first, *rest = text.split(MARK)
-    ids = vocabulary.encode_ordinary(first)
-    for document in rest:
-        ids.append(END_OF_TEXT)
-        ids += vocabulary.encode_ordinary(document)
-    return ids
 
 
 def pieces(text: str, size: int = 2**20) -> Iterator[str]:

@@ -264,7 +264,7 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, traine
 def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
     """With control characters as a terminal must not get them."""
     vocabulary = SimpleNamespace(
-        encode_ordinary=lambda text: list(text.encode()),
+        encode=lambda text, allowed_special: list(text.encode()),
         decode=lambda ids: bytes(ids).decode("latin-1"),
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)

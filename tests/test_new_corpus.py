@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from conftest import ROOT, load, write_shard
 
+from ladder import corpus
 from ladder.batches import Batches
-from ladder.corpus import load_corpus, load_splits
+from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, load_corpus, load_splits
 from ladder.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures("bytes_for_tokens")
+gpt2_vocabulary = corpus.gpt2_vocabulary  # the real one
 
 
 def texts(folder, **names):
@@ -30,6 +32,18 @@ def read(corpus) -> str:
     return "".join("|" if token == 50256 else chr(token) for token in tokens)
 
 
+def test_gpt2s_vocabulary_has_the_end_of_text():
+    try:
+        vocabulary = gpt2_vocabulary()
+    except BadInput as error:
+        pytest.skip(str(error))
+    assert vocabulary.encode("a<|endoftext|>b", allowed_special={MARK}) == [64, 50256, 65]
+    assert (vocabulary.eot_token, vocabulary.n_vocab) == (END_OF_TEXT, GPT2_VOCAB_SIZE)
+    text = "To be, or <| not\n\n to be"
+    ids = vocabulary.encode(text, allowed_special={MARK})
+    assert ids == vocabulary.encode_ordinary(text) and vocabulary.decode(ids) == text
+
+
 def test_what_systems_leave_in_a_folder_is_not_read_and_is_named(tmp_path):
     texts(tmp_path, story="one", b__more="two")
     (tmp_path / ".ipynb_checkpoints").mkdir()
@@ -38,7 +52,7 @@ def test_what_systems_leave_in_a_folder_is_not_read_and_is_named(tmp_path):
     (tmp_path / "b" / "notes.pdf").write_bytes(b"%PDF")
     said = []
     assert read(load_corpus(str(tmp_path), said.append)) == "two|one"
-    left_out = "._story.txt, .ipynb_checkpoints, b/notes.pdf"
+    left_out = "b/notes.pdf, ._story.txt, .ipynb_checkpoints"
     assert said == [f"note  2 texts (.txt, .md) are read, not {left_out}"]
 
 
@@ -67,6 +81,18 @@ def test_many_that_are_left_out_are_counted(tmp_path):
     said = []
     load_corpus(str(tmp_path), said.append)
     assert said[0].endswith("are read, not 0.csv, 1.csv, 2.csv, 3.csv, 4.csv, 4 more")
+
+
+def test_copies_are_named(tmp_path):
+    texts(tmp_path, **{"story": "one", "story (copy)": "one", "two": "two"})
+    said = []
+    assert read(load_corpus(str(tmp_path), said.append)) == "one|one|two"
+    note = "note  another file has the same content, so it counts twice"
+    assert said == [f"{note}: story.txt"]
+    write_shard(tmp_path / "a_train_0.bin", np.arange(9, dtype=np.uint16))
+    write_shard(tmp_path / "a_val_0.bin", np.arange(9, dtype=np.uint16))
+    load_corpus(str(tmp_path), said.append)
+    assert said[1] == f"{note}: a_val_0.bin"
 
 
 def test_shards_that_a_mac_left_are_not_read(tmp_path):
@@ -168,7 +194,7 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes().ljust(1024 + 36, b"\0")
     ("name", "content", "said"),
     [
         ("a.bin", LLAMA, "has the tokens of Llama 3, not of GPT-2: make shards"),
-        ("a.bin", b"PK\3\4...", "is a zip archive, as PyTorch's files are"),
+        ("a.bin", b"PK\3\4...", "is a zip archive or PyTorch's weights"),
         ("a.txt", b"PK\3\4...", "is a zip archive"),
         ("a.npy", b"\x93NUMPY\1\0", "is a NumPy array: convert it with write_shard"),
         ("a.txt.gz", b"\x1f\x8b\b\0", "is compressed: gunzip it"),
@@ -177,8 +203,9 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes().ljust(1024 + 36, b"\0")
         ("a.txt", b"version https://git-lfs.github.com/spec/v1\noid", "run git lfs pull"),
         ("a.bin", b"version https://git-lfs.github.com/spec/v1\noid", "run git lfs pull"),
         ("a.jsonl", b'{"text": "to be"}\n', "is JSON: write its texts into a .txt file"),
-        ("a.txt", "to be".encode("utf-16-le"), "has zero bytes, as UTF-16 has: convert it"),
-        ("a.txt", "to be".encode("utf-16"), "has zero bytes, as UTF-16 has: convert it"),
+        ("a.txt", "to be".encode("utf-16-le"), "has zero bytes: it is binary, or UTF-16"),
+        ("a.txt", "to be".encode("utf-16"), "has zero bytes: it is binary, or UTF-16"),
+        ("a.pt", b"PK\3\4...", "is a zip archive or PyTorch's weights: unpack it, or name a text"),
     ],
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, tmp_path):
@@ -190,6 +217,7 @@ def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, 
 
 def test_a_folder_of_nothing_we_know_is_refused(tmp_path):
     (tmp_path / "a.csv").touch()
+    (tmp_path / "._story.txt").write_bytes(b"\0\5\x16\7\xb0")
     with pytest.raises(BadInput, match=r"holds neither .bin shards nor .txt or .md files$"):
         load_corpus(str(tmp_path), print)
 
@@ -198,7 +226,7 @@ def test_more_blanks_than_tiktoken_reads_are_refused(tmp_path):
     texts(tmp_path, fine="a" + " " * 499_999 + "b")
     assert len(load_corpus(str(tmp_path), print)) == 500_001
     texts(tmp_path, worse="a" + " \n" * 250_000 + "b")
-    with pytest.raises(BadInput, match=r"worse.txt has 500000 blanks in a row: take them out"):
+    with pytest.raises(BadInput, match=r"worse.txt has 500,000 blanks in a row: take them out"):
         load_corpus(str(tmp_path), print)
 
 

@@ -174,7 +174,7 @@ def test_a_model_without_safetensors_is_told_how_to_get_them(saved):
     ],
 )
 def test_sample_needs_gpt2s_vocabulary(vocabulary, status, said, tmp_path, monkeypatch, capsys):
-    decode = dict(encode_ordinary=lambda text: [1], decode=lambda ids: "x" * len(ids))
+    decode = dict(encode=lambda text, **_: [1], decode=lambda ids: "x" * len(ids))
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: SimpleNamespace(**decode))
     config = transformers.GPT2Config(vocab_size=vocabulary, n_layer=1, n_head=2, n_embd=16)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)

@@ -10,7 +10,7 @@ import argparse
 import runpy
 
 from ladder.cli import add_flags, pick_device, positive
-from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, encode, gpt2_vocabulary
+from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
 from ladder.errors import BadInput
 from ladder.files import ROOT
 from ladder.text import printable
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
     model.to(pick_device(args.device))
-    ids = encode(args.prompt, vocabulary)
+    ids = vocabulary.encode(args.prompt, allowed_special={MARK})
     printed = 0  # characters
     for token in sample(model, ids, args.tokens, args.seed):
         ids.append(token)
