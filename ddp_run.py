@@ -217,6 +217,9 @@ def train(args):
         run.header(raw_model, batches, args.total_batch, first_step, **sizes)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
+        if args.eval_every and first_step >= args.steps:  # ddp: nothing is left to train
+            val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
+            job.validated(run, first_step, raw_model, val_loss)
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()
@@ -257,8 +260,7 @@ def train(args):
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
-                    run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run, done, raw_model, val_loss)
+                    job.validated(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
                     job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:

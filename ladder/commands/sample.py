@@ -10,7 +10,8 @@ import argparse
 import runpy
 
 from ladder.cli import add_flags, pick_device, positive
-from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, gpt2_vocabulary
+from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
+from ladder.errors import BadInput
 from ladder.files import ROOT
 from ladder.text import printable
 
@@ -30,12 +31,15 @@ def run(args: argparse.Namespace) -> int:
     from ladder import weights  # it imports torch, which --help need not
 
     shape, state = weights.load(args.folder)
+    if shape["vocab_size"] <= END_OF_TEXT:
+        words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
+        raise BadInput(f"{args.folder} has {words}: it was trained with another tokenizer")
     vocabulary = gpt2_vocabulary()
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
     model.to(pick_device(args.device))
-    ids = vocabulary.encode_ordinary(args.prompt)
+    ids = vocabulary.encode(args.prompt, allowed_special={MARK})
     printed = 0  # characters
     for token in sample(model, ids, args.tokens, args.seed):
         ids.append(token)

@@ -80,7 +80,7 @@ def at(step):
 """
     flags = ["--ckpt-every", 2, "--resume"]
     out, _ = finish(job(tmp_path, *flags, torchrun=[*TWO, "--max-restarts=2"], code=code))
-    assert out.count("note  going on after step 2") == 2
+    assert out.count("note  resumed after step 2") == 2
     assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]
 

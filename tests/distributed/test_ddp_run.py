@@ -1,6 +1,7 @@
 """ddp_run.py: the same training in any layout, and processes that are stopped."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import pytest
 from helpers import closed_pipe, load
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
+from models import model_of
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -159,3 +161,14 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
         path.unlink()
     status, _, err = alone("--resume", "--seed", 7)
     assert status == 2 and "best was saved with seed 1337, this run has 7" in err
+
+
+@pytest.mark.parametrize("size", [0, 50, -100])
+def test_a_damaged_best_model_does_not_stop_a_resumption(size, alone, tmp_path):
+    assert alone("--ckpt-every", 3, "--eval-every", 3, "--steps", 3)[0] == 0
+    path = tmp_path / "ckpt" / weights.BEST / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    status, out, err = alone("--ckpt-every", 3, "--eval-every", 3, "--resume")
+    assert (status, err) == (0, "")
+    assert re.search(rf"note  {path} is damaged \(.*\): the next validation replaces it\n", out)
+    model_of(tmp_path / "ckpt")

@@ -29,7 +29,7 @@ def test_a_run_over_nccl_saves_and_goes_on(ranks, script, shard, tmp_path):
     flags = ["--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3, "--eval-every", 0, "--resume"]
     for steps in (3, 6):
         out, log = run_on_gpus(script, ranks, shard, tmp_path, *flags, "--steps", steps)
-    assert "going on after step 3" in out
+    assert "resumed after step 3" in out
     assert [step["step"] for step in log.steps] == [4, 5, 6]
     assert log.run["total_batch"] == "512" and log.effective["optimizer"] == "fused"
     assert log.effective["compiled"] == "yes"
