@@ -218,7 +218,7 @@ def train(args):
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         if args.eval_every and first_step >= args.steps:  # ddp: nothing is left to train
-            val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
+            val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
         for step in range(first_step, args.steps):
             synchronize(device)

@@ -91,10 +91,11 @@ def closed_pipe():
     return os.fdopen(writer, "w")
 
 
-def run_script(path, *flags):
+def run_script(path, *flags, env=None, **options):
     """Run a script in a process of its own and return the finished process."""
     words = [sys.executable, path, *map(str, flags)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    options |= dict(capture_output=True, text=True, timeout=900)
+    return subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, **options)
 
 
 # What PyTorch says of a GPU: kind, name, bytes, and what tells its architecture.
