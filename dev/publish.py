@@ -1,11 +1,12 @@
-"""Put a finished climb of the 124M model into the repository.
+"""Put a finished climb into the repository: of the 124M model, or of 100 steps and more.
 
     python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
 
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
 sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md's
-headline and gains are those of this climb, for its kind of device. The climb has to come from a
-committed state, so that its logs name what was measured. To undo it, use git.
+headline and gains are those of this climb, for its kind of device. A climb of another model or
+text is for the loss: its entry names both, and README.md does not show it. The climb has to come
+from a committed state, so that its logs name what was measured. To undo it, use git.
 """
 
 import itertools
@@ -22,7 +23,7 @@ from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.rows import Row, first_log
 from ladder.measure.scripts import rungs
 from ladder.show.blocks import climbs_of, render, rungs_marker
-from ladder.show.publishable import kept, read_publishable
+from ladder.show.publishable import kept, other_setting, read_publishable
 from ladder.show.tables import caption
 
 
@@ -84,6 +85,9 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
 
 def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one."""
+    other = other_setting(first_log(rows).run)
+    if other:
+        raise BadInput(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
     ran = [row.stem for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
         raise BadInput("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
@@ -98,6 +102,9 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     what = climb.comparison.what
     if climb.kind == "climb" and rows[0].stem != "baseline":
         what = "some scripts"
+    other = other_setting(first_log(rows).run)
+    if other:
+        what = f"{what}, {other}"
     result = first_log(rows).result
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""## {climb.started[:10]}: {climb.device}: {what}

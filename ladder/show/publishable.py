@@ -6,10 +6,11 @@ from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT
 from ladder.measure.climb import Climb
+from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.show.tables import WHY_NOT_COMPILED, not_compiled
 
-SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
+USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
 def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
@@ -30,11 +31,9 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.quick:
         return "a quick climb is not published: climb without --quick"
-    if run["model"] != "gpt2":
-        return f"only gpt2 (124M) is published, not {run['model']}"
-    data = f"{run['data']} ({run.get('data_sha256')})"
-    if data != SHAKESPEARE:
-        return f"only climbs on tinyshakespeare are published, not on {data}"
+    other = other_setting(run)
+    if other and int(run["steps"]) < MIN_STEPS:
+        return f"below {MIN_STEPS} steps only {USUAL} is published, not {other}"
     if int(run["steps"]) < 3:
         return "fewer than 3 steps are no measurement: two are warm-up"
     if not COMMITTED.fullmatch(climb.commit):
@@ -49,6 +48,12 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         if not_compiled(row):
             return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
     return None
+
+
+def other_setting(run: dict[str, str]) -> str:
+    """Model and text of a climb, if README.md does not show their speed; else empty."""
+    setting = f"{run['model']} on {run['data']} ({run.get('data_sha256')})"
+    return "" if setting == USUAL else setting
 
 
 def low_precision(path: Path) -> bool:
