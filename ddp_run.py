@@ -132,24 +132,22 @@ class GPT(nn.Module):
 
 
 @torch.no_grad()
-def evaluate(model, held_out, rows, args, autocast):
-    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
-    B = args.batch_size
+def evaluate(model, job, args, autocast):
+    """ddp: mean loss of the first rows of held-out text; each rank takes its share."""
+    B, rows = args.batch_size, job.val_rows
     loss_sum = 0.0
-    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    batches = Batches(job.held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
-        # ddp: fsdp_run.py needs the same number of forward passes on all ranks. A rank that has no
-        # row left computes row 0 and does not count it.
+        # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
         # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    (loss_sums,) = all_gather(loss_sum)  # one for each rank
-    return sum(loss_sums) / rows
+    return sum(all_gather(loss_sum)[0]) / rows  # one sum for each rank
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -181,8 +179,8 @@ def train(args):
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
-        # ddp: positions for a longer --seq-len
-        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
+        run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         # ddp: raw_model stays without DDP and torch.compile. Checkpoints save it, and evaluate()
         # runs it, because there the ranks may have batches of different sizes.
         raw_model = model = GPT(config).to(device)
@@ -211,8 +209,9 @@ def train(args):
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
-        sizes = {"total_batch": args.total_batch, "ranks": WORLD}
-        run.header(raw_model, batches, args.total_batch, first_step, **sizes)
+        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
+        if due(args.eval_every, first_step, args.steps):  # ddp: held-out loss before training
+            job.validated(run, first_step, raw_model, evaluate(raw_model, job, args, autocast))
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
@@ -254,9 +253,7 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
-                    run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run, done, raw_model, val_loss)
+                    job.validated(run, done, raw_model, evaluate(raw_model, job, args, autocast))
                 if stopping or due(args.ckpt_every, done, args.steps):
                     job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:

@@ -2,12 +2,10 @@
 
 Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
 Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments), 24.9 GB for
-  gpt2-xl. fully_shard leaves each of n ranks 16 / n: 6.2 GB on four. A block's matmul weights are
-  gathered before its forward and its backward pass, 2 bytes a parameter each in half precision, and
-  their gradients reduced and scattered, 4 bytes: together what DDP's all-reduce sends, but in each
-  micro-step; DDP sends only in the last one. So it pays where DDP does not fit, or fits only
-  with a small B. The token embedding and its gradient are whole from the forward pass to the end of
-  the backward pass.
+  gpt2-xl; fully_shard leaves each of n ranks 16 / n, 6.2 GB on four. A block's weights are gathered
+  before its forward and its backward pass (2 bytes a parameter each, in half precision), gradients
+  are scattered (4 bytes): what DDP sends once a step, in each micro-step. So it pays where DDP does
+  not fit, or only with a small B. The token embedding is whole during a step.
 Numerics: rounding, against ddp_run.py and between any two numbers of ranks.
 Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
@@ -134,24 +132,22 @@ class GPT(nn.Module):
 
 @torch.no_grad()
 @torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
-def evaluate(model, held_out, rows, args, autocast):
-    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
-    B = args.batch_size
+def evaluate(model, job, args, autocast):
+    """ddp: mean loss of the first rows of held-out text; each rank takes its share."""
+    B, rows = args.batch_size, job.val_rows
     loss_sum = 0.0
-    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    batches = Batches(job.held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
-        # ddp: fsdp_run.py needs the same number of forward passes on all ranks. A rank that has no
-        # row left computes row 0 and does not count it.
+        # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
         # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    (loss_sums,) = all_gather(loss_sum)  # one for each rank
-    return sum(loss_sums) / rows
+    return sum(all_gather(loss_sum)[0]) / rows  # one sum for each rank
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -183,11 +179,10 @@ def train(args):
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
-        # ddp: positions for a longer --seq-len
-        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
-        # fsdp: raw_model is model, which is sharded in place
+        run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
-            raw_model = model = GPT(config)
+            raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
         if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         initial = model.state_dict()
@@ -228,8 +223,9 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
-        sizes = {"total_batch": args.total_batch, "ranks": WORLD}
-        run.header(raw_model, batches, args.total_batch, first_step, **sizes)
+        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
+        if due(args.eval_every, first_step, args.steps):  # ddp: held-out loss before training
+            job.validated(run, first_step, raw_model, evaluate(raw_model, job, args, autocast))
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
@@ -271,9 +267,7 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, job.held_out, job.val_rows, args, autocast)
-                    run.say(f"val   step={done} loss={val_loss:.6f} tokens={job.val_rows * T}")
-                    job.save_best(run, done, raw_model, val_loss)
+                    job.validated(run, done, raw_model, evaluate(raw_model, job, args, autocast))
                 if stopping or due(args.ckpt_every, done, args.steps):
                     job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:

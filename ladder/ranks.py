@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ladder import checkpoint, weights
+from ladder import checkpoint, tokenizer, weights
 from ladder.batches import Batches
 from ladder.cli import (
     BLOCK_SIZE,
@@ -71,6 +71,20 @@ class Job:
         self.checkpoint = on_rank_0(lambda: checkpoint.save(self.folder, step, **state))
         run.say(f"note  saved {self.checkpoint}")
 
+    def validated(self, run, step: int, model, val_loss: float):
+        """Say the held-out loss after `step`, and save the model if no loss was lower.
+
+        What training starts from is not saved: best/ is better than that.
+        """
+        tokens = self.val_rows * run.args.seq_len
+        run.say(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
+        if step > 0:
+            self.save_best(run, step, model, val_loss)
+        if val_loss < self.best:
+            self.best = val_loss
+        if math.isfinite(val_loss):
+            run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
+
     def save_best(self, run, step: int, model, val_loss: float):
         """Rank 0 saves the model for transformers, if no validation loss was lower."""
         if not self.folder or not val_loss < self.best:  # NaN is no lower
@@ -81,6 +95,10 @@ class Job:
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
         self.best = val_loss
         run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
+        if not on_rank_0(lambda: tokenizer.save(folder)):
+            run.say(
+                "note  it has no tokenizer: GPT-2's vocabulary is not to be had (docs/train.md)"
+            )
 
     def say_stopped(self, run, step: int, number: float):
         """Say which signal stopped the run after `step`, and how to go on."""
@@ -176,19 +194,21 @@ def all_gather(*values: float) -> list[list[float]]:
 
 
 def due(every: int, done: int, steps: int) -> bool:
-    """True after each `every` steps and after the last one; never if `every` is 0."""
-    return every > 0 and (done % every == 0 or done == steps)
+    """True after each `every` steps, from 0 on, and after the last; never if `every` is 0."""
+    return every > 0 and (done % every == 0 or done >= steps)
 
 
 def add_arguments(parser):
     """The flags of ddp_run.py beyond those of every script."""
     parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
+    words = "optimizer steps (default: CUDA 50, else 20); 0: validate and end"
+    add("--steps", type=count, help=words)
     words = "tokens a step, of all ranks (default: CUDA 524288, else 4096)"
     add("--total-batch", type=positive, help=words)
     add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
-    add("--warmup", type=count, help="steps (default: a fifth of --steps)")
+    add("--warmup", type=count, help="steps (default: a fifth of --steps, at most 250)")
     add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
     types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
     add("--dtype", **types, help="default: auto: as rung 03, by the device")
@@ -217,7 +237,11 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
     args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
     if args.warmup is None:
-        args.warmup = max(1, args.steps // 5)
+        # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the AdamW
+        # baseline of modded-nanogpt warms up in 250 of 9,536 steps.
+        args.warmup = min(max(1, args.steps // 5), 250)
+    if args.steps == 0:
+        args.ckpt_every = 0  # nothing is trained
     if args.min_lr is None:
         args.min_lr = args.max_lr / 10
     if args.dtype == "auto":

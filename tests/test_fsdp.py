@@ -67,9 +67,11 @@ def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
         sizes.append(len(x))
         return table[x], None
 
+    job = SimpleNamespace(held_out=text, val_rows=11)
+
     for rank in range(4):
         monkeypatch.setattr(FSDP, "RANK", rank)
-        losses.append(FSDP.evaluate(model, text, 11, args, nullcontext()))
+        losses.append(FSDP.evaluate(model, job, args, nullcontext()))
     assert sizes == [2, 2, 2, 1, 2, 1, 2, 1]
     ids = torch.arange(45) % 7
     expected = F.cross_entropy(table[ids[:-1]], ids[1:])
