@@ -266,7 +266,7 @@ def test_sample_writes_text_that_the_seed_decides(trained, monkeypatch, capsys):
         decode=lambda ids: bytes(ids).decode("latin-1"),
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
-    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
     texts = []
     for seed in (1, 1, 2):
         flags = f"--tokens 20 --seed {seed} --device cpu --prompt".split()

@@ -48,7 +48,7 @@ class Scale:
 def page(sections: list[dict], made: str) -> str:
     """The whole page; `made` says when, and may be empty."""
     for section in sections:
-        if section["reported"]:
+        if "panels" in section or section["reported"]:
             continue
         section["headline"], section["certainty"] = verdict(section)
         section["ladder"] = ladder(section)
