@@ -132,11 +132,11 @@ class GPT(nn.Module):
 
 
 @torch.no_grad()
-def evaluate(model, job, args, autocast):
-    """ddp: mean loss of the first rows of held-out text; each rank takes its share."""
-    B, rows = args.batch_size, job.val_rows
+def evaluate(model, held_out, rows, args, autocast):
+    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
+    B = args.batch_size
     loss_sum = 0.0
-    batches = Batches(job.held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
@@ -178,7 +178,7 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
+        text, held_out, job = ranks.prepare(args, run.say)  # ddp: also the checkpoint to resume
         run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         # ddp: raw_model stays without DDP and torch.compile. Checkpoints save it, and evaluate()
@@ -199,8 +199,8 @@ def train(args):
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
-        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
+        batches = Batches(text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
@@ -209,9 +209,11 @@ def train(args):
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
+        run.compiled = not args.no_compile
         run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
         if due(args.eval_every, first_step, args.steps):  # ddp: held-out loss before training
-            job.validated(run, first_step, raw_model, evaluate(raw_model, job, args, autocast))
+            val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
+            job.validated(run, first_step, raw_model, val_loss)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
@@ -253,7 +255,8 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    job.validated(run, done, raw_model, evaluate(raw_model, job, args, autocast))
+                    val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
+                    job.validated(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
                     job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:

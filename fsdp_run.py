@@ -2,10 +2,8 @@
 
 Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
 Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments), 24.9 GB for
-  gpt2-xl; fully_shard leaves each of n ranks 16 / n, 6.2 GB on four. A block's weights are gathered
-  before its forward and its backward pass (2 bytes a parameter each, in half precision), gradients
-  are scattered (4 bytes): what DDP sends once a step, in each micro-step. So it pays where DDP does
-  not fit, or only with a small B. The token embedding is whole during a step.
+  gpt2-xl; fully_shard leaves 16 / n on each of n. But DDP's 8 bytes a parameter are sent in each
+  micro-step (weights before both passes, gradients after): it pays where DDP needs too small a B.
 Numerics: rounding, against ddp_run.py and between any two numbers of ranks.
 Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
@@ -132,11 +130,11 @@ class GPT(nn.Module):
 
 @torch.no_grad()
 @torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
-def evaluate(model, job, args, autocast):
-    """ddp: mean loss of the first rows of held-out text; each rank takes its share."""
-    B, rows = args.batch_size, job.val_rows
+def evaluate(model, held_out, rows, args, autocast):
+    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
+    B = args.batch_size
     loss_sum = 0.0
-    batches = Batches(job.held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
@@ -178,7 +176,7 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        job = ranks.prepare(args, run.say)  # ddp: reads the text, finds the checkpoint to resume
+        text, held_out, job = ranks.prepare(args, run.say)  # ddp: also the checkpoint to resume
         run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
@@ -187,9 +185,8 @@ def train(args):
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         initial = model.state_dict()
         mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
-        # fsdp: a block's matmul weights are gathered for its forward and its backward pass, rounded
-        # as autocast does. LayerNorms stay FP32 and are sharded with the rest. model.norms has them
-        # meanwhile, because fully_shard(model) leaves out what is in sharded blocks alone.
+        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
+        # model.norms has them, since fully_shard(model) skips what only sharded blocks have.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -213,8 +210,8 @@ def train(args):
         )
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
-        batches = Batches(job.text, B, T, RANK, WORLD, args.shuffle, args.seed)
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
+        batches = Batches(text, B, T, RANK, WORLD, args.shuffle, args.seed)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
@@ -223,9 +220,11 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
+        run.compiled = not args.no_compile
         run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
         if due(args.eval_every, first_step, args.steps):  # ddp: held-out loss before training
-            job.validated(run, first_step, raw_model, evaluate(raw_model, job, args, autocast))
+            val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
+            job.validated(run, first_step, raw_model, val_loss)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
@@ -267,7 +266,8 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
                 if due(args.eval_every, done, args.steps):
-                    job.validated(run, done, raw_model, evaluate(raw_model, job, args, autocast))
+                    val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
+                    job.validated(run, done, raw_model, val_loss)
                 if stopping or due(args.ckpt_every, done, args.steps):
                     job.save(run, done, raw_model, optimizer, scaler, batches.position)
             if stopping:

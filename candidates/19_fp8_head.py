@@ -240,7 +240,7 @@ def main(argv=None):
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler  # speedup 03: its scale is logged
+        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
         run.header(model, batches)
         x, y = (ids.to(device) for ids in next(batches))  # (B, T) token ids each

@@ -19,6 +19,7 @@ in B and in the number of layers, so that 12 layers and any B follow; in T it is
 - The optimizer is a formula: words of 4 bytes moved per parameter.
 """
 
+import ast
 import hashlib
 import json
 import math
@@ -339,9 +340,12 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
 
 
 def fingerprint(script: Path) -> str:
-    """The hash of what a script's counts depend on: its code, and this program."""
-    code = parts_of(script)[1] + parts_of(Path(__file__))[1]
-    return hashlib.sha256(code.encode()).hexdigest()[:12]
+    """The hash of what a script's counts depend on: its code and this program's, without comments."""
+    digest = hashlib.sha256()
+    for path in (script, Path(__file__)):
+        code = ast.parse(parts_of(path)[1])
+        digest.update(ast.unparse(code).encode())
+    return digest.hexdigest()[:12]
 
 
 def count_changed():

@@ -14,16 +14,21 @@ import shutil
 import sys
 from pathlib import Path
 
+from blocks import climbs_of, render, rungs_marker
+
 from ladder.cli import Parser
 from ladder.commands.main import program
+from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
-from ladder.files import ROOT, SCRIPTS, write_atomic
+from ladder.files import COMMITTED, ROOT, SCRIPTS, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
-from ladder.measure.rows import Row, first_log
+from ladder.measure.docstrings import low_precision
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
-from ladder.show.blocks import climbs_of, render, rungs_marker
-from ladder.show.publishable import kept, read_publishable
-from ladder.show.tables import caption
+from ladder.show.gather import kept
+from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
+
+SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 
 
 def run(argv: list[str]):
@@ -54,6 +59,45 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}: read what `git diff` shows, then commit")
+
+
+def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
+    """The climb and the rows of a climb. Raises BadInput if it may not be published."""
+    climb, rows = read_climb(folder)
+    if not any(row.logs for row in rows):
+        raise BadInput(f"{folder} is no climb to publish: all its runs failed")
+    why = why_not(folder, climb, rows)
+    if why:
+        raise BadInput(f"{folder}: {why}")
+    return climb, rows
+
+
+def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
+    """Why a climb may not be published; None if it may."""
+    run = first_log(rows).run
+    if not climb.has_ended:
+        return f"it was stopped: ladder climb --resume {folder}"
+    if climb.quick:
+        return "a quick climb is not published: climb without --quick"
+    if run["model"] != "gpt2":
+        return f"only gpt2 (124M) is published, not {run['model']}"
+    data = f"{run['data']} ({run.get('data_sha256')})"
+    if data != SHAKESPEARE:
+        return f"only climbs on tinyshakespeare are published, not on {data}"
+    if int(run["steps"]) < 3:
+        return "fewer than 3 steps are no measurement: two are warm-up"
+    if not COMMITTED.fullmatch(climb.commit):
+        return f"only committed code is published, not {climb.commit}"
+    for name in climb.scripts:
+        path = kept(folder, name) or ROOT / name
+        if path.is_file() and low_precision(path):
+            return f"{path.stem} has low precision, which is in no table with exact ones"
+    for row in rows:
+        if row.failure == OUT_OF_TIME:
+            return f"the time (--max-minutes) was over before {row.stem} could run: climb with more"
+        if not_compiled(row):
+            return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
+    return None
 
 
 def new_target(climb: Climb) -> Path:

@@ -8,8 +8,10 @@ and up to two minutes if all scripts have changed. A rung that no climb has yet 
 a gain.
 """
 
+from blocks import render
 from count_work import count_changed
 from matplotlib import pyplot as plt
+from site_page import site_sections
 
 from ladder.files import ROOT, write_atomic
 from ladder.machine import find_gpu
@@ -17,10 +19,8 @@ from ladder.measure.docstrings import title
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import number_of, rungs
 from ladder.measure.work import LABELS, PARTS, roofline_ms, work
-from ladder.show.blocks import render
 from ladder.show.page import page
 from ladder.show.reported import reported_climb, reported_gpus
-from ladder.show.site import site_sections
 
 # ------------------------------------------------------------------ docs/staircase.png
 

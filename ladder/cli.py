@@ -4,6 +4,7 @@ import argparse
 import re
 
 from ladder.errors import BadInput, exit_with, explain
+from ladder.memory import default_batch_size
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -83,7 +84,8 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
         if args.seq_len > longest:
             raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
         if args.batch_size is None:
-            args.batch_size = default_batch_size(args.device, args.model, args.seq_len)
+            size = MODELS[args.model]
+            args.batch_size = default_batch_size(args.device, size, args.seq_len)
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
         if line is None:
@@ -113,39 +115,3 @@ def pick_device(name: str | None):
     if not exists:
         raise BadInput(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
     return device
-
-
-def default_batch_size(device, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
-    """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
-    import torch
-
-    if device.type != "cuda":
-        return 4
-    memory = torch.cuda.get_device_properties(device).total_memory
-    return max(1, min(16, largest_batch(memory, model, T)))
-
-
-def largest_batch(memory: float, model: str = "gpt2", T: int = BLOCK_SIZE) -> int:
-    """The largest power of two, B, at which the baseline fits in `memory` bytes, or 0.
-
-    With GPT-2 124M and medium no rung needs more. It needs most when the loss is computed.
-    """
-    size = MODELS[model]
-    L = size["n_layer"]
-    C = size["n_embd"]
-    V = 50257
-    parameters = (2 * V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
-    fixed = 12 * parameters  # bytes: FP32 weights and AdamW's two moments
-    per_layer = 64 * C + 4 * size["n_head"] * T  # bytes a token: activations and FP32 scores
-    per_token = L * per_layer + 10 * C + 16 * V  # embeddings and last LayerNorm, logits and loss
-    return power_of_two_that_fits(memory, fixed, T * per_token)
-
-
-def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:
-    """The largest power of two, B, for which fixed + B · per_row bytes fit a GPU, or 0."""
-    # 2 GB are for CUDA and a desktop, and an eighth is for blocks that do not fit exactly.
-    usable = (memory - 2e9) * 8 / 9
-    B = 1
-    while fixed + B * per_row <= usable:
-        B *= 2
-    return B // 2

@@ -86,9 +86,9 @@ def write_atomic(path: Path, content):
         raise
 
 
-def git(*words: str) -> subprocess.CompletedProcess:
+def git(*arguments: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. `stderr` says why in one line."""
-    command = ["git", "-C", str(ROOT), "--no-optional-locks", *words]
+    command = ["git", "-C", str(ROOT), "--no-optional-locks", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, encoding="utf-8")
     except FileNotFoundError:

@@ -115,19 +115,25 @@ def peak_bytes(device) -> int | None:
 AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
-def has_bf16(device) -> bool:
-    """Whether the device multiplies bfloat16 itself: emulated, it would be slower than FP32."""
+def half_precision(device):
+    """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
+
+    Emulated bfloat16 would be slower than FP32. torch.float32, with which autocast stays off, on a
+    CPU without bfloat16 units.
+    """
     import torch
 
-    if device.type == "cpu":
-        return _cpu_has_bf16()
-    if device.type == "mps":
-        return True
-    # Not PyTorch's is_bf16_supported, which counts emulation and says yes to any AMD GPU.
-    gpu = torch.cuda.get_device_properties(device)
-    if torch.version.hip:
-        return gpu.gcnArchName.startswith(AMD_WITH_BF16)
-    return gpu.major >= 8
+    if device.type == "cuda":
+        # Not PyTorch's is_bf16_supported, which counts emulation and says yes to any AMD GPU.
+        gpu = torch.cuda.get_device_properties(device)
+        if torch.version.hip:
+            has_bf16 = gpu.gcnArchName.startswith(AMD_WITH_BF16)
+        else:
+            has_bf16 = gpu.major >= 8
+        return torch.bfloat16 if has_bf16 else torch.float16
+    if device.type == "mps" or _cpu_has_bf16():
+        return torch.bfloat16
+    return torch.float32
 
 
 def _cpu_has_bf16() -> bool:
@@ -142,20 +148,6 @@ def _cpu_has_bf16() -> bool:
         return True
     # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def half_precision(device):
-    """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
-
-    torch.float32, with which autocast stays off, on a CPU without bfloat16 units.
-    """
-    import torch
-
-    if has_bf16(device):
-        return torch.bfloat16
-    if device.type == "cuda":
-        return torch.float16
-    return torch.float32
 
 
 def require_bf16(device):
@@ -182,9 +174,15 @@ def busy(load: float) -> str | None:
 
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
-    how = dict(capture_output=True, text=True, errors="replace")
     try:
-        done = subprocess.run(command, check=True, timeout=10, **how)  # nvidia-smi hangs at times
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
+            timeout=10,  # nvidia-smi hangs at times
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.partition("\n")[0]

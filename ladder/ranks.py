@@ -14,19 +14,12 @@ import torch.distributed as dist
 
 from ladder import checkpoint, tokenizer, weights
 from ladder.batches import Batches
-from ladder.cli import (
-    BLOCK_SIZE,
-    MODELS,
-    count,
-    default_batch_size,
-    parse_args,
-    positive,
-    power_of_two_that_fits,
-)
+from ladder.cli import MODELS, count, parse_args, positive
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import BadInput, exit_with
 from ladder.files import commit
 from ladder.machine import half_precision
+from ladder.memory import ddp_batch, default_batch_size, memory_of
 from ladder.run import NotFinite
 
 DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
@@ -40,10 +33,8 @@ MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
 
 @dataclass
 class Job:
-    """What rank 0 found out for all ranks before the first step, and the text that each reads."""
+    """What rank 0 finds out for all ranks before the first step."""
 
-    text: Corpus
-    held_out: Corpus
     micro_steps: int  # per rank and optimizer step
     val_rows: int  # rows of T tokens to validate on; 0 for none
     identity: dict[str, str]  # what must match for a checkpoint to be resumed
@@ -202,28 +193,54 @@ def add_arguments(parser):
     """The flags of ddp_run.py beyond those of every script."""
     parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
-    words = "optimizer steps (default: CUDA 50, else 20); 0: validate and end"
-    add("--steps", type=count, help=words)
-    words = "tokens a step, of all ranks (default: CUDA 524288, else 4096)"
-    add("--total-batch", type=positive, help=words)
+    add(
+        "--steps",
+        type=count,
+        help="optimizer steps (default: CUDA 50, else 20); 0: validate and end",
+    )
+    add(
+        "--total-batch",
+        type=positive,
+        help="tokens a step, of all ranks (default: CUDA 524288, else 4096)",
+    )
     add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
     add("--warmup", type=count, help="steps (default: a fifth of --steps, at most 250)")
     add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
-    types = dict(choices=("auto", "bfloat16", "float16", "float32"), default="auto")
-    add("--dtype", **types, help="default: auto: as rung 03, by the device")
+    add(
+        "--dtype",
+        choices=("auto", "bfloat16", "float16", "float32"),
+        default="auto",
+        help="default: auto: as rung 03, by the device",
+    )
     add("--no-compile", action="store_true", help="leave torch.compile out")
-    words = "steps; 0: never, and no best/ (default: 100)"
-    add("--eval-every", type=count, default=100, help=words)
-    words = "held-out tokens of a validation (default: CUDA 10485760, else 4096)"
-    add("--val-tokens", type=positive, help=words)
-    words = "steps, and at the end; 0: never (default: 500)"
-    add("--ckpt-every", type=count, default=500, help=words)
+    add(
+        "--eval-every",
+        type=count,
+        default=100,
+        help="steps; 0: never, and no best/ (default: 100)",
+    )
+    add(
+        "--val-tokens",
+        type=positive,
+        help="held-out tokens of a validation (default: CUDA 10485760, else 4096)",
+    )
+    add(
+        "--ckpt-every",
+        type=count,
+        default=500,
+        help="steps, and at the end; 0: never (default: 500)",
+    )
     add("--ckpt-dir", help="default: a new folder in checkpoints/")
-    newest = "from the newest in --ckpt-dir, or in the newest folder of checkpoints/"
-    add("--resume", action="store_true", help=newest)
-    model = "a folder that transformers loads, or one of checkpoints: its best/ (default: none)"
-    add("--init", help=model)
+    add(
+        "--resume",
+        action="store_true",
+        help="from the newest in --ckpt-dir, or in the newest folder of checkpoints/",
+    )
+    add(
+        "--init",
+        help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)",
+    )
 
 
 def parse(doc: str, argv: list[str] | None, sharded: bool = False):
@@ -247,7 +264,7 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     if args.dtype == "auto":
         args.dtype = str(half_precision(args.device)).removeprefix("torch.")
     if not args.batch_size:
-        args.batch_size = largest_batch_size(args, sharded)
+        args.batch_size = default_batch(args, sharded)
     if not args.ckpt_dir:
         args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
@@ -256,50 +273,38 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     return args
 
 
-def largest_batch_size(args, sharded: bool) -> int:
-    """Return the largest power of two that fits a GPU and divides its rows of a step.
+def default_batch(args, sharded: bool) -> int:
+    """The largest power of two that fits a GPU and divides its rows of a step.
 
-    A step in half precision, compiled, needs most memory when the loss is computed. On a CPU, in
-    FP32 or not compiled, B is the default of the other scripts.
+    On a CPU, in FP32 or not compiled, B is the default of the other scripts.
     """
+    size = MODELS[args.model]
     if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
-        return default_batch_size(args.device, args.model, args.seq_len)
-    L = MODELS[args.model]["n_layer"]
-    C = MODELS[args.model]["n_embd"]
-    V = 50304
-    parameters = (V + BLOCK_SIZE) * C + L * (12 * C * C + 13 * C) + 2 * C
-    # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
-    fixed = 22 * parameters
-    if sharded:  # the first three; of the token embedding every rank has all but the moments too
-        fixed = 16 * parameters / WORLD + 14 * V * C
-    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits,
-    # their gradient, and zeros (the gradient of the returned logits).
-    per_token = L * 36 * C + 10 * C + 6 * V
-    memory = torch.cuda.get_device_properties(args.device).total_memory
-    B = max(1, power_of_two_that_fits(memory, fixed, args.seq_len * per_token))
+        return default_batch_size(args.device, size, args.seq_len)
+    shards = WORLD if sharded else None
+    B = max(1, ddp_batch(memory_of(args.device), size, args.seq_len, shards))
     rows_of_a_step = args.total_batch // (WORLD * args.seq_len)
     while rows_of_a_step % B:
         B //= 2
     return B
 
 
-def prepare(args, say) -> Job:
-    """Read the text on every rank; check it, the flags and the checkpoints. Raises BadInput."""
-    splits = None
+def prepare(args, say) -> tuple[Corpus, Corpus, Job]:
+    """Read text and held-out text on every rank; check them, the flags and the checkpoints.
 
-    def load():
-        nonlocal splits
-        splits = load_splits(args.data, say)
-
-    on_rank_0(load)  # first: if the text is wrong, only rank 0 says so
+    Raises BadInput.
+    """
+    splits = []
+    # Rank 0 is the first: if the text is wrong, it alone says so.
+    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))
     if RANK:
-        load()
+        splits.extend(load_splits(args.data, say))
     text, held_out = splits
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(lambda: here)
     if here != there:
         raise BadInput(f"this rank has {here}; rank 0 {there}: give every machine the same")
-    return Job(text, held_out, **on_rank_0(lambda: _plan(args, text, held_out, say)))
+    return text, held_out, on_rank_0(lambda: _plan(args, text, held_out, say))
 
 
 def schedule(args) -> str:
@@ -308,8 +313,8 @@ def schedule(args) -> str:
     return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}"
 
 
-def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
-    """The fields of Job except the texts. Raises BadInput."""
+def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
+    """What all ranks are to do. Raises BadInput."""
     micro_steps = _micro_steps(args, say)
     Batches(text, args.batch_size, args.seq_len)  # raises BadInput if the text is too short
     val_rows = 0
@@ -331,14 +336,9 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> dict:
             best = float(metadata["val_loss"])
     if args.resume and not newest:
         say(f"note  no checkpoint in {folder}: starting from the beginning")
-    return {
-        "micro_steps": micro_steps,
-        "val_rows": val_rows,
-        "identity": identity,
-        "folder": folder if args.ckpt_every else None,
-        "checkpoint": newest,
-        "best": best,
-    }
+    if not args.ckpt_every:
+        folder = None
+    return Job(micro_steps, val_rows, identity, folder, newest, best)
 
 
 def _micro_steps(args, say) -> int:

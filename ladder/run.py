@@ -22,8 +22,6 @@ from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
 
-NO_SCALER = torch.amp.GradScaler(enabled=False)
-
 
 class NotFinite(Exception):
     """The loss is NaN or infinite: training on makes no sense."""
@@ -48,8 +46,10 @@ class Run:
         self.ranks = ranks
         path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        # Scripts set these two.
-        self.scaler = NO_SCALER
+        # Scripts set these four.
+        self.dtype = None  # of autocast; float32 leaves it off
+        self.scaler = torch.amp.GradScaler(enabled=False)
+        self.compiled = False  # where header() gets the model that torch.compile has not wrapped
         self.waits_for_step = False
         # What happened so far.
         self.stop_signal = 0  # the number of the first signal
@@ -185,8 +185,10 @@ class Run:
         """
         if tokens_per_step:
             more = {"total_batch": tokens_per_step} | more
+        args = self.args
+        corpus = batches.corpus
         self.model = model
-        self.steps_left = max(0, self.args.steps - first_step)
+        self.steps_left = max(0, args.steps - first_step)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = tokens_per_step or batches.B * batches.T
         if self.rank:
@@ -198,35 +200,26 @@ class Run:
             "commit": commit(),
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "device": machine.device_name(self.args.device),
-            "model": self.args.model,
+            "device": machine.device_name(args.device),
+            "model": args.model,
             "params": sum(p.numel() for p in model.parameters()),
-            "B": self.args.batch_size,
-            "T": self.args.seq_len,
+            "B": args.batch_size,
+            "T": args.seq_len,
             **more,
-            "steps": self.args.steps,
-            "seed": self.args.seed,
-            "data": batches.corpus.name,
-            "data_sha256": batches.corpus.sha256[:12],
-            "tokens": len(batches.corpus),
+            "steps": args.steps,
+            "seed": args.seed,
+            "data": corpus.name,
+            "data_sha256": corpus.sha256[:12],
+            "tokens": len(corpus),
             "epoch_batches": epoch_batches,
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.settings))
-        if self._lacks_half_precision():
+        fp32 = torch.float32
+        if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
-        # ddp_run.py passes the model that it has not wrapped.
-        compiles = hasattr(model, "_orig_mod") or getattr(self.args, "no_compile", None) is False
-        if compiles and self.steps_left:
+        if self.steps_left and (self.compiled or hasattr(model, "_orig_mod")):
             self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
-
-    def _lacks_half_precision(self) -> bool:
-        """Whether the script would use autocast, but this CPU has no bfloat16 units."""
-        if self.scaler is NO_SCALER:  # up to rung 02: scripts with autocast set a scaler
-            return False
-        if getattr(self.args, "dtype", None) in ("bfloat16", "float16"):  # asked for all the same
-            return False
-        return machine.half_precision(self.args.device) == torch.float32
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.

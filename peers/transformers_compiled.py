@@ -42,7 +42,7 @@ def main(argv=None):
         model = torch.compile(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.scaler = scaler
+        run.dtype, run.scaler = dtype, scaler  # for the log
         batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
         run.header(model, batches)
 

@@ -5,14 +5,17 @@ import json
 import re
 
 import pytest
-from conftest import ROOT
 from rich.console import Console
 
-from ladder.commands import profile
+from ladder.commands import profile, roofline
 from ladder.commands.main import COMMANDS, main
+from ladder.files import ROOT
+from ladder.machine import find_gpu
 from ladder.log import read_log
 from ladder.measure.rows import read_climb
-from ladder.show.blocks import BLOCK, render
+from ladder.measure.work import roofline_ms, work
+from blocks import BLOCK, render
+from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, percent, screen
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
@@ -59,12 +62,6 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
         found = [percent(row.gain) for row in read_climb(ROOT / folder)[1]]
         for gain in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
             assert gain in found, (folder, gain)
-
-
-def test_readme_is_short_and_has_its_generated_parts():
-    readme = page("README.md")
-    assert len(BLOCK.sub("", readme).splitlines()) <= 99  # 120 with the blocks of rungs 00 to 12
-    assert [m["kind"] for m in BLOCK.finditer(readme)] == ["headline", "rungs"]
 
 
 def test_the_examples_in_readme_are_what_is_printed(capsys):
@@ -128,3 +125,36 @@ def test_examples_are_what_the_commands_print(name):
     assert len(lines) > 3
     for line in lines:
         assert line in printed, line
+
+
+PAGE = (ROOT / "docs" / "roofline.md").read_text(encoding="utf-8")
+
+
+def test_docs_show_what_it_prints(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["roofline", "--gpu", "A100 SXM"]) == 0
+    printed = {line.rstrip() for line in capsys.readouterr().out.splitlines()}
+    shown = PAGE.split("```\n")[1].splitlines()
+    assert set(shown) <= printed | {"…"}
+
+
+def test_docs_divide_the_roofline_by_what_was_reported():
+    a100 = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
+    rooflines = {}
+    for stem, step in work(16).items():
+        rooflines[stem[:2]] = sum(roofline_ms(step, a100))
+    cells = re.findall(r"^ *\| (\d\d) .* \| (\d+) \| (\d+) \| (\d+ %) \|$", PAGE, re.MULTILINE)
+    assert len(cells) == 5
+    for rung, calculated, reported, share in cells:
+        ms = rooflines[rung]
+        assert f"{ms:.0f}" == calculated
+        assert f"{100 * ms / float(reported):.0f} %" == share
+
+
+def test_docs_have_the_fastest_report_of_each_gpu():
+    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
+    for gpu, row in fastest.items():
+        share = roofline_fraction(row, roofline.LISTED[gpu]._asdict())
+        ms = row["ms_a_step"]
+        cells = f"| {gpu} | {row['B']:.0f} | {ms * share:,.0f} | {ms:,.0f} | {share * 100:.0f} % |"
+        assert cells in PAGE, cells

@@ -6,10 +6,11 @@ import re
 
 import nbformat
 import pytest
-from conftest import ROOT, SMALL
+from helpers import SMALL
 from nbclient import NotebookClient
 
 from ladder.commands.report import MARKER
+from ladder.files import ROOT
 
 
 def source():

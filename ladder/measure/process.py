@@ -22,8 +22,8 @@ class Finished:
     failure: str | None  # why it failed, in one line; None if it ended well
 
 
-def run_python(*words, package: Path = ROOT, timeout: float | None = None, **env) -> Finished:
-    """Run `python words…`, a script or `-m module`, with `env` added to the environment.
+def run_python(*arguments, package: Path = ROOT, timeout: float | None = None, **env) -> Finished:
+    """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C and `timeout` (seconds) kill it:
     KeyboardInterrupt and subprocess.TimeoutExpired are raised.
@@ -32,10 +32,10 @@ def run_python(*words, package: Path = ROOT, timeout: float | None = None, **env
     if "PYTHONPATH" in os.environ:
         path += os.pathsep + os.environ["PYTHONPATH"]
     where = None
-    if words[0] == "-m" and package != ROOT:
+    if arguments[0] == "-m" and package != ROOT:
         where = package  # `python -m` looks into the current folder first
     done = subprocess.run(
-        [sys.executable, *map(str, words)],
+        [sys.executable, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": path, **env},
         cwd=where,
         stdin=subprocess.DEVNULL,
@@ -65,7 +65,7 @@ def failure(status: int, stderr: str) -> str:
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
-    """The flags of these names that were given, as words for a script's command line."""
+    """The flags of these names that were given, as arguments for a script's command line."""
     flags = []
     for name in names:
         value = getattr(args, name)

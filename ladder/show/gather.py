@@ -10,7 +10,6 @@ from ladder.measure.docstrings import docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
-from ladder.show.publishable import kept
 from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnings
 
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
@@ -109,3 +108,11 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
     except BadInput:  # then the row says how it failed
         return None, f"{source}, but Python cannot read it"
     return path, source
+
+
+def kept(folder: Path, name: str) -> Path | None:
+    """A script beside the logs of a climb, or in the copy of the code that it made."""
+    for path in (folder / Path(name).name, folder / "code" / name):
+        if path.is_file():
+            return path
+    return None

@@ -1,4 +1,4 @@
-"""Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each, with what it says."""
+"""Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import json
 from pathlib import Path

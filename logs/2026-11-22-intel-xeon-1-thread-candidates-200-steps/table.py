@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.commands.log import read_log
+from ladder.log import parse_log
+from ladder.measure.climb import log_texts
 
-logs = [read_log(path) for path in sorted(Path(__file__).parent.glob("*.log"))]
+logs = [parse_log(text, name) for name, text in log_texts(Path(__file__).parent).items()]
 assert {(log.run["model"], log.run["B"], log.run["T"]) for log in logs} == {("tiny", "2", "64")}
 assert {(log.run["steps"], log.run["seed"], log.run["data"]) for log in logs} == {
     ("200", "1337", "tinyshakespeare")

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.commands.log import read_log
+from ladder.log import parse_log
+from ladder.measure.climb import log_texts
 
 NAMES = ("same_a", "same_b", "same_c", "slower_by_10_percent")
-HERE = Path(__file__).parent
+TEXTS = log_texts(Path(__file__).parent)
 times = np.array(
     [
-        [read_log(HERE / f"{name}.r{round}.log").result["median_ms"] for round in range(1, 11)]
+        [parse_log(TEXTS[f"{name}.r{k}"], name).result["median_ms"] for k in range(1, 11)]
         for name in NAMES
     ]
 )  # (scripts, rounds)

@@ -1,0 +1,66 @@
+"""How many sequences, B, fit a GPU: the bytes that training needs, for the baseline and for DDP.
+
+A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
+"""
+
+
+def default_batch_size(device, size: dict, T: int) -> int:
+    """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
+    if device.type != "cuda":
+        return 4
+    return max(1, min(16, baseline_batch(memory_of(device), size, T)))
+
+
+def memory_of(device) -> int:
+    """A GPU's memory in bytes."""
+    import torch  # not above: --help of a subcommand works without it
+
+    return torch.cuda.get_device_properties(device).total_memory
+
+
+def baseline_batch(memory: float, size: dict, T: int) -> int:
+    """The largest power of two, B, at which the baseline fits in `memory` bytes, or 0.
+
+    With GPT-2 124M and medium no rung needs more.
+    """
+    L = size["n_layer"]
+    C = size["n_embd"]
+    V = 50257
+    fixed = 12 * parameters(L, C, 2 * V)  # FP32 weights and AdamW's two moments
+    per_layer = 64 * C + 4 * size["n_head"] * T  # bytes a token: activations and FP32 scores
+    per_token = L * per_layer + 10 * C + 16 * V  # embeddings and last LayerNorm, logits and loss
+    return power_of_two_that_fits(memory, fixed, T * per_token)
+
+
+def ddp_batch(memory: float, size: dict, T: int, shards: int | None = None) -> int:
+    """The same for ddp_run.py, compiled and in half precision.
+
+    For fsdp_run.py `shards` is the number of ranks that share weights, gradients and moments.
+    """
+    L = size["n_layer"]
+    C = size["n_embd"]
+    V = 50304
+    # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
+    fixed = 22 * parameters(L, C, V)
+    if shards:  # the first three; of the token embedding every rank has all but the moments too
+        fixed = 16 * parameters(L, C, V) / shards + 14 * V * C
+    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits,
+    # their gradient, and zeros (the gradient of the returned logits).
+    per_token = L * 36 * C + 10 * C + 6 * V
+    return power_of_two_that_fits(memory, fixed, T * per_token)
+
+
+def parameters(L: int, C: int, tokens: int) -> int:
+    """Parameters of a GPT-2 with `tokens` rows in its token embedding and, if untied, its head."""
+    positions = 1024
+    return (tokens + positions) * C + L * (12 * C * C + 13 * C) + 2 * C
+
+
+def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:
+    """The largest power of two, B, for which fixed + B · per_row bytes fit a GPU, or 0."""
+    # 2 GB are for CUDA and a desktop, and an eighth is for fragmentation of PyTorch's allocator.
+    usable = (memory - 2e9) * 8 / 9
+    B = 1
+    while fixed + B * per_row <= usable:
+        B *= 2
+    return B // 2

@@ -1,0 +1,74 @@
+"""Climbs on disk. Here alone the tests know how the folder of a climb looks."""
+
+import json
+import re
+import shlex
+from importlib.metadata import version
+
+from ladder.cli import pick_device
+from ladder.files import ROOT
+from ladder.log import pairs_line
+from ladder.machine import device_name
+from ladder.measure import rounds
+from ladder.log import Log, pairs
+from ladder.measure.rows import Row, read_climb_json
+from ladder.measure.scripts import chain
+
+LOGS = ROOT / "logs"
+HERE = "2026-11-21-amd-epyc-2-threads"
+PUBLISHED = LOGS / f"{HERE}-climb-3"  # 13 rungs, three rounds
+LOG = (PUBLISHED / "baseline.r1.log").read_text()
+FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}  # by the large matmul
+NAMES = {path.stem: path.relative_to(ROOT).as_posix() for path in chain()}
+
+
+def write_climb(folder, scripts, **facts):
+    """Write the climb.json of these scripts, of which none has run. Returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}}
+    found |= {"at_most": None, "minutes": 0, "data": None, "peak_flops": 1e12}
+    found |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
+    found |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
+    found |= {"system": "Linux", "cores": 2, "peak_dtype": "bfloat16"}
+    rounds.save(folder, {**found, "scripts": [*scripts], **facts})
+    return folder
+
+
+def change(folder, **facts):
+    """Change these facts in the climb.json of a climb."""
+    text = json.dumps({**Climb.load_from(folder), **facts})
+    (folder / "climb.json").write_text(text)
+
+
+def edit(folder, old, new):
+    """Change a text in all logs and in climb.json of a climb."""
+    for path in [*folder.glob("*.log"), folder / "climb.json"]:
+        path.write_text(path.read_text().replace(old, new))
+
+
+def log_of(ms, **run) -> str:
+    """The log of a run whose steps took `ms` milliseconds, with these values in its run line."""
+    _, line, steps = LOG.split("\n", 2)
+    _, *words = shlex.split(line)
+    steps = re.sub(r"dt +[\d.]+", f"dt {ms}", steps)
+    return pairs_line("run", pairs(words) | run) + "\n" + steps
+
+
+def climb_of(folder, times, rounds=3, device="Test GPU", commit="unknown", **facts):
+    """Write a climb whose scripts (by stem) took `times` milliseconds a step; None: none ran."""
+    scripts = [NAMES.get(stem, f"{stem}.py") for stem in times]
+    write_climb(folder, scripts, repeats=rounds, device=device, commit=commit, **facts)
+    for stem, ms in times.items():
+        for k in range(rounds if ms else 0):
+            text = log_of(ms * (1 + k / 1e3), device=device, commit=commit)
+            (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
+    return folder
+
+
+def as_row(times, stem="synthetic") -> Row:
+    """A row of runs whose steps took these times: (rounds, steps), seconds."""
+    logs = {}
+    for k, one in enumerate(times, 1):
+        steps = [{"dt": dt} for dt in one]
+        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
+    return Row(stem, logs)

@@ -1,0 +1,39 @@
+"""data/prepare.py."""
+
+import os
+
+from helpers import load, write_shard
+
+from ladder.corpus import load_corpus
+from ladder.files import ROOT, lock
+
+
+def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
+    """Training on a part of them would look like training on all."""
+    text = tmp_path / "play.txt"
+    out = tmp_path / "out"
+    unfinished = tmp_path / "out.unfinished"
+    text.write_text("to be or not to be, that is the question")
+
+    def prepare(tokens, write=write_shard):
+        module = load(ROOT / "data" / "prepare.py")
+        module.write_shard = write
+        flags = f"--val-fraction 0.25 --shard-tokens {tokens}".split()
+        return module.main([str(text), "--out", str(out), *flags])
+
+    def stopped(path, tokens):
+        write_shard(path, tokens)
+        if path.name == "play_train_000003.bin":
+            raise KeyboardInterrupt
+
+    assert prepare(4, stopped) == 130 and not out.exists()
+    with lock(unfinished):
+        assert prepare(15) == 2
+    assert "another run is at work" in capsys.readouterr().err
+    assert prepare(15) == 0 and not unfinished.exists()
+    shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
+    assert sorted(os.listdir(out)) == shards
+    tokens = load_corpus(str(out), print).read(0, 30)
+    assert bytes(tokens.tolist()) == text.read_bytes()[:30]
+    assert prepare(15) == 2
+    assert f"error {out} exists already: delete it" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
+
+import re
+import shutil
+
+import pytest
+from climbs import PUBLISHED, change, edit
+
+from ladder.commands import publish
+from ladder.commands.main import main
+from ladder.errors import BadInput
+from ladder.files import ROOT
+from ladder.measure.rows import read_climb_json
+from ladder.show import blocks
+
+BATCH = ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-batch"
+CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A copy to publish into, and a climb to publish: one of logs/ with a date of its own."""
+    copy, folder = tmp_path / "project", tmp_path / "climb"
+    (copy / "logs").mkdir(parents=True)
+    for path in (ROOT / "logs").glob("2*"):
+        (copy / "logs" / path.name).symlink_to(path)
+    (copy / "docs").symlink_to(ROOT / "docs")
+    for name in ("README.md", "RUNLOG.md"):
+        shutil.copy(ROOT / name, copy)
+    # Whatever README.md shows now, here it is this climb.
+    readme = (copy / "README.md").read_text()
+    shown = rf"<!-- \1 logs/{PUBLISHED.name} -->"
+    (copy / "README.md").write_text(re.sub("<!-- (headline|rungs) .*? -->", shown, readme))
+    monkeypatch.setattr(publish, "ROOT", copy)
+    monkeypatch.setattr(blocks, "ROOT", copy)
+    shutil.copytree(PUBLISHED, folder)
+    change(folder, started="2026-12-24 10:00")
+    return copy, folder
+
+
+def gpu(folder):
+    edit(folder, CPU, GPU)
+    edit(folder, " B=4 T=256 ", " B=16 T=1024 ")
+
+
+def state(copy):
+    """All that publishing may change."""
+    pages = [(copy / name).read_text() for name in ("README.md", "RUNLOG.md")]
+    return pages, sorted(p.name for p in (copy / "logs").iterdir())
+
+
+def results(copy):
+    """README.md, and what the marker of its rungs names."""
+    readme = (copy / "README.md").read_text()
+    return readme, readme.partition("<!-- rungs ")[2].partition(" -->")[0].split()
+
+
+def test_publish_prepends_and_makes_readme_anew(project):
+    """Once; the second climb of a day gets a number."""
+    copy, folder = project
+    _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
+    assert main(["publish", str(folder), "All is\nwell.", "--readme"]) == 0
+    text = (copy / "RUNLOG.md").read_text()
+    assert text.endswith("\n## 2" + entries)
+    new = text[: -len(entries)].partition("## Machines")[2]  # the entry is below that
+    name = "logs/2026-12-24-amd-epyc-2-threads-climb"
+    assert "**Finding:** All is well." in new and f"<!-- table {name} -->" in new
+    assert "| 00 baseline | 5031.2 | 4789.7 – 5597.8 | 204 |" in new
+    readme, named = results(copy)
+    assert named == [name] and f"([logs]({name}))" in readme
+    logs = {path.name for path in folder.glob("*.log")}
+    assert {path.name for path in (copy / name).iterdir()} == logs | {"climb.json"}
+    before = state(copy)
+    with pytest.raises(BadInput, match="has this climb already"):
+        publish.publish(folder, "Again.")
+    assert state(copy) == before
+    change(folder, started="2026-12-24 18:00")
+    publish.publish(folder, "In the evening.")
+    assert results(copy)[1] == [name] and f"<!-- table {name}-2 -->" in state(copy)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"after"', '"before"', "it was stopped: ladder climb --resume"),
+        ('"cores"', '"quick": true, "cores"', "a quick climb is not published"),
+        (" model=gpt2 ", " model=tiny ", r"only gpt2 \(124M\)"),
+        ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
+        ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
+        ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
+        ('"cpu/12_causal_blocks', '"candidates/19_fp8_head', "19_fp8_head has low precision"),
+    ],
+)
+def test_what_may_not_be_published_changes_nothing(project, old, new, why):
+    copy, folder = project
+    before = state(copy)
+    edit(folder, old, new)
+    with pytest.raises(BadInput, match=why):
+        publish.publish(folder, "No.")
+    assert state(copy) == before
+
+
+def test_a_climb_whose_time_was_over_is_not_published(project):
+    copy, folder = project
+    before = state(copy)
+    for path in folder.glob("12_causal_blocks.*"):
+        path.unlink()
+    with pytest.raises(BadInput, match="was over before 12_causal_blocks could run"):
+        publish.publish(folder, "No.")
+    assert state(copy) == before
+
+
+def test_without_a_run_nothing_is_published(project, capsys):
+    copy, folder = project
+    before = state(copy)
+    for path in folder.glob("*.log"):
+        path.unlink()
+    change(folder, failures={"baseline.r1": "out of memory"})
+    for path, why in ((folder, "all its runs failed"), ("x", "no climb.json")):
+        assert main(["publish", str(path), "No."]) == 2
+        assert why in capsys.readouterr().err
+    assert state(copy) == before
+
+
+def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(project):
+    """With its scripts that are in no commit, from the copy of the code that it ran."""
+    copy, folder = project
+    before = (copy / "README.md").read_text()
+    for path in folder.glob("baseline*"):
+        path.rename(folder / path.name.replace("baseline", "mine"))
+    (folder / "code").mkdir()
+    (folder / "code" / "mine.py").write_text("made = True\n")
+    change(folder, scripts=[*Climb.load_from(folder)["scripts"][1:], "mine.py"])
+    with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
+        publish.publish(folder, "From 01 on.", in_readme=True)
+    publish.publish(folder, "From 01 on.")
+    assert (copy / "README.md").read_text() == blocks.render(before)
+    (target,) = copy.glob("logs/2026-12-24-*")
+    assert [path.name for path in target.glob("*.py")] == ["mine.py"]
+
+
+def test_a_batch_goes_into_the_run_log_alone(project, tmp_path):
+    copy, _ = project
+    before = (copy / "README.md").read_text()
+    folder = shutil.copytree(BATCH, tmp_path / "batch")
+    change(folder, started="2026-12-24 10:00")
+    publish.publish(folder, "Twice the batch.")
+    assert (copy / "README.md").read_text() == blocks.render(before)
+    (target,) = copy.glob("logs/2026-12-24-*")
+    assert f"<!-- table logs/{target.name} -->" in (copy / "RUNLOG.md").read_text()
+
+
+def test_a_gpu_stands_above_a_cpu(project):
+    copy, folder = project
+    readme, before = results(copy)
+    assert blocks.NO_GPU in blocks.render(readme)
+    gpu(folder)
+    publish.publish(folder, "A GPU.", in_readme=True)
+    name = "logs/2026-12-24-nvidia-h100-80gb-hbm3-climb"
+    readme, named = results(copy)
+    assert named == [name, *before]
+    assert blocks.NO_GPU not in readme
+    on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[2:4]
+    assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, B=4, T=256")
+    assert "204 to 861 tokens per second at rung 12 (3.2 times at rung 10)" in on_cpu
+    assert f"on {GPU}, B=16, T=1024: 3,256 to" in on_gpu
+
+
+def test_machines_have_a_row_each_with_their_newest_climb(project):
+    copy, folder = project
+    edit(folder, CPU, "Apple M2 GPU")
+    shutil.copytree(folder, copy / "logs" / "2026-12-24-m2")
+    edit(folder, "Apple M2 GPU", "Apple M3 GPU")
+    shutil.copytree(folder, copy / "logs" / "2026-12-24-m3")
+    change(folder, started="2026-12-25 10:00")
+    for path in folder.glob("1[12]*"):  # its top is 10
+        path.unlink()
+    shutil.copytree(folder, copy / "logs" / "2026-12-25-m3")
+    rows = {line.split(",")[0]: line for line in blocks.machines_table().splitlines()[2:]}
+    m2 = "| 204 | 659 | 861 (12) | 4.23× (3.78 … 4.74) | [2026-12-24](logs/2026-12-24-m2) |"
+    assert rows["| Apple M2 GPU"].endswith(m2)
+    m3 = "| 659 (10) | 3.24× (2.95 … 3.56) | [2026-12-25](logs/2026-12-25-m3) |"
+    assert rows["| Apple M3 GPU"].endswith(m3)

@@ -1,0 +1,76 @@
+"""Fixtures that start ddp_run.py or fsdp_run.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import load
+from jobs import EXACT, TWO, WRAPPER, command_line, finish
+
+from ladder.files import ROOT
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script that `job`, `two` and `alone` run; a module of tests may have another."""
+    return "ddp_run.py"
+
+
+@pytest.fixture(scope="module")
+def job(shard, smaller, script):
+    """job(folder, *flags, code): start torchrun with the script in WRAPPER around `code`."""
+
+    def start(folder, *flags, code="def at(step): pass", torchrun=TWO, exact=EXACT):
+        text = WRAPPER.replace("MODULE", Path(script).stem).replace("CODE", code)
+        wrapper = folder / "wrapper.py"
+        wrapper.write_text(text)
+        words = ["-m", "torch.distributed.run", *torchrun, wrapper]
+        return subprocess.Popen(
+            [sys.executable, *words, *command_line(shard, folder, *flags, exact=exact)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def two(job, tmp_path_factory):
+    """The folder of an undisturbed run on two ranks, with a checkpoint after each three steps."""
+    folder = tmp_path_factory.mktemp("two")
+    finish(job(folder, "--ckpt-every", 3))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(shard, smaller, tmp_path_factory):
+    """The folder of the same run of ddp_run.py in this process, without torchrun."""
+    folder = tmp_path_factory.mktemp("one")
+    load(ROOT / "ddp_run.py").main(command_line(shard, folder, "--ckpt-every", 3))
+    return folder
+
+
+@pytest.fixture
+def alone(shard, smaller, script, tmp_path, capsys):
+    """alone(*flags, at, module): main() in this process, with at(step) as in WRAPPER.
+
+    Returns its status, stdout and stderr. `module` is the script by default.
+    """
+
+    def run(*flags, at=lambda step: None, exact=EXACT, module=None):
+        module = module or load(ROOT / script)
+        real = module.get_lr
+        status = 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "get_lr", lambda step, *rest: at(step) or real(step, *rest))
+            try:
+                module.main(command_line(shard, tmp_path, *flags, exact=exact))
+            except SystemExit as end:
+                status = end.code
+        return status, *capsys.readouterr()
+
+    return run

@@ -1,0 +1,123 @@
+"""What ddp_run.py and fsdp_run.py share: how runs go on, end and fail. Each test runs both."""
+
+import math
+import re
+from functools import partial
+
+import pytest
+import torch
+from helpers import AUTOCAST, load
+from jobs import STEPS, TWO, finish, last_log, last_weights, losses
+
+from ladder import checkpoint
+from ladder.batches import Batches
+from ladder.corpus import load_splits
+from ladder.files import ROOT
+from ladder.weights import fill
+from ladder.weights import load as load_model
+
+
+@pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
+def script(request):
+    return request.param
+
+
+CUT = {
+    "with its flags": ([], []),
+    "shuffled, with another batch": (["--shuffle", 3], ["--batch-size", 4]),
+    "in float16": (["--dtype", "float16"], []),
+}
+
+
+@pytest.mark.parametrize("how", CUT)
+def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
+    """Bit for bit, if the batch is the same: with its order of rows and its scale of the loss."""
+    flags, other = CUT[how]
+    scaler = partial(torch.amp.GradScaler, init_scale=2.0**20)  # too large for the first step
+    monkeypatch.setattr(torch.amp, "GradScaler", scaler)
+    assert alone(*flags, "--ckpt-every", 3)[0] == 0
+    uncut = last_log(tmp_path)
+    expected = last_weights(tmp_path)
+    (tmp_path / "ckpt" / "step_000006.pt").unlink()
+    assert alone(*flags, *other, "--ckpt-every", 3, "--resume")[0] == 0
+    again = last_log(tmp_path)
+    for step, right in zip(again.steps, uncut.steps[3:], strict=True):
+        assert step["step"] == right["step"]
+        assert step["loss"] == pytest.approx(right["loss"], abs=5e-6 if other else 0)
+    if not other:
+        for name, w in last_weights(tmp_path).items():
+            assert torch.equal(w, expected[name])
+    moved = abs(uncut.steps[0]["loss"] - losses(one)[1])
+    assert (moved > 1e-3) == ("--shuffle" in flags)
+    scale = uncut.result.get("loss_scale", 0)
+    assert scale == again.result.get("loss_scale", 0) < 2**20
+
+
+@pytest.mark.slow
+def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
+    """Compiled, and in bfloat16, on two ranks. Validation, which is not compiled, is in no profile.
+
+    All LayerNorms are compiled: of fsdp_run.py the last one too, and with it the head and the loss.
+    """
+    finish(job(tmp_path, "--eval-every", 1, exact=["--total-batch", 512, "--steps", STEPS]))
+    log = last_log(tmp_path)
+    assert losses(tmp_path) == pytest.approx(losses(one), abs=0.02)
+    assert (log.effective["autocast"], log.effective["compiled"]) == (AUTOCAST, "yes")
+
+
+def test_weights_that_became_nan_are_not_saved(alone, tmp_path):
+    flags = ["--ckpt-every", 1, "--eval-every", 0]
+    status, _, err = alone(*flags, at=lambda step: math.nan)
+    assert status == 1 and "is not finite after step 1: it is not saved" in err
+    assert not checkpoint.checkpoints(tmp_path / "ckpt")
+
+
+@pytest.mark.slow
+def test_killed_ranks_restart_the_job_from_its_last_checkpoint(job, two, tmp_path):
+    """Rank 1 dies in a step, then rank 0 while it writes a checkpoint."""
+    code = """
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+def at(step):
+    if (os.environ["TORCHELASTIC_RESTART_COUNT"], RANK, step) == ("0", 1, 3):
+        kill()
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+        os.fsync = kill
+"""
+    flags = ["--ckpt-every", 2, "--resume"]
+    out, _ = finish(job(tmp_path, *flags, torchrun=[*TWO, "--max-restarts=2"], code=code))
+    assert out.count("note  going on after step 2") == 2
+    assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
+    assert not [*(tmp_path / "ckpt").glob("*.tmp")]
+
+
+@pytest.mark.slow
+def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
+    out, err = finish(job(tmp_path, code="def at(step): RANK * step == 3 and 1 / 0"), status=1)
+    assert "[rank1]: ZeroDivisionError: division by zero" in err
+    assert "step    5/6" not in out
+
+
+@pytest.mark.slow
+def test_bad_input_is_one_line_of_rank_0(job, tmp_path):
+    _, err = finish(job(tmp_path, "--data", "/none"), status=1)
+    own, *report = re.split(r"^[WE]\d{4} .*torch/distributed/elastic", err, flags=re.MULTILINE)
+    assert len(re.findall(r"error[: ]", own)) == 1 and "Traceback" not in own, own
+    assert "exitcode  : 2" in "".join(report)
+
+
+def test_a_run_starts_from_the_best_of_another(shard, one, alone, tmp_path):
+    """The first loss is that of the model on the first rows; a checkpoint to resume comes first."""
+    flags = ["--total-batch", 128, "--init", one / "ckpt"]
+    assert alone(*flags, "--steps", 1)[0] == 0
+    batches = Batches(load_splits(str(shard), print)[0], 2, 64)
+    shape, state = load_model(str(one / "ckpt"))
+    module = load(ROOT / "ddp_run.py")
+    model = module.GPT(module.GPTConfig(**shape))
+    fill(model, shape, state)
+    with torch.no_grad():
+        first = model(*next(batches))[1].item()
+    assert losses(tmp_path)[1] == pytest.approx(first, abs=1e-5)
+    assert alone(*flags, "--steps", 2, "--resume")[0] == 0
+    log = last_log(tmp_path)
+    assert [step["step"] for step in log.steps] == [2]

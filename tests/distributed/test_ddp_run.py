@@ -1,0 +1,186 @@
+"""ddp_run.py: the same training in any layout, and processes that are stopped."""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+
+import pytest
+from helpers import closed_pipe, load
+from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
+
+from ladder import checkpoint, weights
+from ladder.files import ROOT
+
+
+def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
+    """Two ranks of two micro-steps, one of four, one of one at four times the batch."""
+    assert alone("--batch-size", 8, "--ckpt-every", STEPS)[0] == 0
+    for folder, layout in ((one, ("1", "2")), (tmp_path, ("1", "8"))):
+        log = last_log(folder)
+        assert (log.run["ranks"], log.run["B"]) == layout
+        same_training(folder, two)
+        for name, w in last_weights(folder).items():
+            reference = last_weights(two)[name]
+            # Without gradient but for rounding, which Adam blows up: a key's bias changes nothing.
+            if name.endswith("c_attn.bias"):
+                C = len(w) // 3
+                w[C : 2 * C] = reference[C : 2 * C] = 0
+            assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
+    log = last_log(two)
+    tokens_per_ms = 512 / log.result["median_ms"]
+    assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "tee"])
+def test_a_run_that_is_stopped_saves_its_step(how, alone, tmp_path, monkeypatch):
+    """Also where the signal ended `| tee` before: the next line meets a closed pipe."""
+
+    def stop(step):
+        if step == 2 and how == "tee":
+            monkeypatch.setattr(sys, "stdout", closed_pipe())
+        elif step == 2:
+            os.kill(os.getpid(), signal.Signals[how])
+
+    status, _, err = alone("--eval-every", 0, at=stop)
+    assert status == 0, err
+    # Ranks agree to stop before the line is written, which meets the closed pipe: one step more.
+    name, done = ("SIGTERM", 4) if how == "tee" else (how, 3)
+    log = last_log(tmp_path)
+    path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
+    assert log.result["status"] == "stopped"
+    assert len(log.steps) == done and path.exists()
+    assert log.notes[-1].startswith(f"{name}: stopped after step {done}; {path} is kept")
+    assert "note  finishing this step; Ctrl-C stops at once" in err
+
+
+def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
+    def twice(step):
+        for _ in range(2 * step):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert alone(at=twice)[0] == 130
+    assert last_log(tmp_path).result["status"] == "interrupted"
+    assert len(losses(tmp_path)) == 1
+    assert not checkpoint.checkpoints(tmp_path / "ckpt")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_a_full_disk_keeps_the_checkpoint_before(alone, tmp_path, monkeypatch):
+    real = checkpoint.write_atomic
+
+    def to_full_disk(path, write):
+        if path.stem != "step_000004":
+            return real(path, write)
+        with open("/dev/full", "wb", buffering=0) as full:
+            real(path, lambda _: write(full))  # torch hides why it fails
+
+    monkeypatch.setattr(checkpoint, "write_atomic", to_full_disk)
+    status, _, err = alone("--ckpt-every", 2)
+    assert status == 2 and err.endswith("step_000004.pt: No space left on device\n")
+    assert last_log(tmp_path).result["status"] == "failed"
+    kept = [path.name for path in checkpoint.checkpoints(tmp_path / "ckpt")]
+    assert kept == ["step_000002.pt"]
+
+
+@pytest.mark.slow
+def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
+    """They meet over loopback, and all of it is bit for bit what one node does undisturbed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        _, port = probe.getsockname()
+    meet = ["--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    code = "def at(step):\n    if step == 2 and RANK == 1: os.kill(os.getpid(), signal.SIGINT)"
+    first = job(tmp_path, torchrun=[*meet, "--node-rank=0"], code=code)
+    second = job(tmp_path, torchrun=[*meet, "--node-rank=1"], code=code)
+    out, _ = finish(first)  # torchrun: all its ranks ended with 0
+    finish(second)
+    done = len(last_log(tmp_path).steps)
+    assert f"step_{done:06d}.pt" in out and done < STEPS
+    finish(job(tmp_path, "--ckpt-every", 3, "--resume"))
+    assert len(last_log(tmp_path).steps) == STEPS - done
+    assert losses(tmp_path) == losses(two)
+
+
+BAD = {
+    "another size": (["--resume", "--model", "gpt2"], "with model tiny, this run has gpt2"),
+    "no whole batch": (["--total-batch", 500], "the next one is 512"),
+    "no model": (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
+}
+
+
+@pytest.mark.parametrize("trouble", BAD)
+def test_bad_input_is_one_line(trouble, alone, one, tmp_path):
+    flags, said = BAD[trouble]
+    if trouble == "another size":
+        shutil.copytree(one / "ckpt", tmp_path / "ckpt")
+    status, out, err = alone(*flags)
+    assert status == 2 and "step  " not in out
+    assert err.startswith("error ") and said in err and err.count("\n") == 1
+
+
+def test_peak_rate_warm_up_and_a_position_table_as_asked(alone, tmp_path):
+    """Also: --resume where there is nothing to go on from says so."""
+    flags = ["--batch-size", 1, "--seq-len", 1100, "--total-batch", 1100, "--eval-every", 0]
+    status, out, err = alone(*flags, "--steps=3", "--max-lr=3e-3", "--warmup=2", "--resume")
+    assert status == 0 and "starting from the beginning" in out, out + err
+    rates = [step["lr"] for step in last_log(tmp_path).steps]
+    assert rates == pytest.approx([1.5e-3, 3e-3, 3e-4])
+
+
+def test_held_out_tokens_and_the_last_rate_as_asked(alone, tmp_path):
+    """As many whole rows as --val-tokens has, at least one, at most what is held out."""
+    validated = {200: 192, 10: 64, 10**6: 9984}
+    for wanted, tokens in validated.items():
+        flags = ["--steps", 2, "--min-lr", 0, "--ckpt-every", 0, "--val-tokens", wanted]
+        assert alone(*flags)[0] == 0
+        log = last_log(tmp_path)
+        assert log.vals[-1]["tokens"] == tokens and log.steps[-1]["lr"] == 0
+
+
+DDP = load(ROOT / "ddp_run.py")
+
+
+def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
+    shard, smaller, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags):
+        own = command_line(shard, tmp_path, *flags)
+        DDP.main([word for word in own if not word.startswith("--ckpt-dir")])
+
+    run("--steps", 1, "--ckpt-every", 0)
+    assert not os.path.exists("checkpoints")
+    for number in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
+        run("--steps", number)
+        (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
+        assert sorted(os.listdir(folder)) == [".lock", "best", f"step_00000{number}.pt"]
+    (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
+    run("--steps", 4, "--resume")
+    log = last_log(tmp_path)
+    assert [step["step"] for step in log.steps] == [3, 4]
+    rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05"
+    assert f"another learning rate from here on: 4 {rate}, not 2 {rate}" in log.notes
+
+
+def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
+    """Over a resumption too, also of a run that was killed before its first checkpoint."""
+    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0])
+    monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
+    best = tmp_path / "ckpt" / "best"
+
+    def after(steps, *more):
+        flags = ["--eval-every", 1, "--ckpt-every", 1, "--steps", steps, *more]
+        assert alone(*flags, module=DDP)[0] == 0
+        return [weights.read_metadata(best)[key] for key in ("step", "val_loss")]
+
+    assert after(3) == ["2", "2.0"]
+    assert after(5, "--resume") == ["2", "2.0"]
+    assert after(6, "--resume") == ["6", "1.0"]
+    for path in checkpoint.checkpoints(tmp_path / "ckpt"):
+        path.unlink()
+    status, _, err = alone("--resume", "--seed", 7)
+    assert status == 2 and "best was saved with seed 1337, this run has 7" in err

@@ -1,0 +1,95 @@
+"""`ladder climb`, from its command line to its folder."""
+
+import argparse
+import contextlib
+import io
+import re
+
+import pytest
+from climbs import FOUND
+from helpers import SMALL, SMALLER, rung
+
+from ladder import machine
+from ladder.commands import climb
+from ladder.commands.main import main
+from ladder.files import ROOT
+from ladder.measure import process, rounds, scripts
+from ladder.measure.rows import read_climb
+
+
+@pytest.fixture(scope="module")
+def climbed(shard, tmp_path_factory):
+    """A climb of rung 1 and its copy `mine`, whose model is small; and its output."""
+    folder = tmp_path_factory.mktemp("climb")
+    mine = folder / "mine.py"
+    mine.write_text(rung(1).read_text().replace("**MODELS[args.model]", f"**{SMALLER}"))
+    words = [
+        "climb",
+        1,
+        mine,
+        *SMALL,
+        "--steps=3",
+        "--rounds=2",
+        "--max-minutes=99",
+        "--data",
+        shard,
+    ]
+    # In round 1, and in round 2 by the copy of the code.
+    peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
+
+    def rates(_, package=ROOT):
+        return FOUND | {"peak_flops": peaks[package]}
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(rounds, "large_matmul", rates)
+        patch.setattr(machine, "load", lambda: 999)
+        assert main([*map(str, words), "--out", str(folder / "run")]) == 0
+    return folder / "run", out.getvalue()
+
+
+def test_a_climb_leaves_logs_its_json_and_code(climbed):
+    folder, _ = climbed
+    climb, (tying, mine) = read_climb(folder)
+    assert len(tying.logs) == len(mine.logs) == 2
+    assert climb["scripts"] == ["speedups/01_weight_tying.py", "mine.py"]
+    assert climb["peaks"] == [1e12, 2e12]
+    assert climb["versions"]["torch"] and climb["clocks"]["after"]
+    assert 0 < climb["minutes"] < climb["at_most"] == 99
+    assert (folder / "code" / "COMMIT").read_text().strip() == climb["commit"]
+    assert mine.log.run["commit"] == climb["commit"] and mine.log.run["script"] == "mine.py"
+    assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
+
+
+def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
+    folder, out = climbed
+    begun = re.findall(r"^(\w+), round (\d) of 2, running since \d\d:\d\d$", out, re.M)
+    tying = "01_weight_tying"
+    assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
+    rate = read_climb(folder)[1][0].logs[1].result["tok_per_s"]
+    assert f"\n01_weight_tying, round 1 of 2: {rate:.0f} tok/s (1 of 4 runs)\n" in out
+    assert out.count("note  load 999.0 on ") == 1  # once
+
+
+def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
+    path = tmp_path / "05_torch_compile.py"
+    path.touch()
+    assert main(["climb", str(path)]) == 2
+    assert "another script has this file name too: rename yours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_is_climbed_without_numbers(device, monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
+    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
+    main(["climb"])
+    main(["climb", "--quick"])
+    (_, _, full), (args, _, quick) = given
+    rungs = scripts.all_scripts()
+    expected = rungs if device == "cpu" else rungs[:11]
+    assert full == expected
+    left_out = "change nothing on a GPU and are left out" in capsys.readouterr().out
+    assert left_out == (device == "cuda")
+    assert {*quick} == {*rungs[:6], rungs[10], expected[-1]}
+    asked = args.steps, args.repeats, args.at_most
+    assert asked == ((4, 1, 5) if device == "cpu" else (12, 3, 5))

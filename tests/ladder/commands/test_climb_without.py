@@ -1,0 +1,63 @@
+"""`ladder ablate`: single optimisations taken back from the top script."""
+
+import pytest
+from helpers import SMALL, changed_lines, code_lines, load, rung
+
+from ladder.commands import ablate
+from ladder.commands.main import main
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import all_scripts
+from ladder.measure.docstrings import parts_of
+
+TOP = all_scripts()[-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "gone"),
+    [
+        (1, "self.lm_head.weight = "),
+        (2, "set_float32_matmul_precision"),
+        (3, "autocast"),
+        (4, 'endswith("c_proj.weight")'),
+        (5, "torch.compile"),
+        (7, "50304"),
+        (8, "no_decay"),
+        (9, "get_lr"),
+        (10, "fused=True"),
+        (11, "keep_memory"),
+        (12, "causal_blocks"),
+    ],
+)
+def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, tmp_path):
+    before = rung(number - 1)
+    after = rung(number)
+    path = tmp_path / "without.py"
+    path.write_text(ablate.without(before, after, TOP))
+    source = path.read_text().partition("\n")[2]
+    assert gone not in source
+    for n in range(1, len(all_scripts())):
+        assert (f"# speedup {n:02d}: " in source) == (n != number), n
+    if number not in (3, 8, 9):  # of whose lines later rungs changed some
+        own = changed_lines(code_lines(after), code_lines(before))
+        taken_back = changed_lines(code_lines(TOP), code_lines(path))
+        assert sorted(taken_back) == sorted(own)
+    load(path)
+
+
+def test_half_precision_goes_with_the_line_of_08_that_unscales():
+    without = {*ablate.without(rung(2), rung(3), TOP).splitlines()[1:]}
+    top = {*parts_of(TOP)[1].splitlines()}
+    came = {line.strip() for line in without - top}
+    assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
+
+
+@pytest.mark.slow
+def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
+    """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
+    words = ["ablate", 5, 6, *SMALL, "--steps", 3, "--rounds", 1, "--data", shard]
+    assert main([*map(str, words), "--out", str(tmp_path / "run")]) == 0
+    assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
+    top, without = read_climb(tmp_path / "run")[1]
+    assert (top.stem, top.log.effective["compiled"]) == (TOP.stem, "yes")
+    assert without.stem == "without_05_torch_compile"
+    assert without.log.effective["compiled"] == "no"

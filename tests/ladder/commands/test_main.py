@@ -1,0 +1,88 @@
+"""main.py: the `ladder` command, and bad input to it, which is told in one line with status 2."""
+
+import os
+import shlex
+import signal
+import sys
+
+import pytest
+
+from ladder.commands import main as command
+from ladder.commands.main import COMMANDS, main, program
+from ladder.files import ROOT
+
+CASES = [
+    ("clmib", "error there is no command clmib: expected climb, diff"),
+    ("diff 0", "error rung 0 changes nothing"),
+    ("diff 99", "error no rung has a number 99"),
+    (f"diff 3 {ROOT}/pyproject.toml", " is not valid Python (a merge marker left?)"),
+    ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
+    ("diff adamw", "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
+    ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),
+    ("roofline --gpu nonsense", "nonsense is in no data sheet here: --help lists the names"),
+    ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
+    ("climb 0 --max-minutes abc", "--max-minutes: invalid float value: 'abc'"),
+    ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
+    ("batch 0 --max-batch 9999", "corpus tinyshakespeare has 338025 tokens, but"),
+    ("climb 0 --out /", "error / is there already: choose another --out"),
+    ("profile 4 4", "error give one rung, or two of different names"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), CASES, ids=[words[:40] for words, _ in CASES])
+def test_a_mistake_is_told_in_one_line(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    status = main(shlex.split(words))
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert not list(tmp_path.iterdir())
+    (line,) = err.splitlines()
+    assert line.startswith("error ") and said in line
+
+
+def test_the_command_alone_lists_its_commands(capsys):
+    assert main([]) == 0
+    told = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"\n  {name} " in told
+
+
+def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys):
+    (tmp_path / "ladder" / "commands").mkdir(parents=True)
+    (tmp_path / "baseline.py").touch()
+    (tmp_path / "speedups").mkdir()
+    monkeypatch.chdir(tmp_path / "speedups")
+    assert main(["diff", "5"]) == 2
+    line = capsys.readouterr().err
+    assert f"you are in {tmp_path}, but this `ladder` is that of {ROOT}: `python -m ladder`" in line
+
+
+def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():
+    ended = []
+
+    def work():
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            ended.append(True)
+
+    assert program(work) == 128 + signal.SIGHUP
+    assert ended
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "said"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), 143, ""),
+        (lambda: os.listdir("/no/folder"), 2, "error /no/folder: No such file or directory\n"),
+        (lambda: print("über", file=sys.stdout), 0, ""),
+    ],
+)
+def test_a_command_ends_in_a_line(trouble, status, said, capsys, monkeypatch):
+    sys.stdout.reconfigure(encoding="ascii")
+    monkeypatch.setattr("ladder.commands.diff.run", lambda args: trouble())
+    assert command.main(["diff", "5"]) == status
+    assert capsys.readouterr().err == said
+    with pytest.raises(ZeroDivisionError):  # a bug keeps its traceback
+        command.program(lambda: 1 / 0)

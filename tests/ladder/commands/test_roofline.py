@@ -1,0 +1,39 @@
+"""`ladder roofline`."""
+
+import re
+import shlex
+
+import pytest
+
+from ladder.commands import roofline
+from ladder.commands.main import main
+
+
+def test_a_gpu_is_found_by_some_of_its_words():
+    assert roofline.find("a100 sxm").name == "A100 SXM 80GB"
+    assert roofline.find("rtx 4090").name == "RTX 4090"  # and not the laptop's
+
+
+def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
+    for command in [*commands, "roofline --gpu T4"]:
+        assert main(shlex.split(re.split("  +", command)[0])) == 0, command
+    said = capsys.readouterr().out
+    # At the nearest B, the same B, and the middle half of all.
+    for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
+        assert words in said
+    # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
+    assert "00 baseline           14.00 fp32" in said
+    for share in ("72", "64", "73 to 59"):
+        assert said.count(f"at {share} %") == 1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "largest"), [("RTX 4090", 8), ("T4", 4), ("RTX 3070", 1), ("A100 40GB", 16)]
+)
+def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
+    note = f" GB up to about B={largest}\n"
+    for B, told in ((largest, False), (2 * largest, True)):
+        assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
+        assert (note in capsys.readouterr().out) == told

@@ -1,0 +1,51 @@
+"""`ladder sample`: text drawn from a model on disk."""
+
+import re
+from types import SimpleNamespace
+
+import torch
+from helpers import TINY, load
+from models import saved_model
+
+from ladder.commands.main import main as ladder
+from ladder.commands.sample import sample
+from ladder.corpus import END_OF_TEXT
+from ladder.files import ROOT
+
+DDP = load(ROOT / "ddp_run.py")
+
+
+def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys):
+    """With control characters as a terminal must not get them."""
+    vocabulary = SimpleNamespace(
+        encode_ordinary=lambda text: list(text.encode()),
+        decode=lambda ids: bytes(ids).decode("latin-1"),
+    )
+    monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
+    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    saved_model(tmp_path)
+    texts = []
+    for seed in (1, 1, 2):
+        flags = f"--tokens 20 --seed {seed} --device cpu --prompt".split()
+        assert ladder(["sample", str(tmp_path), *flags, "To be "]) == 0
+        texts.append(capsys.readouterr().out)
+    text, same, other = texts
+    assert text == same != other and text.startswith("To be ")
+    assert r"\x" in text and re.sub(r"[\n\t]", "", text).isprintable()
+
+
+def test_what_is_drawn_follows_the_model():
+    """Never a padding row, however likely; and of a long text the model sees the last positions."""
+    model = DDP.GPT(DDP.GPTConfig(**TINY, block_size=4))
+    sizes = []
+
+    def forward(idx):
+        sizes.append(idx.numel())
+        logits = torch.full((*idx.shape, 50304), -100.0)
+        logits[0, -1, (idx[0, -1] + 1) % 10] = 0
+        logits[..., END_OF_TEXT + 1 :] = 1000
+        return logits, None
+
+    model.forward = forward
+    drawn = list(sample(model, [7], 9, seed=0))
+    assert drawn == [8, 9, *range(7)] and max(sizes) == 4

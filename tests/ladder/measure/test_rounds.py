@@ -1,0 +1,234 @@
+"""rounds.py: a climb that is stopped and goes on, and how many rounds it runs."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from climbs import FOUND, LOG, PUBLISHED, write_climb
+from helpers import closed_pipe
+
+from ladder import files
+from ladder.commands import climb
+from ladder.commands.main import main
+from ladder.files import ROOT
+from ladder.measure import process, rounds
+from ladder.measure.rows import read_climb, read_climb_json
+
+
+def copies(text: str) -> str:
+    """A script that leaves this log."""
+    return f"import sys\nopen(sys.argv[-1] + '/x.log', 'w').write({text!r})\n"
+
+
+def write(folder, scripts, **facts):
+    """The folder of a climb of these scripts (their names and sources) of which nothing has run."""
+    (folder / "code").mkdir(parents=True, exist_ok=True)
+    for name, source in scripts.items():
+        (folder / "code" / name).write_text(source)
+    return write_climb(folder, scripts, **facts)
+
+
+def resume(folder) -> int:
+    """Go on with the climb; the exit status."""
+    return main(["climb", "--resume", str(folder)])
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Two rounds of two scripts that write their id and a log; b takes a minute at first."""
+    source = f"""import os, sys, time
+cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+open(__file__.replace(".py", ".caches"), "a").write(f"{{os.path.exists(cache)}} ")
+os.makedirs(cache, exist_ok=True)
+name = __file__.replace(".py", ".pid")
+seconds = 60 if name.endswith("b.pid") and not os.path.exists(name) else 0.1
+open(name, "w").write(str(os.getpid()))
+time.sleep(seconds)
+open(sys.argv[-1] + "/a.log", "w").write({LOG!r})
+"""
+    return write(tmp_path / "climb", {"a.py": source, "b.py": source})
+
+
+def start(folder):
+    """The command in a process of its own, while its second run is under way; that run's id."""
+    words = [sys.executable, "-m", "ladder", "climb", "--resume", str(folder)]
+    env = {**os.environ, "TMPDIR": str(folder)}  # kill -9 leaves a folder there
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    running = subprocess.Popen(words, cwd=ROOT, **streams)
+    pid = folder / "code" / "b.pid"
+    while not pid.exists() or not pid.read_text():
+        assert running.poll() is None
+        time.sleep(0.02)
+    return running, int(pid.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, capsys, name):
+    running, child = start(begun)
+    number = signal.Signals[name]
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=40)
+    if name == "SIGKILL":  # its child, which nobody tells, goes on
+        os.kill(child, signal.SIGKILL)
+    else:
+        assert running.returncode == 128 + number and not Path(f"/proc/{child}").exists()
+        assert f"stopped; 1 runs are kept. Go on: ladder climb --resume {begun}\n" in said
+    first = (begun / "a.r1.log").stat().st_mtime_ns
+    assert resume(begun) == 0
+    assert {path.stem for path in begun.glob("*.log")} == {"a.r1", "a.r2", "b.r1", "b.r2"}
+    assert (begun / "a.r1.log").stat().st_mtime_ns == first
+    assert (begun / "code" / "b.caches").read_text() == "False False True "  # cold in round 1
+    kept, next_run, *_ = capsys.readouterr().out.splitlines()
+    assert kept.startswith(f"going on with {begun}: 1 runs are kept; ")
+    assert next_run.startswith("b, round 1 of 2, running since")
+
+
+def test_one_process_at_a_time_runs_a_climb(begun, capsys):
+    with closing(files.lock(begun)):
+        assert resume(begun) == 2
+    assert "another run is at work in" in capsys.readouterr().err
+
+
+def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
+    """Nor does another branch: each run imports the `ladder` that was copied with it."""
+    own, code = tmp_path / "mine.py", tmp_path / "out" / "code"
+    where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(code)!r}\n"
+    own.write_text(where + f"assert __file__ == {str(code / 'mine.py')!r}\n" + copies(LOG))
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**FOUND})
+    run_and_report = climb.run_and_report
+
+    def edit_and_run(folder):
+        own.write_text("1 / 0")
+        return run_and_report(folder)
+
+    monkeypatch.setattr(climb, "run_and_report", edit_and_run)
+    assert main(["climb", str(own), "--rounds", "1", "--out", str(tmp_path / "out")]) == 0
+    for name in ("baseline.py", "ladder/gpus.csv", "data/tinyshakespeare.bin"):
+        assert (code / name).exists()
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """timed(seconds, stop_at): from now on a run of each script takes so long by the clock.
+
+    At stop_at (seconds) Ctrl-C is pressed.
+    """
+
+    def set_clock(seconds, stop_at=None):
+        clock = SimpleNamespace(now=0, monotonic=lambda: clock.now)
+        monkeypatch.setattr(rounds, "time", clock)
+
+        def run(script, *words, timeout=None, **env):
+            took = seconds[Path(script).stem]
+            if timeout is not None and took > timeout:
+                clock.now += timeout
+                raise subprocess.TimeoutExpired("python", timeout)
+            clock.now += took
+            if clock.now == stop_at:
+                raise KeyboardInterrupt(signal.SIGTERM)
+            Path(words[-1], "x.log").write_text(LOG)
+            return process.Finished("", "", 0, None)
+
+        monkeypatch.setattr(process, "run_python", run)
+        return clock
+
+    return set_clock
+
+
+def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, timed, capsys):
+    """A run takes a minute by the clock, a round two: after seven an eighth would end at 16."""
+    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=20, at_most=15)
+    timed({"a": 60, "b": 60}, stop_at=14 * 60)  # in the second run of the seventh round
+    assert resume(tmp_path) == 143
+    assert "stopped; 13 runs are kept" in capsys.readouterr().err
+    assert resume(tmp_path) == 0  # a round that was begun is completed
+    assert capsys.readouterr().out.splitlines()[1].startswith("b, round 7 of 20")
+    assert len(list(tmp_path.glob("*.log"))) == 14
+    assert Climb.load_from(tmp_path)["repeats"] == 7
+
+
+def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, capsys):
+    """Of its five minutes b would need one more than is left when the top, c, has run."""
+    scripts = dict.fromkeys(["a.py", "b.py", "d.py", "c.py"], "")
+    write(tmp_path, scripts, repeats=1, at_most=5, quick=True)
+    clock = timed({"a": 60, "b": 180, "c": 120, "d": 10})
+    assert resume(tmp_path) == 0
+    assert clock.now == 300
+    out = capsys.readouterr().out
+    begun = re.findall(r"^(\w), round 1 of 1, running since", out, re.M)
+    assert begun == ["a", "c", "b"]
+    assert "The time (--max-minutes 5) was over before these could run: b, d\n" in out
+    assert {path.stem for path in tmp_path.glob("*.log")} == {"a.r1", "c.r1"}
+    assert read_climb(tmp_path)[1][-1].total
+    ended = (tmp_path / "climb.json").read_bytes()
+    assert resume(tmp_path) == 0  # it has ended: no time is left
+    assert (tmp_path / "climb.json").read_bytes() == ended
+
+
+def test_the_forecast_is_what_the_runs_so_far_took(tmp_path, timed, capsys):
+    """In the first round, before b has run, which takes ten times as long as a, nobody knows."""
+    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=3)
+    timed({"a": 60, "b": 600})
+    assert resume(tmp_path) == 0
+    left = re.findall(r" tok/s \(\d of 6 runs(.*)\)", capsys.readouterr().out)
+    about = [f", about {minutes} min left" for minutes in (22, 21, 11, 5)]
+    assert left == ["", *about, ""]
+
+
+FAILS = {
+    # To rich this is markup.
+    "crash": ("raise ValueError('no [batch] in [/data]')", "ValueError: no [batch] in [/data]"),
+    "silent": ("", "it wrote no log to --log-dir"),
+    "ended": (copies(LOG.replace('"ok"', '"stopped"')), "its run ended stopped"),
+    "other": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
+}
+
+
+def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
+    bad = {f"{name}.py": source for name, (source, _) in FAILS.items()}
+    write(tmp_path, {"good.py": copies(LOG), **bad}, repeats=1)
+    assert resume(tmp_path) == 0
+    out = capsys.readouterr().out
+    for name, (_, why) in FAILS.items():
+        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs", out, re.M)
+        assert why in line
+        assert str(tmp_path) not in line
+    assert "Traceback" in (tmp_path / "crash.r1.failed").read_text()
+    for name in FAILS:
+        (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
+    assert resume(tmp_path) == 0
+    assert "good, round" not in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.failed"))
+    assert len(list(tmp_path.glob("*.log"))) == 5
+    assert Climb.load_from(tmp_path)["failures"] == {}
+
+
+def test_a_published_climb_does_not_go_on(capsys):
+    assert resume(PUBLISHED) == 2
+    assert "is no climb to go on with: it has no code/" in capsys.readouterr().err
+
+
+def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
+    """Under `| head -1`."""
+    write(tmp_path, {"a.py": copies(LOG)})
+    with closed_pipe() as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert resume(tmp_path) == 130
+    told = f"stopped; 0 runs are kept. Go on: ladder climb --resume {tmp_path}\n"
+    assert capsys.readouterr().err == told
+
+
+def test_each_rate_is_the_median_of_its_rounds():
+    climb = {}
+    for flops, copied in ((1e12, 30), (2e12, 20), (3e12, 10)):
+        rounds.add_rates(climb, {"peak_flops": flops, "copy_bytes_per_s": copied, "clocks": "1"})
+    assert climb["peaks"] == [1e12, 2e12, 3e12] and climb["peak_flops"] == 2e12
+    assert climb["copy_bytes_per_s"] == 20 and "fp32_flops" not in climb

@@ -1,0 +1,65 @@
+"""rows.py: from the logs of a climb to rows."""
+
+import shutil
+
+import pytest
+from climbs import HERE, LOGS, as_row
+
+from ladder.errors import BadInput
+from ladder.measure import rows as results
+from ladder.log import Log
+from ladder.measure.rows import Row, index_of_base, read_climb
+from ladder.show.tables import foot
+
+
+def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
+    """As ddp_run.py's: four times the tokens in the same time are four times the rate."""
+    folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
+    _, (_, before) = read_climb(folder)
+    for path in folder.glob("11_keep_memory.r*.log"):
+        path.write_text(path.read_text().replace(" T=256 ", " T=256 total_batch=4096 "))
+    _, (_, after) = read_climb(folder)
+    for name in ("tok_per_s", "mfu"):
+        assert getattr(after, name) == pytest.approx(4 * getattr(before, name))
+    assert after.gain.ratio == pytest.approx(4 * before.gain.ratio)
+
+
+def test_a_log_that_is_cut_short_and_a_foreign_climb_json_are_refused_in_one_line(tmp_path):
+    folder = shutil.copytree(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
+    path = folder / "11_keep_memory.r2.log"
+    path.write_text(path.read_text().partition("RESULT")[0])
+    with pytest.raises(BadInput, match=r"11_keep_memory\.r2\.log is cut short"):
+        read_climb(folder)
+    (folder / "climb.json").write_text('{"kind": "fit"}')
+    with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
+        results.Climb.load_from(folder)
+
+
+def test_a_disturbed_run_is_named():
+    """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 to 3 s."""
+    climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
+    disturbed = {row.stem: [*row.disturbed_runs] for row in rows if row.disturbed_runs}
+    assert disturbed == {"03_bf16_autocast": [1]}
+    (line,) = foot(climb, rows)
+    assert line.startswith("Round 1 of 03 bf16 autocast was disturbed: ")
+    steps = [1.0] * 9
+    assert as_row([[*steps, 9.0]]).disturbed_runs == {}  # one step is not yet a tenth of them
+    assert [*as_row([[*steps, 9.0, 9.0]]).disturbed_runs] == [1]
+
+
+def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
+    """A CPU without bfloat16 units multiplies FP32 faster: else the baseline had 138 % MFU."""
+    log = Log(mfu={"peak_flops": "unknown", "flops_per_token": "1000"})
+    assert results.limit_tok_per_s({"peak_flops": 4e10, "fp32_flops": 1.4e11}, log) == 1.4e8
+    assert results.limit_tok_per_s({"peak_flops": 4e11, "fp32_flops": 1.4e11}, log) == 4e8
+    assert results.limit_tok_per_s({"peak_flops": None}, log) is None
+    log.mfu["peak_flops"] = "9.89e+14"
+    assert results.limit_tok_per_s({"peak_flops": 4e10}, log) == 9.89e11
+
+
+def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
+    """The ladder forks after rung 10: 13 goes on from there. A script from outside has no such."""
+    scripts = ("10_fused_adamw", "11_keep_memory", "12_causal_blocks", "13_loss_only", "my_idea")
+    rows = [Row(stem, {}) for stem in scripts]
+    assert [index_of_base(rows, index) for index in range(1, 5)] == [0, 1, 0, 3]
+    assert index_of_base(rows[2:], 1) == 0  # 10 is not in the climb: the row above

@@ -1,0 +1,66 @@
+"""work.py and work.json: the counts behind the roofline."""
+
+import pytest
+
+from ladder.machine import find_gpu
+from ladder.measure.scripts import all_scripts, cpu_only
+from ladder.measure.work import counted, roofline_ms, roofline_of, work
+
+RUNGS = {path.stem: path for path in all_scripts()}
+
+
+def test_work_json_has_every_rung_that_counts():
+    assert list(counted()["cuda"]) == [stem for stem in RUNGS if not cpu_only(RUNGS[stem])]
+    assert list(counted()["cpu"]) == list(RUNGS)
+
+
+def test_flops_are_those_of_the_formula():
+    """Six per parameter of a matmul and token; twelve per pair of query, key and channel."""
+    tokens, layers, C = 16 * 1024, 12, 768
+    step = work(16)["baseline"]
+    assert step["linear_flops"] == 6 * (12 * layers * C**2 + 50257 * C) * tokens
+    assert step["attention_flops"] == 12 * layers * C * 1024 * tokens
+    flash = work(16)["06_flash_attention"]["attention_flops"]
+    assert flash == step["attention_flops"] / 2 * 7 / 6  # half of it, and QK^T once again
+    cpu = {stem: step["attention_flops"] for stem, step in work(4, "cpu").items()}
+    assert cpu["baseline"] == step["attention_flops"] / 4 / 16  # T² is a 16th
+    assert cpu["06_flash_attention"] == cpu["baseline"] * 7 / 6  # masked afterwards
+
+
+def test_the_roofline_of_the_baseline_by_hand():
+    """19.5 TFLOP/s and 2039 GB/s: all matmuls are bound by the rate, the rest by the bandwidth."""
+    step = work(16)["baseline"]
+    parts = roofline_ms(step, find_gpu("NVIDIA A100-SXM4-80GB")._asdict())
+    optimizer = 163.04e6 * 80  # 20 words of 4 bytes each
+    matmuls = [12144 / 19.5, 1855 / 19.5]  # GFLOP
+    by_hand = [*matmuls, step["other_bytes"] / 2039e6, optimizer / 2039e6]
+    assert parts == pytest.approx(by_hand, rel=1e-3)
+
+
+CPU = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "fp32_flops": 2e11, "copy_bytes_per_s": 2e10}
+L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
+
+
+@pytest.mark.parametrize(
+    ("stem", "facts", "run", "parts"),
+    [
+        ("12_causal_blocks", CPU, {}, ("cpu", "half", 1e12, 2e10)),
+        ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
+        ("02_tf32", {}, L4, ("cuda", "tf32", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9)),
+        ("02_tf32", CPU, {"T": "1024"}, None),  # a CPU's is counted at T=256
+        ("12_causal_blocks", {}, L4, None),  # not on a GPU
+        ("02_tf32", {}, T4, ("cuda", "tf32", 8.1e12, 320e9)),  # FP32's rate: it has no such units
+        ("03_bf16_autocast", {}, T4, ("cuda", "half", 65e12, 320e9)),  # float16
+    ],
+)
+def test_the_roofline_of_a_step_in_a_climb(stem, facts, run, parts):
+    run = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"} | run
+    found = roofline_of(stem, run, facts)
+    if parts is None:
+        assert found is None
+        return
+    device, unit, flops, bandwidth = parts
+    step = work(4, device)[stem]
+    assert step["unit"] == unit and found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
+    memory = [step[f"{part}_bytes"] / bandwidth * 1e3 for part in ("other", "optimizer")]
+    assert found[2:] == pytest.approx(memory)

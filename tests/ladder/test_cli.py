@@ -1,0 +1,76 @@
+"""cli.py: the flags of every script and their defaults by device."""
+
+import pytest
+import torch
+from helpers import CARDS, SMALL, fails
+
+from ladder import machine
+from ladder.cli import MODELS, largest_batch, parse_args, pick_device
+
+
+def test_the_command_line_is_frozen():
+    args = parse_args("doc", ["--device", "cpu"])
+    assert vars(args) == {
+        "model": "gpt2",
+        **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337},
+        **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
+    }
+    heads = {"tiny": 32, "gpt2": 64, "gpt2-medium": 64, "gpt2-large": 64, "gpt2-xl": 64}
+    assert {name: size["n_embd"] / size["n_head"] for name, size in MODELS.items()} == heads
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--device", "cuda:64"], "--device cuda:64: PyTorch finds no such GPU here; try"),
+        (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
+        (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
+        (["--steps", "0"], "--steps: expected an integer of at least 1, got 0"),
+        (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
+        ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
+        ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
+    ],
+)
+def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
+    if "--log-dir" not in flags:
+        flags = [*flags, "--log-dir", tmp_path]
+    assert words in fails(capsys, *flags)
+
+
+FLOAT16 = {"P100", "T4", "MI50"}
+
+
+# B at the default T, where it is not 16; README and docs/devices.md say the same.
+BATCH = {"RTX 3060 12GB": 2, "P100": 4, "T4": 4, "MI50": 4, "M3": 4, "RTX 4090": 8}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
+    device = card(name)
+    args = parse_args("doc", [])
+    assert args.device == device and pick_device(device.type) == device
+    expected = (50, 1024) if device.type == "cuda" else (20, 256)
+    assert (args.steps, args.seq_len) == expected
+    assert args.batch_size == BATCH.get(name, 16)
+    dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
+    assert machine.half_precision(device) == dtype
+
+
+def test_the_largest_batch_that_fits_by_hand():
+    """12 layers x 98,304 + 7,680 + 804,112 bytes a token, and 12 for each of the parameters."""
+    needed = 8 * 1024 * 1_991_440 + 12 * 163_037_184
+    memory = needed * 9 / 8 + 2e9
+    assert largest_batch(memory + 1e3) == 8
+    assert largest_batch(memory - 1e3) == 4
+
+
+def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("CUDA error: out of memory\nmore")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+    with pytest.raises(SystemExit, match="2"):
+        parse_args("doc", ["--device", "cuda"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "error out of memory: try" in line

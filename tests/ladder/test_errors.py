@@ -1,0 +1,30 @@
+"""errors.py: an error whose cause is known is one line."""
+
+import errno
+import json
+
+import pytest
+
+from ladder.errors import explain
+from ladder.files import ROOT
+
+FOLDER = ROOT / "tests" / "recordings"
+
+
+@pytest.mark.parametrize("case", json.loads((FOLDER / "errors.json").read_text()))
+def test_an_error_that_a_user_can_put_right_is_explained(case):
+    error = type(case["class"], (RuntimeError,), {})(case["text"])
+    wrapped = RuntimeError("backend='inductor' raised:")  # as torch.compile does
+    wrapped.__cause__ = error
+    for raised in (error, wrapped):
+        line = explain(raised)
+        if case["said"]:
+            assert line.startswith(case["said"]) and "\n" not in line
+        else:
+            assert line is None
+
+
+def test_what_the_machine_refuses_is_said_in_a_line():
+    assert explain(OSError(errno.ENOSPC, "No space")) == "the system: No space"
+    # Most likely a mistake in a script, which keeps its traceback.
+    assert explain(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None

@@ -1,0 +1,67 @@
+"""Which module may import which."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from ladder.files import ROOT
+from ladder.measure.scripts import chain, peer_scripts
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports, and the names that it imports from them."""
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules.add(node.module)
+            modules.update(f"{node.module}.{name.name}" for name in node.names)
+    return modules
+
+
+def module_imports() -> dict[str, set[str]]:
+    """The modules of ladder/ that each module of it imports."""
+    graph = {}
+    for path in (ROOT / "ladder").rglob("[!_]*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        graph[name] = imports(path)
+    for name, imported in graph.items():
+        graph[name] = imported & graph.keys()  # not the functions
+    return graph
+
+
+TIMED = [*chain(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+
+
+def test_scripts_import_the_modules_of_ladder_and_nothing_above():
+    """Every module in ladder/ is there because a script imports it, directly or not."""
+    graph = module_imports()
+    reached = set()
+    waiting = []
+    for path in TIMED:
+        waiting += imports(path)
+    while waiting:
+        name = waiting.pop()
+        if name in graph and name not in reached:
+            reached.add(name)
+            waiting += graph[name]
+    assert reached == {name for name in graph if floor(name) == 0}
+    assert len(reached) <= 13
+
+
+# Each floor imports only itself and those before it. __main__.py starts the last one.
+FLOORS = ("ladder", "ladder.measure", "ladder.show", "ladder.commands")
+
+
+def floor(module: str) -> int:
+    parent = module.rpartition(".")[0]
+    return FLOORS.index(parent)
+
+
+def test_each_floor_imports_only_those_before_it_and_none_in_a_circle():
+    graph = module_imports()
+    for name, imported in graph.items():
+        for other in imported:
+            assert floor(other) <= floor(name), f"{name} imports {other}"
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError

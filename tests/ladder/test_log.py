@@ -1,0 +1,57 @@
+"""log.py: lines of a log, written and read back, and the numbers of RESULT."""
+
+import pytest
+
+from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.log import read_log
+
+
+def test_lines_survive_a_round_trip(tmp_path):
+    path = tmp_path / "a.log"
+    lines = [
+        pairs_line("run", {"device": "NVIDIA H100 80GB HBM3", "data": 'a "b" \\ c\n', "B": 16}),
+        "note  downloading",
+        step_line(19, 50, loss=6.123456, dt=0.09831, tok_per_s=166657.3, norm=1.5, lr=6e-4),
+        pairs_line("effective", {"matmul": "high(setting)", "autocast": "bfloat16"}),
+        'RESULT {"median_ms": 98.31}',
+    ]
+    assert lines[2] == (
+        "step   20/50 | loss 6.123456 | dt    98.31 ms | tok/s  166657"
+        " | norm 1.5000e+00 | lr 6.0000e-04"
+    )
+    path.write_text("\n".join(lines))
+    log = read_log(path)
+    assert log.run == {"device": "NVIDIA H100 80GB HBM3", "data": r'a "b" \ c\n', "B": "16"}
+    assert log.effective == {"matmul": "high(setting)", "autocast": "bfloat16"}
+    (step,) = log.steps
+    assert step.pop("dt") == pytest.approx(0.09831)
+    assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}
+    assert log.result == {"median_ms": 98.31} and log.notes == ["downloading"]
+
+
+def test_result_is_that_of_the_steps_after_the_warm_up():
+    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
+    times = [9.0, 2.0, 0.1, 0.3, 0.7]
+    losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
+    found = result(times, losses, steps=8, **known)
+    assert found == {
+        **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
+        **{"measured_steps": 3, "warmup_steps": 2},
+        **{"tok_per_s": 3333.3, "mfu": 0.5, "peak_bytes": None},
+        **{"first_loss": 11.0, "final_loss": None},
+    }
+    assert mfu_line(3 * 10**9, 1e13, found["mfu"]) == (
+        "mfu   mfu=0.5000 formula=6N+12LCT flops_per_token=3000000000 peak_flops=1e+13"
+    )
+    early = result(times[:2], losses[:2], steps=50, **known)
+    assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
+    known["peak_flops"] = None
+    assert result(times, losses, steps=8, **known)["mfu"] is None
+
+
+def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():
+    known = dict(tokens_per_step=1, flops_per_token=1, peak_flops=None)
+    warmup = {1: 0, 2: 1, 3: 2, 8: 2, 9: 3, 20: 6, 50: 10}
+    for steps, expected in warmup.items():
+        found = result([1.0] * steps, [2.0] * steps, steps=steps, **known)
+        assert (found["warmup_steps"], found["measured_steps"]) == (expected, steps - expected)

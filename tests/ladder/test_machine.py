@@ -1,0 +1,92 @@
+"""machine.py: rates of GPUs, and what multiplies half precision."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ladder import machine
+from ladder.errors import BadInput
+from ladder.machine import DATA_SHEETS, find_gpu
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A10G", 70e12),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("AMD Instinct MI250X / MI250", None),  # either
+    ],
+)
+def test_peak_rates_are_found_by_whole_words(name, peak, monkeypatch):
+    monkeypatch.setattr(machine, "device_name", lambda device: name)
+    assert machine.peak_flops(torch.device("cuda")) == peak
+
+
+def test_every_gpu_has_a_source_and_one_set_of_rates():
+    for gpu in DATA_SHEETS.values():
+        assert gpu.source.startswith(("https://", "calculated: "))
+        assert all(other == gpu for other in DATA_SHEETS.values() if other.name == gpu.name)
+        assert gpu.dtype in ("bfloat16", "float16") and gpu.half > 0
+        known = (gpu.fp32, gpu.tf32, gpu.memory)
+        assert not gpu.bandwidth or None not in known, gpu
+        if gpu.dtype == "float16":
+            assert gpu.tf32 == gpu.fp32  # no such units
+        if gpu.source.startswith("calculated"):
+            sm, flop, ghz = map(float, re.findall(r"[\d.]+", gpu.source))
+            assert sm * flop * ghz / 1e3 == pytest.approx(gpu.half, abs=0.051), gpu
+            assert gpu.note
+            if flop == 512:  # a GeForce
+                part = 2 if gpu.dtype == "bfloat16" else 4
+                assert gpu.fp32 == pytest.approx(gpu.half / part, abs=0.051), gpu
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("Tesla T4", "T4"),
+        ("Tesla V100-SXM2-32GB", "V100 SXM2 32GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
+        ("NVIDIA GeForce RTX 3080 Ti", "RTX 3080 Ti"),
+        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", "RTX 3080 Ti Laptop"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
+        ("NVIDIA GeForce RTX 5060 Laptop GPU", None),  # not in the table
+        ("NVIDIA GeForce RTX 4090 D", None),  # another chip
+        ("NVIDIA GeForce RTX 2070 with Max-Q Design", None),
+        ("NVIDIA GeForce RTX 2070 Super", None),  # a laptop's
+    ],
+)
+def test_a_gpu_is_found_by_the_name_that_its_driver_gives(driver, name):
+    gpu = find_gpu(driver)
+    assert (gpu and gpu.name) == name
+
+
+@pytest.mark.parametrize(
+    ("cpu", "avx512_bf16", "amx", "onednn", "half"),
+    [
+        ("x86_64", True, False, True, torch.bfloat16),  # EPYC from Genoa on
+        ("AMD64", False, True, True, torch.bfloat16),  # as Windows calls it
+        ("x86_64", False, False, True, torch.float32),  # Ice Lake: oneDNN would emulate
+        ("x86_64", True, True, False, torch.float32),  # ONEDNN_MAX_CPU_ISA=AVX2
+        ("aarch64", False, False, True, torch.bfloat16),  # Graviton 3
+        ("arm64", False, False, None, torch.float32),  # a Mac's PyTorch has no oneDNN
+    ],
+)
+def test_a_cpu_without_bfloat16_units_stays_in_fp32(
+    cpu, avx512_bf16, amx, onednn, half, monkeypatch
+):
+    monkeypatch.setattr(machine.platform, "machine", lambda: cpu)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn is not None)
+    operators = SimpleNamespace()
+    if onednn is not None:
+        operators._is_mkldnn_bf16_supported = lambda: onednn
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+    device = torch.device("cpu")
+    assert machine.half_precision(device) == half
+    if half == torch.float32:
+        with pytest.raises(BadInput, match="has no bfloat16 units"):
+            machine.require_bf16(device)

@@ -1,0 +1,67 @@
+"""probe.py: what a step really ran.
+
+tests/recordings/*.cuda.json have the operators and the events of a profiled step. Those that say
+`invented` were written from PyTorch's sources.
+"""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from models import expected_on_cuda, one_fused
+from torch.autograd import DeviceType
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ladder import probe
+from ladder.commands.profile import kernels
+from ladder.files import ROOT
+from ladder.measure.scripts import all_scripts
+
+FOLDER = ROOT / "tests" / "recordings"
+CUDA = torch.device("cuda", 0)
+
+
+def events(rows):
+    """One profiler event for each call that a recording counts."""
+    for name, device, note, calls, us in rows:
+        times = dict(self_device_time_total=us / calls, self_cpu_time_total=0)
+        kind = dict(device_type=getattr(DeviceType, device), is_user_annotation=note)
+        yield from [SimpleNamespace(name=name, **times, **kind)] * calls
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.cuda.json")), ids=lambda path: path.stem)
+def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
+    recording = json.loads(path.read_text())
+    number = all_scripts().index(ROOT / recording["run"]["script"])
+    found = probe.effective(recording["operators"])
+    assert {**found, "attention": one_fused(found["attention"])} == expected_on_cuda(number)
+
+    found = kernels(list(events(recording["events"])), CUDA)
+    names = [kernel["name"] for kernel in found["kernels"]]
+    for name in names:
+        assert not name.startswith(("aten::", "cuda", "Torch-Compiled", "##"))
+    assert ("triton_" in " ".join(names)) == (number >= 5)
+    assert 0 < found["kernels_launched"] < sum(kernel["calls"] for kernel in found["kernels"])
+    for key, value in recording.get("expected", {}).items():
+        assert found[key] == pytest.approx(value)
+
+
+class Tf32(TorchDispatchMode):
+    """Rounds what a matmul multiplies to 10 bits, as TF32 units do."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.mm.default:
+            rounded = []
+            for a in args:
+                bits = (a.view(torch.int32) + 2**12) >> 13 << 13
+                rounded.append(bits.view(torch.float32))
+            args = rounded
+        return func(*args, **(kwargs or {}))
+
+
+def test_tf32_is_seen_and_not_read_from_the_setting():
+    assert probe.matmul_units(torch.device("cpu")) == "fp32"
+    with Tf32():
+        assert probe.matmul_units(torch.device("cpu")) == "tf32"
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -1,0 +1,239 @@
+"""run.py: what a run logs; one that is cut short loses nothing."""
+
+import math
+import os
+import re
+import resource
+import signal
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+import torch._inductor.config
+from helpers import SMALL, SMALLER, closed_pipe, fails, load, rung
+
+from ladder import machine
+from ladder.batches import Batches
+from ladder.cli import parse_args
+from ladder.corpus import load_corpus
+from ladder.files import ROOT
+from ladder.log import read_log
+from ladder.run import Run
+
+DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "tokens_per_step", "data"),
+    [
+        # (100,000 - 1) // 64 = 1562 rows, 31 tokens dropped; two rows a batch.
+        ("baseline.py", [], 128, {"tokens": 100_000, "epoch_batches": 781, "dropped": 31}),
+        # Of the first 90 %: 1406 rows, 15 tokens dropped; four rows a step.
+        ("ddp_run.py", DDP, 256, {"tokens": 90_000, "epoch_batches": 351.5, "dropped": 15}),
+    ],
+)
+def test_result_follows_from_the_step_lines(
+    script, flags, tokens_per_step, data, run_main, monkeypatch
+):
+    peak = 1e11
+    monkeypatch.setattr(machine, "peak_flops", lambda _: peak)
+    log = run_main(load(ROOT / script), "--steps", 7, *flags)
+    assert [step["step"] for step in log.steps] == list(range(1, 8))
+    for step in log.steps:  # tokens per second, not per millisecond
+        assert step["tok_per_s"] * step["dt"] == pytest.approx(tokens_per_step, rel=0.02)
+
+    found = log.result
+    times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
+    assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
+    assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
+    assert found["first_step_ms"] == pytest.approx(times[0], abs=0.01)
+    assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
+    assert found["first_loss"] == pytest.approx(log.steps[0]["loss"], abs=1e-6)
+    assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
+
+    # SMALLER has 2 layers, C = 64 and 256 words; the blocks, the last norm, and the head once.
+    N = 2 * (12 * 64**2 + 13 * 64) + 2 * 64 + 256 * 64
+    flops = 6 * N + 12 * 2 * 64 * 64
+    assert int(log.mfu["flops_per_token"]) == flops and float(log.mfu["peak_flops"]) == peak
+    assert found["mfu"] == pytest.approx(flops * found["tok_per_s"] / peak, abs=1e-4)
+    assert float(log.mfu["mfu"]) == found["mfu"] > 0.001
+    assert found["peak_bytes"] > 1e8
+
+    params = N + 1024 * 64
+    if script == "baseline.py":  # its head is not tied to the embedding
+        params += 256 * 64
+    settings = {"B": 2, "T": 64, "steps": 7, "seed": 1337, "params": params, "data": "topics"}
+    for key, value in (settings | data).items():
+        assert log.run[key] == str(value), key
+    assert len(log.run["data_sha256"]) == 12
+
+
+def test_what_only_the_screen_shows(shard, tmp_path, small_model, capsys):
+    args = parse_args("doc", [*SMALL, "--steps=6", "--log-dir", str(tmp_path)])
+    module = load(rung(3))
+    model = module.GPT(module.GPTConfig(**SMALLER))
+    with Run(rung(3), args) as run:
+        run.header(model, Batches(load_corpus(str(shard), print), 2, 64))
+        for step, dt in enumerate([90, 10, 40, 20, 0.05, 0.05]):
+            run.log(step, loss=9 - step, dt=dt, tok_per_s=128 / dt)
+    out = capsys.readouterr().out
+    # The median of the steps after the first, times the steps left.
+    assert re.findall(r" \| left (.*)", out) == ["0:00:40", "0:01:15", "0:00:40", "0:00:15"]
+    last = "03_bf16_autocast: 13 tok/s, 10,025.0 ms a step, loss 9.00 -> 4.00"
+    assert out.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
+    """The profile is one of the second step, and the first two are not a measurement."""
+    log = run_main(load(rung(0)), "--steps", steps)
+    assert len(log.steps) == steps and log.result["status"] == "ok"
+    assert log.effective.get("attention") == (None if steps == 1 else "math")
+    assert ("not a measurement" in " ".join(log.notes)) == (steps < 3)
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "said", "autocast"),
+    [
+        ("baseline.py", [], False, "off"),
+        ("speedups/03_bf16_autocast.py", [], True, "off"),
+        ("ddp_run.py", [*DDP, "--dtype=auto"], True, "off"),
+        ("ddp_run.py", [*DDP, "--dtype=bfloat16"], False, "bfloat16"),
+    ],
+)
+def test_the_note_that_autocast_stays_off_is_true(
+    script, flags, said, autocast, run_main, monkeypatch
+):
+    monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
+    log = run_main(load(ROOT / script), "--steps", 2, *flags)
+    assert ("autocast stays off" in " ".join(log.notes)) == said
+    assert log.effective["autocast"] == autocast
+
+
+def the_log(folder):
+    (path,) = folder.glob("*.log")
+    return path
+
+
+@pytest.fixture
+def ends(shard, tmp_path, small_model):
+    """ends(module, status, *flags): its main() ends with this status. Returns the log."""
+
+    def run(module, status, *flags):
+        with pytest.raises(SystemExit, match=f"^{status}$"):
+            module.main([*SMALL, "--data", str(shard), "--log-dir", str(tmp_path), *flags])
+        return read_log(the_log(tmp_path))
+
+    return run
+
+
+def test_copies_that_torchrun_starts_are_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    said = fails(capsys, *SMALL, "--log-dir", tmp_path)
+    assert said.endswith("copies of baseline.py: for several GPUs use ddp_run.py")
+
+
+def test_a_bad_corpus_is_in_the_log_too(bytes_for_tokens, capsys, tmp_path):
+    (tmp_path / "empty.txt").touch()
+    line = fails(capsys, *SMALL, "--data", tmp_path / "empty.txt", "--log-dir", tmp_path)
+    assert "corpus empty has 0 tokens" in line
+    assert line in the_log(tmp_path).read_text().splitlines()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
+def test_out_of_memory(capsys, ends):
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    used = pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, limits[1]))
+    try:
+        assert ends(load(rung(0)), 2, "--batch-size=512").result["status"] == "failed"
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert capsys.readouterr().err.startswith("error out of memory: try a smaller --batch-size")
+
+
+def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
+    module = load(rung(0))
+    module.LEARNING_RATE = math.inf
+    log = ends(module, 1)
+    assert "error the loss of step 2 is nan: stopped" in capsys.readouterr().err
+    assert log.result["status"] == "not finite" and len(log.steps) == 2
+    assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends):
+    """Here it comes as a step is written, and again as RESULT is."""
+    number = signal.Signals[name]
+    write = Run._write
+
+    def interrupted(self, out, line):
+        if line.startswith(("step    3/", "RESULT")):
+            os.kill(os.getpid(), number)
+        write(self, out, line)
+
+    monkeypatch.setattr(Run, "_write", interrupted)
+    log = ends(load(rung(0)), 128 + number)
+    out, err = capsys.readouterr()
+    assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
+    # Every line printed is in the log, without the time left.
+    screen, left = re.subn(r" \| left \d+:\d\d:\d\d$", "", out, flags=re.MULTILINE)
+    assert left == 2 and the_log(tmp_path).read_text() == screen
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(run_main, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    write = Run._write
+
+    def hang_up(*words):
+        os.kill(os.getpid(), signal.SIGHUP)
+        write(*words)
+
+    monkeypatch.setattr(Run, "_write", hang_up)
+    try:
+        assert len(run_main(load(rung(0)), "--steps", 3).steps) == 3
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("full", ["log", "screen"])
+def test_a_full_disk_costs_only_what_is_on_it(full, capsys, tmp_path, monkeypatch, run_main):
+    device = open("/dev/full", "w")  # noqa: SIM115
+    if full == "log":
+        monkeypatch.setattr(Run, "_open_log", lambda self: device)
+    else:
+        monkeypatch.setattr(sys, "stdout", device)
+    with pytest.raises(SystemExit, match="2"):
+        run_main(load(rung(0)), "--steps=4")
+    out, err = capsys.readouterr()
+    assert err.startswith("error cannot write /dev/full: No space left on device")
+    kept = out if full == "log" else the_log(tmp_path / "runs").read_text()
+    assert err.count("\n") == 1
+    assert kept.count("\nstep ") == 4 and '"status": "ok"' in kept
+
+
+def test_where_nobody_reads_the_result_is_in_the_log(monkeypatch, capsys, ends):
+    monkeypatch.setattr(sys, "stdout", closed_pipe())
+    assert ends(load(rung(0)), 130).result["status"] == "interrupted"
+    assert not capsys.readouterr().err
+
+
+def test_a_mistake_in_a_script_keeps_the_steps_done(tmp_path, monkeypatch, ends):
+    module = load(rung(9))
+    monkeypatch.setattr(torch, "compile", lambda model: model)
+    module.get_lr = lambda step, steps: 1e-4 if step < 2 else 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        ends(module, None)
+    log = read_log(the_log(tmp_path))
+    assert log.result["status"] == "failed" and len(log.steps) == 2
+
+
+def test_no_compiler_where_torch_compile_needs_one(capsys, tmp_path, monkeypatch, ends):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    with torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "c++"))}):
+        ends(load(rung(5)), 2)
+    assert capsys.readouterr().err.startswith("error torch.compile found no working compiler")

@@ -1,0 +1,110 @@
+"""Models and runs of the scripts, made so that a mistake shows."""
+
+import functools
+
+import torch
+import transformers
+from helpers import SMALLER, TINY, load, rung
+
+from ladder import machine, weights
+from ladder.files import ROOT
+
+
+def tiny(module, tied=False, **sizes):
+    """A script's model in FP32, with weights so large that a mistake is no matter of rounding.
+
+    Scripts that are tied, or `tied` here, get the same weights. The sizes are tiny's, if not given.
+    """
+    model = module.GPT(module.GPTConfig(**(TINY | sizes)))
+    if tied:
+        model.lm_head.weight = model.transformer.wte.weight
+    torch.manual_seed(0)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.1)
+    return model
+
+
+def enlarged(number, vocab_size=50304):
+    """The same model of every rung and candidate: tied."""
+    return tiny(load(rung(number)), tied=True, vocab_size=vocab_size)
+
+
+def saved_model(folder):
+    """A small model of ddp_run.py, saved in `folder` as its best."""
+    model = tiny(load(ROOT / "ddp_run.py"), **SMALLER)
+    weights.save(folder / weights.BEST, model.config, model.state_dict(), {})
+    return model
+
+
+SHAPE = {**TINY, "vocab_size": 512}
+CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
+
+
+def reference_model(tied: bool):
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        **SHAPE, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, tie_word_embeddings=tied
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():  # away from the start, so that biases and attention matter
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape) * 0.1)
+    return model
+
+
+class SpyAdamW(torch.optim.AdamW):
+    """AdamW that remembers how it was made and what it was given at each step."""
+
+    def __init__(self, params, **settings):
+        super().__init__(params, **settings)
+        self.settings = settings
+        self.lrs = []
+        self.norms = []
+        SpyAdamW.made = self
+
+    def step(self):
+        grads = []
+        for group in self.param_groups:
+            grads += [p.grad for p in group["params"]]
+        self.norms.append(torch.nn.utils.get_total_norm(grads).item())
+        self.lrs.append([group["lr"] for group in self.param_groups])
+        super().step()
+
+
+def scaled(patch, module, init_scale=2.0**16):
+    """From now on this script multiplies float16, as on a GPU without bfloat16.
+
+    Its scaler starts at `init_scale`.
+    """
+    for place in (machine, module):
+        patch.setattr(place, "half_precision", lambda _: torch.float16)
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=init_scale)
+    patch.setattr(torch.amp, "GradScaler", scaler)
+
+
+def spied_run(module, run_main, monkeypatch, steps):
+    """Run main() eagerly with the spy for an optimizer; returns the spy and the log."""
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim, "AdamW", SpyAdamW)
+        patch.setattr(torch, "compile", lambda model, **_: model)
+        log = run_main(module, "--steps", steps)
+    return SpyAdamW.made, log
+
+
+def losses_of(log) -> list[float]:
+    return [step["loss"] for step in log.steps]
+
+
+def expected_on_cuda(number: int) -> dict[str, str]:
+    """What the `effective` line of a rung says on CUDA, but for `matmul` and the compile cache."""
+    return {
+        "autocast": "bfloat16" if number >= 3 else "off",
+        "compiled": "yes" if number >= 5 else "no",
+        "attention": "fused" if number >= 6 else "math",
+        "optimizer": "fused" if number >= 10 else "foreach",
+    }
+
+
+def one_fused(attention: str) -> str:
+    """`fused` for any of the kernels that SDPA may choose on CUDA, else the word itself."""
+    return "fused" if attention in ("flash", "cudnn", "efficient") else attention

@@ -1,0 +1,123 @@
+"""Every diff is one idea: budgets, tags, and what no rung may touch."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers import changed_lines, code_lines, rung, with_mistake
+
+from ladder.files import ROOT
+from ladder.measure.scripts import before, chain, number_of, peer_scripts
+
+# Clock, seed, B and T, command line, data, and the loop's own lines.
+UNTOUCHABLE = re.compile(
+    r"perf_counter|synchronize\(|manual_seed|parse_args|batch_size|seq_len|\bB, T\b"
+    r"|Batches\(|load_corpus\(|next\(batches\)|range\(args\.steps|run\.header|Run\("
+)
+
+
+# What may be touched all the same: what forward returns, and when the batch is read.
+MAY_TOUCH = {
+    "13_loss_only": '"""idx, targets: (B, T) ',
+    "17_prefetch_cuda_graph": "next(batches)",
+}
+NEW_LOG_KEYS = {"08_adamw_clipping": ", norm=norm.item()", "09_cosine_lr": ", lr=lr"}
+MODEL_SHAPES = re.compile(r"\bB, T(, C)? = (x|idx)\.shape")
+TAG = re.compile(r"# speedup \d\d: \S.*")
+
+
+def budget(number: int) -> int:
+    if number in (1, 2, 7, 10):
+        return 4
+    return 14 if number <= 7 else 40
+
+
+def tags(lines: list[str]) -> Counter:
+    return Counter(TAG.findall("\n".join(lines)))
+
+
+def log_calls(lines: list[str]) -> list[str]:
+    return [line for line in lines if "run.log(" in line]
+
+
+def guard(path: Path, before: list[str], after: list[str]):
+    """Raise AssertionError if the step to `path`, from `before` to `after`, is not one idea."""
+    lines = changed_lines(before, after)
+    limit = budget(number_of(path))
+    assert len(lines) <= limit, f"{len(lines)} changed lines, budget {limit}"
+    for line in lines:
+        allowed = MODEL_SHAPES.search(line) or MAY_TOUCH.get(path.stem, "\n") in line
+        assert allowed or not UNTOUCHABLE.search(line), line
+    (call,) = log_calls(before)
+    expected = call.removesuffix(")") + NEW_LOG_KEYS.get(path.stem, "") + ")"
+    assert log_calls(after) == [expected], "the log line changed"
+    assert tags(after) >= tags(before), "an earlier rung's tag is gone"
+    new = tags(after) - tags(before)
+    assert new, f"no line is tagged # speedup {path.stem[:2]}: why it is faster"
+    for tag in new:
+        assert tag.startswith(f"# speedup {path.stem[:2]}: "), tag
+
+
+@pytest.mark.parametrize("path", chain()[1:], ids=lambda path: path.stem)
+def test_neighbours_differ_by_one_idea(path):
+    guard(path, code_lines(before(path)), code_lines(path))
+
+
+def test_fsdp_is_one_change_of_ddp():
+    ddp, fsdp = code_lines(ROOT / "ddp_run.py"), code_lines(ROOT / "fsdp_run.py")
+    assert len(changed_lines(ddp, fsdp)) <= 45
+    numbers = re.compile(r"# speedup \d\d")
+    assert set(numbers.findall("\n".join(ddp))) == set(numbers.findall("\n".join(fsdp)))
+
+
+def check_clock(source: str):
+    """Both readings of the clock wait for the device, and all of a step lies between them."""
+    loops = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.For) and ast.unparse(node.iter).endswith("args.steps)"):
+            loops.append(node)
+    (loop,) = loops
+    lines = [ast.unparse(node) for node in loop.body]
+    start = lines.index("start = time.perf_counter()")
+    end = lines.index("dt = time.perf_counter() - start")
+    assert lines[start - 1] == lines[end - 1] == "synchronize(device)"
+    assert "\n".join(lines).count("perf_counter") == 2
+    step = "\n".join(lines[start:end])
+    for part in ("next(batches)", "zero_grad(", "model(", ".backward()"):
+        assert part in step, part
+    # With a CUDA graph, the batch is copied to where the one before it is.
+    assert "to(device)" in step or ("step_graph" in source and "copy_(ids" in step)
+    assert "optimizer.step()" in step or "scaler.step(optimizer)" in step
+    assert ".item()" not in step
+
+
+TIMED = [*chain(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+
+
+@pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
+def test_the_clock_waits_and_covers_the_whole_step(path):
+    check_clock(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("number", "right", "wrong"),
+    [
+        (0, "synchronize(device)\n            dt =", "dt ="),
+        (0, "            x, y = x.to(device), y.to(device)\n", ""),
+        (6, "B, T, device = args.batch_size,", "B, T, device = 2 * args.batch_size,"),
+        (5, "tok_per_s=B * T / dt", "tok_per_s=B * T / dt / 1000"),
+        (7, "# speedup 03: half precision; off where dtype is float32", ""),
+        (7, "if targets is None:\n            return logits, None", "assert targets is not None"),
+    ],
+)
+def test_a_second_idea_or_a_clock_that_flatters_is_caught(number, right, wrong, tmp_path):
+    """Also in the baseline: carried through all rungs, it is in no diff between neighbours."""
+    path = rung(number)
+    changed = with_mistake(path, right, wrong, tmp_path / "copy.py")
+    with pytest.raises(AssertionError):
+        if number:
+            guard(path, code_lines(before(path)), code_lines(changed))
+        else:
+            check_clock(changed.read_text())

@@ -1,0 +1,70 @@
+"""The model is GPT-2: transformers' own implementation is the judge."""
+
+import pytest
+import torch
+from helpers import TINY, load, random_batch, relative_error, rung
+from models import CONV1D, SHAPE, reference_model
+from torch.nn.functional import cross_entropy
+
+from ladder.cli import MODELS
+from ladder.measure.scripts import all_scripts
+
+
+def to_linear(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.t() if name.endswith(CONV1D) else tensor
+
+
+@pytest.mark.parametrize("number", [0, 10, len(all_scripts()) - 1])
+def test_logits_and_gradients_equal_transformers(number):
+    reference = reference_model(tied=number >= 1)
+    module = load(rung(number))
+    model = module.GPT(module.GPTConfig(**SHAPE))
+    weights = reference.state_dict()
+    for name, w in weights.items():
+        weights[name] = to_linear(name, w)
+    model.load_state_dict(weights, strict=True)
+
+    x, y = random_batch(T=64, V=512)
+    logits, loss = model(x, y)
+    expected = reference(x).logits
+    expected_loss = cross_entropy(expected.flatten(0, 1), y.flatten())
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+    assert loss.item() == pytest.approx(expected_loss.item(), rel=1e-6)
+
+    loss.backward()
+    expected_loss.backward()
+    exact = dict(reference.named_parameters())
+    for name, p in model.named_parameters():
+        expected_grad = to_linear(name, exact.pop(name).grad)
+        assert relative_error(p.grad, expected_grad) < 1e-5, name
+    assert not exact
+
+
+def test_sizes_of_the_family():
+    module = load(rung(1))
+    sizes = {}
+    for name, shape in MODELS.items():
+        with torch.device("meta"):
+            model = module.GPT(module.GPTConfig(**shape))
+        sizes[name] = (shape["n_head"], sum(p.numel() for p in model.parameters()))
+    assert sizes == {
+        "tiny": (4, 7_357_312),
+        "gpt2": (12, 124_439_808),
+        "gpt2-medium": (16, 354_823_168),
+        "gpt2-large": (20, 774_030_080),
+        "gpt2-xl": (25, 1_557_611_200),
+    }
+
+
+def test_baseline_is_untied_and_starts_at_002():
+    module = load(rung(0))
+    with torch.device("meta"):
+        full = module.GPT(module.GPTConfig())
+    assert sum(p.numel() for p in full.parameters()) == 163_037_184
+    torch.manual_seed(0)
+    for name, p in module.GPT(module.GPTConfig(**TINY)).named_parameters():
+        if p.dim() == 2:
+            assert p.std().item() == pytest.approx(0.02, rel=0.03), name
+        else:
+            start = 1 if "ln_" in name and "weight" in name else 0
+            assert (p == start).all(), name

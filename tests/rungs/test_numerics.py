@@ -1,0 +1,107 @@
+"""The losses of a script are to those of the one before it as its docstring declares."""
+
+import functools
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import SCRIPTS, SMALL, load, random_batch, relative_error, rung
+from models import enlarged, expected_on_cuda, losses_of
+
+from ladder import machine
+from ladder.cli import MODELS
+from ladder.log import read_log
+from ladder.measure.scripts import all_scripts, before, chain, number_of
+from ladder.measure.docstrings import describe
+from publish import low_precision
+
+RUNGS = range(1, len(all_scripts()))
+STEPS = 4
+ROUNDING = 2e-3  # nats: four times what bfloat16 moves a loss here, a quarter of what clipping does
+
+
+@pytest.fixture(scope="module")
+def log_of(shard, tmp_path_factory):
+    """log_of(script, compiled): its log in bfloat16; each runs once. One wide layer compiles
+    quickly, and clipping shows in its losses."""
+
+    @functools.cache
+    def run(script: Path, compiled: bool):
+        folder = tmp_path_factory.mktemp("logs")
+        flags = [*SMALL, "--steps", STEPS, "--seed", 1337, "--data", shard, "--log-dir", folder]
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()  # what says whether the compile cache was warm
+        wide = dict(n_layer=1, n_head=8, n_embd=256, vocab_size=320)
+        if number_of(script) >= 7:
+            wide["vocab_size"] = 384
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(MODELS, "tiny", wide)
+            patch.setattr(machine, "half_precision", lambda _: torch.bfloat16)
+            if not compiled:
+                patch.setattr(torch, "compile", lambda model, **_: model)
+            load(script).main(list(map(str, flags)))
+        torch.set_float32_matmul_precision("highest")
+        return read_log(next(folder.glob("*.log")))
+
+    return run
+
+
+EAGER = [(script, False) for script in chain()[1:]]
+COMPILED = [pytest.param(script, True, marks=pytest.mark.slow) for script in all_scripts()[6:]]
+
+
+@pytest.mark.parametrize(
+    ("script", "compiled"), EAGER + COMPILED, ids=lambda value: getattr(value, "stem", value)
+)
+def test_numerics_are_as_declared(script, compiled, log_of):
+    """The losses of a script are to those of the one before it as its docstring declares."""
+    declared = describe(script)["Numerics"]
+    old = losses_of(log_of(before(script), compiled))
+    new = losses_of(log_of(script, compiled or script == rung(5)))
+    if declared.startswith("identical"):
+        assert new == old
+    elif declared.startswith("rounding"):
+        assert new == pytest.approx(old, abs=ROUNDING)
+    elif declared.startswith("low precision"):
+        assert new == pytest.approx(old, abs=0.05) and new != old
+    else:
+        assert declared.startswith("changes the function")
+        assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
+
+
+SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[5:]]
+
+
+@pytest.mark.parametrize("number", [*range(6), *SLOW])
+def test_effective_line_accumulates(number, log_of):
+    """What a rung gained is still there in every later one."""
+    effective = dict(log_of(rung(number), number >= 5).effective)
+    matmul = effective.pop("matmul")
+    assert matmul == "fp32" or (matmul == "tf32" and number >= 2)  # few CPUs have TF32
+    expected = expected_on_cuda(number)
+    if expected["attention"] == "fused":  # of rung 12 and the rungs that go on from it, math
+        in_blocks = "causal_blocks(" in rung(number).read_text()
+        expected["attention"] = "math" if in_blocks else "flash"
+    if expected["optimizer"] == "foreach":
+        expected["optimizer"] = "for-loop"
+    assert effective == expected
+
+
+def gradients(number):
+    """Those of all parameters on one batch, by name."""
+    model = enlarged(number, vocab_size=320)
+    _, loss = model(*random_batch(T=200, V=320))
+    loss.backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+BEYOND_TEN = [n for n, path in SCRIPTS.items() if n > 10 and not low_precision(path)]
+
+
+@pytest.mark.parametrize("number", BEYOND_TEN)
+def test_gradients_beyond_ten_are_those_of_the_baseline(number, monkeypatch):
+    """In FP32. Losses of a few steps show little of a wrong gradient."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda x: x)
+    found = gradients(number)
+    for name, exact in gradients(0).items():
+        assert relative_error(found[name], exact) < 1e-4, name
