@@ -340,7 +340,7 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
 
 
 def fingerprint(script: Path) -> str:
-    """The hash of what a script's counts depend on: its code and this program's, without comments."""
+    """The hash of what a script's counts depend on: its code and this program's, not comments."""
     digest = hashlib.sha256()
     for path in (script, Path(__file__)):
         code = ast.parse(parts_of(path)[1])

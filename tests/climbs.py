@@ -1,43 +1,68 @@
 """Climbs on disk. Here alone the tests know how the folder of a climb looks."""
 
-import json
 import re
 import shlex
+from dataclasses import replace
 from importlib.metadata import version
 
 from ladder.cli import pick_device
 from ladder.files import ROOT
-from ladder.log import pairs_line
+from ladder.log import Log, pairs, pairs_line
 from ladder.machine import device_name
-from ladder.measure import rounds
-from ladder.log import Log, pairs
-from ladder.measure.rows import Row, read_climb_json
-from ladder.measure.scripts import chain
+from ladder.measure.climb import Climb, log_texts
+from ladder.measure.rows import Row
+from ladder.measure.scripts import all_scripts
 
 LOGS = ROOT / "logs"
 HERE = "2026-11-21-amd-epyc-2-threads"
 PUBLISHED = LOGS / f"{HERE}-climb-3"  # 13 rungs, three rounds
-LOG = (PUBLISHED / "baseline.r1.log").read_text()
-FOUND = {"peak_flops": 1e12, "clocks": "1", "device": "a CPU"}  # by the large matmul
-NAMES = {path.stem: path.relative_to(ROOT).as_posix() for path in chain()}
+LOG = log_texts(PUBLISHED)["baseline.r1"]
+NAMES = {path.stem: path.relative_to(ROOT).as_posix() for path in all_scripts()}
+# By the large matmul.
+FOUND = {"device": "a CPU", "device_type": "cpu", "peak_dtype": "bfloat16", "clocks": "1"}
+FOUND |= {"rates": {"peak_flops": 1e12}}
+
+
+def a_climb(**facts) -> Climb:
+    """A climb of no scripts, with these facts."""
+    climb = Climb(
+        kind="climb",
+        started="2026-11-21 10:00",
+        commit="0123456789ab",
+        rounds=2,
+        scripts=[],
+        flags=[],
+        device=device_name(pick_device(None)),
+        device_type="cpu",
+        system="Linux",
+        cores=2,
+        versions={"torch": version("torch")},
+        peak_dtype="bfloat16",
+        rates={"peak_flops": [1e12] * 99},
+        clocks={},
+    )
+    return replace(climb, **facts)
 
 
 def write_climb(folder, scripts, **facts):
     """Write the climb.json of these scripts, of which none has run. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {"kind": "climb", "repeats": 2, "flags": [], "failures": {}, "clocks": {}}
-    found |= {"at_most": None, "minutes": 0, "data": None, "peak_flops": 1e12}
-    found |= {"started": "2026-11-21 10:00", "commit": "0123456789ab", "peaks": [1e12] * 99}
-    found |= {"versions": {"torch": version("torch")}, "device": device_name(pick_device(None))}
-    found |= {"system": "Linux", "cores": 2, "peak_dtype": "bfloat16"}
-    rounds.save(folder, {**found, "scripts": [*scripts], **facts})
+    a_climb(scripts=[*scripts], **facts).save_to(folder)
+    return folder
+
+
+def as_it_ran(published, folder):
+    """Copy a published climb to what it was before: a file for each log. Returns the folder."""
+    folder.mkdir()
+    Climb.load_from(published).save_to(folder)
+    for name, text in log_texts(published).items():
+        (folder / f"{name}.log").write_text(text)
     return folder
 
 
 def change(folder, **facts):
     """Change these facts in the climb.json of a climb."""
-    text = json.dumps({**Climb.load_from(folder), **facts})
-    (folder / "climb.json").write_text(text)
+    replace(Climb.load_from(folder), **facts).save_to(folder)
 
 
 def edit(folder, old, new):
@@ -57,7 +82,7 @@ def log_of(ms, **run) -> str:
 def climb_of(folder, times, rounds=3, device="Test GPU", commit="unknown", **facts):
     """Write a climb whose scripts (by stem) took `times` milliseconds a step; None: none ran."""
     scripts = [NAMES.get(stem, f"{stem}.py") for stem in times]
-    write_climb(folder, scripts, repeats=rounds, device=device, commit=commit, **facts)
+    write_climb(folder, scripts, rounds=rounds, device=device, commit=commit, **facts)
     for stem, ms in times.items():
         for k in range(rounds if ms else 0):
             text = log_of(ms * (1 + k / 1e3), device=device, commit=commit)

@@ -13,17 +13,17 @@ import torch
 from ladder import machine
 from ladder.cli import MODELS
 from ladder.files import ROOT
-from ladder.measure.scripts import chain, number_of
 from ladder.measure.docstrings import parts_of
+from ladder.measure.scripts import all_scripts, number_of
+
+sys.path.insert(0, str(ROOT / "dev"))  # whose modules the tests import as they import each other
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
-
-
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
 TINY = dict(MODELS["tiny"])
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
-SCRIPTS = {number_of(path): path for path in reversed(chain())}
+SCRIPTS = {number_of(path): path for path in reversed(all_scripts())}
 HALF = str(machine.half_precision(torch.device("cpu"))).removeprefix("torch.")
 AUTOCAST = "off" if HALF == "float32" else HALF  # what a rung from 03 on logs on this CPU
 

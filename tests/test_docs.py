@@ -5,18 +5,19 @@ import json
 import re
 
 import pytest
+from blocks import BLOCK, render
 from rich.console import Console
 
 from ladder.commands import profile, roofline
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT
+from ladder.log import parse_log
 from ladder.machine import find_gpu
-from ladder.log import read_log
+from ladder.measure.climb import log_texts
 from ladder.measure.rows import read_climb
 from ladder.measure.work import roofline_ms, work
-from blocks import BLOCK, render
 from ladder.show.reported import reported_gpus, roofline_fraction
-from ladder.show.tables import caption, percent, screen
+from ladder.show.tables import caption, for_terminal, percent
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
@@ -49,7 +50,8 @@ def test_every_table_is_what_its_logs_say_and_of_a_commit(name):
     assert render(page(name)) == page(name)
     for match in BLOCK.finditer(page(name)):
         for folder in match["folders"].split():
-            run = read_log(next((ROOT / folder).glob("*.r1.log"))).run  # the others have the same
+            text = next(iter(log_texts(ROOT / folder).values()))  # the others have the same
+            run = parse_log(text, folder).run
             assert re.fullmatch("[0-9a-f]{12}", run["commit"]), "with uncommitted changes"
         if match["kind"] == "table":
             assert caption(*read_climb(ROOT / folder)) in page(name)
@@ -68,8 +70,8 @@ def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
     diff, _, log = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
-    name = "2026-11-23-intel-xeon-amx-2-threads-climb/05_torch_compile.r1.log"
-    lines = (ROOT / "logs" / name).read_text(encoding="utf-8").splitlines()
+    texts = log_texts(ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-climb")
+    lines = texts["05_torch_compile.r1"].splitlines()
     for line in log.splitlines():
         pattern = ".*".join(map(re.escape, line.split("…")))
         assert any(re.fullmatch(pattern, found) for found in lines), line
@@ -113,7 +115,7 @@ def printed_by(name: str) -> str:
         paths = sorted(logs("profile").glob("*.json"))
         profile.report([json.loads(path.read_text()) for path in paths], console)
     else:
-        console.print(screen(*read_climb(logs("climb-2")), console))
+        console.print(for_terminal(*read_climb(logs("climb-2")), console))
     return console.file.getvalue()
 
 

@@ -1,8 +1,11 @@
 """blocks.py: the generated parts of README.md."""
 
+import blocks
+from site_page import site_sections
+
 from ladder.files import ROOT
 from ladder.measure.rows import read_climb
-from ladder.show import blocks
+from ladder.show.page import page
 
 CLIMB = ROOT / "logs" / "2026-11-21-amd-epyc-2-threads-climb-3"  # 13 rungs, three rounds
 
@@ -11,7 +14,8 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     """In any order of the climb: a gain is over the rung before."""
     rows = read_climb(CLIMB)[1]
     rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
-    lines = blocks.rungs_table([("logs/x", {}, rows)]).partition("\n\n")[0].splitlines()
+    table, _, below = blocks.rungs_table([("logs/x", None, rows)]).partition("\n\n")
+    lines = table.splitlines()
     head, _, *cells = [line.strip("| ").split(" | ") for line in lines]
     assert head[3] == "*reported*: one A100 80GB, B=16, T=1024"
     assert head[4:6] == ["*calculated*: A100 80GB", "*calculated*: RTX 4090"]
@@ -21,5 +25,13 @@ def test_the_table_of_rungs_says_what_the_logs_say():
         "−0.5 % (−8.3 … +8.1)",
     ]  # fmt: skip
     assert [row[-1] for row in cells[:2]] == ["204 tok/s", "+10.1 % (+3.3 … +17.4)"]
-    assert [row[3] for row in cells[10:13]] == ["90 ms, +3 %", "CPU only", "CPU only"]
+    assert len(cells) == 11 and cells[10][3] == "90 ms, +3 %"
+    on_cpu = "[11 keep memory](cpu/11_keep_memory.py) +18.4 % (+11.6 … +25.5)"
+    assert on_cpu in below.partition("\n")[0]
     assert [row[4] for row in cells[6:8]] == ["63 ms", "as 06"]
+
+
+def test_the_page_is_what_is_made_of_the_repository():
+    """Else: python dev/regenerate.py."""
+    made = page(site_sections(), made="")
+    assert (ROOT / "docs" / "index.html").read_text("utf-8") == made

@@ -1,19 +1,22 @@
-"""`ladder propagate`, in a copy of the scripts."""
+"""dev/propagate.py, in a copy of the scripts."""
 
 import re
 import shutil
 import subprocess
 
+import propagate
 import pytest
 
 from ladder import files
-from ladder.commands.propagate import merge
+from ladder.commands.main import program
 from ladder.files import ROOT
 from ladder.measure import scripts
-from ladder.measure.scripts import all_scripts, chain
+from ladder.measure.merge import merge
+from ladder.measure.process import Finished
+from ladder.measure.scripts import all_scripts
 
 BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)\n"
-NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]
+NAMES = [path.relative_to(ROOT).as_posix() for path in all_scripts()]
 
 
 def refused(done, words):
@@ -28,10 +31,21 @@ def git(folder, *words):
 
 
 @pytest.fixture
-def project(ladder, tmp_path, monkeypatch):
-    """A copy of the scripts, committed to a git repository of its own; `ladder` runs there."""
+def run(capsys):
+    """run(rung): exit status, stdout and stderr of the program."""
+
+    def propagated(rung):
+        status = program(propagate.run, [str(rung)])
+        return Finished(*capsys.readouterr(), status, failure=None)
+
+    return propagated
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A copy of the scripts, committed to a git repository of its own."""
     folder = tmp_path / "project"
-    for name in ("speedups", "candidates"):
+    for name in ("speedups", "cpu", "candidates"):
         shutil.copytree(ROOT / name, folder / name, ignore=lambda *_: ["__pycache__"])
     shutil.copy(ROOT / "baseline.py", folder)
     git(folder, "init", "-q")
@@ -44,7 +58,7 @@ def project(ladder, tmp_path, monkeypatch):
 
 
 def texts():
-    return [path.read_text(encoding="utf-8") for path in chain()]
+    return [path.read_text(encoding="utf-8") for path in all_scripts()]
 
 
 def edit(path, old, new):
@@ -53,35 +67,35 @@ def edit(path, old, new):
     path.write_text(source.replace(old, new), encoding="utf-8")
 
 
-def test_an_edit_is_applied_to_all_later_rungs(project, ladder):
+def test_an_edit_is_applied_to_all_later_rungs(project, run):
     """The line stands right below one that rungs 08, 09 and 10 change."""
     before = texts()
     new = BATCHES.replace("\n", "  # in order\n") + "        assert B * T > 0\n"
     edit(all_scripts()[3], BATCHES, new)
     edit(all_scripts()[3], '"""03 bf16', '"""03 bfloat16')
-    done = ladder("propagate", 3)
+    done = run(3)
     assert (done.status, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{name} changed" for name in NAMES[4:]]
     after = texts()
     assert after[:3] == before[:3]
     assert after[4:] == [source.replace(BATCHES, new) for source in before[4:]]
-    assert ladder("propagate", 3).stdout.count("has it already") == len(before) - 4
+    assert run(3).stdout.count("has it already") == len(before) - 4
     assert texts() == after
 
 
-def test_words_of_a_line_that_later_rungs_changed_elsewhere_are_merged(project, ladder):
+def test_words_of_a_line_that_later_rungs_changed_elsewhere_are_merged(project, run):
     before = texts()
     edit(all_scripts()[8], "eps=1e-8", "eps=1e-9")
-    assert ladder("propagate", 8).status == 0
+    assert run(8).status == 0
     after = texts()
     assert after[:8] == before[:8]
     assert after[8:] == [source.replace("eps=1e-8", "eps=1e-9") for source in before[8:]]
 
 
-def test_a_conflict_stops_it_and_it_goes_on_from_there(project, ladder):
+def test_a_conflict_stops_it_and_it_goes_on_from_there(project, run):
     before = texts()
     edit(all_scripts()[5], "lr=LEARNING_RATE)", "lr=LEARNING_RATE, foreach=True)")
-    done = ladder("propagate", 5)
+    done = run(5)
     after = texts()
     assert (done.status, done.stderr) == (1, "")
     for source in after[5:9]:
@@ -89,24 +103,24 @@ def test_a_conflict_stops_it_and_it_goes_on_from_there(project, ladder):
     assert after[:5] == before[:5] and after[9:] == before[9:]
     number = after[8].splitlines().index("<<<<<<< this script") + 1
     assert f"{NAMES[8]}:{number} conflict, marked there\n" in done.stdout
-    assert "go on from it:\nladder propagate 08_adamw_clipping\n" in done.stdout
-    refused(ladder("propagate", 8), rf"{NAMES[8]}:\d+ is not valid Python")
+    assert "go on from it:\npython dev/propagate.py 08_adamw_clipping\n" in done.stdout
+    refused(run(8), rf"{NAMES[8]}:\d+ is not valid Python")
 
     mended = before[8].replace("eps=1e-8)", "eps=1e-8, foreach=True)")
     all_scripts()[8].write_text(mended)
-    done = ladder("propagate", "08_adamw_clipping")  # 10 puts something else in that place
+    done = run("08_adamw_clipping")  # 10 puts something else in that place
     assert done.status == 1 and f"{NAMES[9]} changed" in done.stdout
-    assert "ladder propagate 10_fused_adamw" in done.stdout
+    assert "python dev/propagate.py 10_fused_adamw" in done.stdout
 
 
-def test_an_edit_of_the_docstring_alone_is_refused(project, ladder):
+def test_an_edit_of_the_docstring_alone_is_refused(project, run):
     edit(all_scripts()[3], '"""03 bf16', '"""03 bfloat16')
-    refused(ladder("propagate", 3), "03_bf16_autocast.py has no uncommitted edit")
+    refused(run(3), "03_bf16_autocast.py has no uncommitted edit")
 
 
-def test_candidates_do_not_go_on_from_the_rungs_for_cpus(project, ladder):
+def test_candidates_do_not_go_on_from_the_rungs_for_cpus(project, run):
     edit(all_scripts()[11], "MIN_LR = MAX_LR / 10", "MIN_LR = MAX_LR / 20")
-    printed = ladder("propagate", 11).stdout
+    printed = run(11).stdout
     assert re.findall("(.*) changed\n", printed) == ["cpu/12_causal_blocks.py"]
 
 

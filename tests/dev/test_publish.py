@@ -1,17 +1,17 @@
-"""`ladder publish`: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
+"""dev/publish.py: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
 
 import re
 import shutil
 
+import blocks
+import publish
 import pytest
-from climbs import PUBLISHED, change, edit
+from climbs import PUBLISHED, as_it_ran, change, edit
 
-from ladder.commands import publish
-from ladder.commands.main import main
+from ladder.commands.main import program
 from ladder.errors import BadInput
 from ladder.files import ROOT
-from ladder.measure.rows import read_climb_json
-from ladder.show import blocks
+from ladder.measure.climb import Climb, log_texts
 
 BATCH = ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-batch"
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
@@ -24,7 +24,8 @@ def project(tmp_path, monkeypatch):
     (copy / "logs").mkdir(parents=True)
     for path in (ROOT / "logs").glob("2*"):
         (copy / "logs" / path.name).symlink_to(path)
-    (copy / "docs").symlink_to(ROOT / "docs")
+    for name in ("docs", "candidates"):
+        (copy / name).symlink_to(ROOT / name)
     for name in ("README.md", "RUNLOG.md"):
         shutil.copy(ROOT / name, copy)
     # Whatever README.md shows now, here it is this climb.
@@ -33,13 +34,14 @@ def project(tmp_path, monkeypatch):
     (copy / "README.md").write_text(re.sub("<!-- (headline|rungs) .*? -->", shown, readme))
     monkeypatch.setattr(publish, "ROOT", copy)
     monkeypatch.setattr(blocks, "ROOT", copy)
-    shutil.copytree(PUBLISHED, folder)
+    as_it_ran(PUBLISHED, folder)
     change(folder, started="2026-12-24 10:00")
     return copy, folder
 
 
 def gpu(folder):
     edit(folder, CPU, GPU)
+    change(folder, device_type="cuda")
     edit(folder, " B=4 T=256 ", " B=16 T=1024 ")
 
 
@@ -59,7 +61,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
     """Once; the second climb of a day gets a number."""
     copy, folder = project
     _, _, entries = (copy / "RUNLOG.md").read_text().partition("\n## 2")
-    assert main(["publish", str(folder), "All is\nwell.", "--readme"]) == 0
+    assert program(publish.run, [str(folder), "All is\nwell.", "--readme"]) == 0
     text = (copy / "RUNLOG.md").read_text()
     assert text.endswith("\n## 2" + entries)
     new = text[: -len(entries)].partition("## Machines")[2]  # the entry is below that
@@ -68,8 +70,8 @@ def test_publish_prepends_and_makes_readme_anew(project):
     assert "| 00 baseline | 5031.2 | 4789.7 – 5597.8 | 204 |" in new
     readme, named = results(copy)
     assert named == [name] and f"([logs]({name}))" in readme
-    logs = {path.name for path in folder.glob("*.log")}
-    assert {path.name for path in (copy / name).iterdir()} == logs | {"climb.json"}
+    assert sorted(path.name for path in (copy / name).iterdir()) == ["climb.json", "runs.log"]
+    assert log_texts(copy / name) == log_texts(PUBLISHED)
     before = state(copy)
     with pytest.raises(BadInput, match="has this climb already"):
         publish.publish(folder, "Again.")
@@ -83,12 +85,12 @@ def test_publish_prepends_and_makes_readme_anew(project):
     ("old", "new", "why"),
     [
         ('"after"', '"before"', "it was stopped: ladder climb --resume"),
-        ('"cores"', '"quick": true, "cores"', "a quick climb is not published"),
+        ('"quick": false', '"quick": true', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", r"only gpt2 \(124M\)"),
         ("data_sha256=86", "data_sha256=87", "only climbs on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
-        ('"cpu/12_causal_blocks', '"candidates/19_fp8_head', "19_fp8_head has low precision"),
+        ('"speedups/12_causal_blocks', '"candidates/19_fp8_head', "19_fp8_head has low precision"),
     ],
 )
 def test_what_may_not_be_published_changes_nothing(project, old, new, why):
@@ -117,7 +119,7 @@ def test_without_a_run_nothing_is_published(project, capsys):
         path.unlink()
     change(folder, failures={"baseline.r1": "out of memory"})
     for path, why in ((folder, "all its runs failed"), ("x", "no climb.json")):
-        assert main(["publish", str(path), "No."]) == 2
+        assert program(publish.run, [str(path), "No."]) == 2
         assert why in capsys.readouterr().err
     assert state(copy) == before
 
@@ -130,7 +132,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
         path.rename(folder / path.name.replace("baseline", "mine"))
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
-    change(folder, scripts=[*Climb.load_from(folder)["scripts"][1:], "mine.py"])
+    change(folder, scripts=[*Climb.load_from(folder).scripts[1:], "mine.py"])
     with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "From 01 on.", in_readme=True)
     publish.publish(folder, "From 01 on.")
@@ -142,7 +144,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
 def test_a_batch_goes_into_the_run_log_alone(project, tmp_path):
     copy, _ = project
     before = (copy / "README.md").read_text()
-    folder = shutil.copytree(BATCH, tmp_path / "batch")
+    folder = as_it_ran(BATCH, tmp_path / "batch")
     change(folder, started="2026-12-24 10:00")
     publish.publish(folder, "Twice the batch.")
     assert (copy / "README.md").read_text() == blocks.render(before)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ladder.log import mfu_line, pairs_line, result, step_line
-from ladder.log import read_log
+from ladder.log import mfu_line, pairs_line, read_log, result, step_line
 
 
 def test_lines_survive_a_round_trip(tmp_path):

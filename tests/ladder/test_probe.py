@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ladder import probe
 from ladder.commands.profile import kernels
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts
+from ladder.measure.scripts import rungs_for
 
 FOLDER = ROOT / "tests" / "recordings"
 CUDA = torch.device("cuda", 0)
@@ -33,7 +33,7 @@ def events(rows):
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.cuda.json")), ids=lambda path: path.stem)
 def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
     recording = json.loads(path.read_text())
-    number = all_scripts().index(ROOT / recording["run"]["script"])
+    number = rungs_for("cpu").index(ROOT / recording["run"]["script"])
     found = probe.effective(recording["operators"])
     assert {**found, "attention": one_fused(found["attention"])} == expected_on_cuda(number)
 

@@ -4,17 +4,17 @@ import pytest
 import torch
 from helpers import TINY, load, random_batch, relative_error
 from models import losses_of, spied_run, tiny
+from publish import low_precision
 from torch.fx import symbolic_trace
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ladder import machine
-from ladder.measure.scripts import candidate_scripts, number_of
-from publish import low_precision
+from ladder.measure.scripts import branch, number_of
 
 # Not conftest's: a new rung may have the number of a candidate.
-SCRIPTS = {number_of(path): path for path in candidate_scripts()}
+SCRIPTS = {number_of(path): path for path in branch("candidates")}
 NUMBERS = list(SCRIPTS)
 B, T, V = 2, 48, 2048  # V is small, for speed
 

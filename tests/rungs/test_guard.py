@@ -9,7 +9,7 @@ import pytest
 from helpers import changed_lines, code_lines, rung, with_mistake
 
 from ladder.files import ROOT
-from ladder.measure.scripts import before, chain, number_of, peer_scripts
+from ladder.measure.scripts import all_scripts, base_of, number_of, peer_scripts
 
 # Clock, seed, B and T, command line, data, and the loop's own lines.
 UNTOUCHABLE = re.compile(
@@ -60,9 +60,9 @@ def guard(path: Path, before: list[str], after: list[str]):
         assert tag.startswith(f"# speedup {path.stem[:2]}: "), tag
 
 
-@pytest.mark.parametrize("path", chain()[1:], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", all_scripts()[1:], ids=lambda path: path.stem)
 def test_neighbours_differ_by_one_idea(path):
-    guard(path, code_lines(before(path)), code_lines(path))
+    guard(path, code_lines(base_of(path)), code_lines(path))
 
 
 def test_fsdp_is_one_change_of_ddp():
@@ -93,7 +93,7 @@ def check_clock(source: str):
     assert ".item()" not in step
 
 
-TIMED = [*chain(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
 
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
@@ -118,6 +118,6 @@ def test_a_second_idea_or_a_clock_that_flatters_is_caught(number, right, wrong, 
     changed = with_mistake(path, right, wrong, tmp_path / "copy.py")
     with pytest.raises(AssertionError):
         if number:
-            guard(path, code_lines(before(path)), code_lines(changed))
+            guard(path, code_lines(base_of(path)), code_lines(changed))
         else:
             check_clock(changed.read_text())

@@ -13,7 +13,7 @@ from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
-from ladder.measure import process, rounds, scripts
+from ladder.measure import rounds
 from ladder.measure.rows import read_climb
 
 
@@ -38,7 +38,7 @@ def climbed(shard, tmp_path_factory):
     peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
 
     def rates(_, package=ROOT):
-        return FOUND | {"peak_flops": peaks[package]}
+        return FOUND | {"rates": {"peak_flops": peaks[package]}}
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
@@ -51,12 +51,12 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     folder, _ = climbed
     climb, (tying, mine) = read_climb(folder)
     assert len(tying.logs) == len(mine.logs) == 2
-    assert climb["scripts"] == ["speedups/01_weight_tying.py", "mine.py"]
-    assert climb["peaks"] == [1e12, 2e12]
-    assert climb["versions"]["torch"] and climb["clocks"]["after"]
-    assert 0 < climb["minutes"] < climb["at_most"] == 99
-    assert (folder / "code" / "COMMIT").read_text().strip() == climb["commit"]
-    assert mine.log.run["commit"] == climb["commit"] and mine.log.run["script"] == "mine.py"
+    assert climb.scripts == ["speedups/01_weight_tying.py", "mine.py"]
+    assert climb.rates["peak_flops"] == [1e12, 2e12]
+    assert climb.versions["torch"] and climb.has_ended
+    assert 0 < climb.minutes < climb.max_minutes == 99
+    assert (folder / "code" / "COMMIT").read_text().strip() == climb.commit
+    assert mine.log.run["commit"] == climb.commit and mine.log.run["script"] == "mine.py"
     assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
 
 
@@ -77,19 +77,15 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert "another script has this file name too: rename yours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_what_is_climbed_without_numbers(device, monkeypatch, capsys):
+@pytest.mark.parametrize(("device", "top"), [("cpu", 12), ("cuda", 10)])
+def test_what_is_climbed_without_numbers(device, top, monkeypatch):
     given = []
     monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
     monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
     (_, _, full), (args, _, quick) = given
-    rungs = scripts.all_scripts()
-    expected = rungs if device == "cpu" else rungs[:11]
-    assert full == expected
-    left_out = "change nothing on a GPU and are left out" in capsys.readouterr().out
-    assert left_out == (device == "cuda")
-    assert {*quick} == {*rungs[:6], rungs[10], expected[-1]}
-    asked = args.steps, args.repeats, args.at_most
+    assert [path.stem[:2] for path in full[1:]] == [f"{n:02}" for n in range(1, top + 1)]
+    assert {*quick} == {*full[:6], full[10], full[top]}
+    asked = args.steps, args.rounds, args.max_minutes
     assert asked == ((4, 1, 5) if device == "cpu" else (12, 3, 5))

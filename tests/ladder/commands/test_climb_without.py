@@ -1,15 +1,15 @@
-"""`ladder ablate`: single optimisations taken back from the top script."""
+"""`ladder climb --without`: single optimisations taken back from the top script."""
 
 import pytest
 from helpers import SMALL, changed_lines, code_lines, load, rung
 
-from ladder.commands import ablate
 from ladder.commands.main import main
-from ladder.measure.rows import read_climb
-from ladder.measure.scripts import all_scripts
 from ladder.measure.docstrings import parts_of
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import rungs_for
+from ladder.measure.without import without
 
-TOP = all_scripts()[-1]
+TOP = rungs_for("cpu")[-1]
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, tmp_path):
     before = rung(number - 1)
     after = rung(number)
     path = tmp_path / "without.py"
-    path.write_text(ablate.without(before, after, TOP))
+    path.write_text(without(before, after, TOP))
     source = path.read_text().partition("\n")[2]
     assert gone not in source
-    for n in range(1, len(all_scripts())):
+    for n in range(1, 13):
         assert (f"# speedup {n:02d}: " in source) == (n != number), n
     if number not in (3, 8, 9):  # of whose lines later rungs changed some
         own = changed_lines(code_lines(after), code_lines(before))
@@ -45,19 +45,34 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, gone, tmp_path):
 
 
 def test_half_precision_goes_with_the_line_of_08_that_unscales():
-    without = {*ablate.without(rung(2), rung(3), TOP).splitlines()[1:]}
+    left = {*without(rung(2), rung(3), TOP).splitlines()[1:]}
     top = {*parts_of(TOP)[1].splitlines()}
-    came = {line.strip() for line in without - top}
+    came = {line.strip() for line in left - top}
     assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
 
 
 @pytest.mark.slow
-def test_ablate_as_a_user_runs_it(shard, tmp_path, capsys):
+def test_without_as_a_user_runs_it(shard, tmp_path, capsys):
     """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
-    words = ["ablate", 5, 6, *SMALL, "--steps", 3, "--rounds", 1, "--data", shard]
+    words = ["climb", "--without", 5, 6, *SMALL, "--steps", 3, "--rounds", 1, "--data", shard]
     assert main([*map(str, words), "--out", str(tmp_path / "run")]) == 0
-    assert "06_flash_attention cannot be taken back" in capsys.readouterr().out
-    top, without = read_climb(tmp_path / "run")[1]
+    assert "06_flash_attention cannot be left out" in capsys.readouterr().out
+    top, other = read_climb(tmp_path / "run")[1]
     assert (top.stem, top.log.effective["compiled"]) == (TOP.stem, "yes")
-    assert without.stem == "without_05_torch_compile"
-    assert without.log.effective["compiled"] == "no"
+    assert other.stem == "without_05_torch_compile"
+    assert other.log.effective["compiled"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["0"], "baseline cannot be left out: it is not below 12_causal_blocks here"),
+        (["6"], "none of these changes can be taken back"),
+        (["3", "--quick"], "--without takes the top rung"),
+    ],
+)
+def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):
+    flags = ["--device", "cpu", "--out", str(tmp_path / "run")]
+    assert main(["climb", *flags, "--without", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line and not (tmp_path / "run").exists()

@@ -9,10 +9,10 @@ from ladder import files
 from ladder.commands.diff import select
 from ladder.files import ROOT
 from ladder.measure import scripts
-from ladder.measure.scripts import all_scripts, candidate_scripts, chain, number_of
 from ladder.measure.docstrings import docstring, parts_of
+from ladder.measure.scripts import all_scripts, branch, number_of, rungs
 
-NAMES = [path.relative_to(ROOT).as_posix() for path in chain()]
+NAMES = [path.relative_to(ROOT).as_posix() for path in all_scripts()]
 
 
 def git(folder, *words):
@@ -24,7 +24,7 @@ def git(folder, *words):
 def project(ladder, tmp_path, monkeypatch):
     """A copy of the scripts, committed to a git repository of its own; `ladder` runs there."""
     folder = tmp_path / "project"
-    for name in ("speedups", "candidates"):
+    for name in ("speedups", "cpu", "candidates"):
         shutil.copytree(ROOT / name, folder / name, ignore=lambda *_: ["__pycache__"])
     shutil.copy(ROOT / "baseline.py", folder)
     git(folder, "init", "-q")
@@ -40,7 +40,7 @@ def test_diff_shows_the_docstring_and_the_one_change(ladder):
     done = ladder("diff", 5)
     assert (done.status, done.stderr) == (0, "")
     head, _, patch = done.stdout.partition("\n\n--- speedups/04_residual_scaling.py\n")
-    assert head == docstring(all_scripts()[5])
+    assert head == docstring(rungs()[5])
     _, _, *lines = patch.splitlines()
     (change,) = [line for line in lines if line[0] in "+-"]
     assert change.startswith("+        model = torch.compile(model)")
@@ -49,7 +49,7 @@ def test_diff_shows_the_docstring_and_the_one_change(ladder):
 def test_diff_of_any_two_is_a_patch_that_applies(ladder, project, monkeypatch):
     """Also on a narrow terminal, where no line may be wrapped."""
     monkeypatch.setenv("COLUMNS", "40")
-    top = NAMES[len(all_scripts()) - 1]
+    top = NAMES[12]
     done = ladder("diff", "baseline.py", top)
     assert done.status == 0 and "Change:" not in done.stdout
     patch = done.stdout.replace(f"+++ {top}", "+++ baseline.py")
@@ -67,5 +67,5 @@ def test_a_rung_is_known_by_its_name(ladder):
 
 
 def test_a_range_of_numbers_names_candidates_too():
-    last = number_of(candidate_scripts()[-1])
-    assert select([f"{last - 1}-{last}"]) == candidate_scripts()[-2:]
+    last = number_of(branch("candidates")[-1])
+    assert select([f"{last - 1}-{last}"]) == branch("candidates")[-2:]

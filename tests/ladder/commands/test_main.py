@@ -23,7 +23,7 @@ CASES = [
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --max-minutes abc", "--max-minutes: invalid float value: 'abc'"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
-    ("batch 0 --max-batch 9999", "corpus tinyshakespeare has 338025 tokens, but"),
+    ("climb 0 --batch-sizes 1 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb 0 --out /", "error / is there already: choose another --out"),
     ("profile 4 4", "error give one rung, or two of different names"),
 ]

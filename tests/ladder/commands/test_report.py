@@ -8,7 +8,6 @@ from climbs import LOGS, climb_of
 from ladder.commands import report
 from ladder.commands.main import main
 from ladder.show.page import page
-from site_page import site_sections
 
 TIMES = {"baseline": 20, "01_weight_tying": 18}
 
@@ -61,8 +60,3 @@ def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
     assert out.read_text() == "<html>my holidays</html>"
     out.write_text(f"{report.MARKER} old news")
     assert make(climb)[0] == 0 and "old news" not in out.read_text()
-
-
-def test_the_site_is_what_report_makes_of_the_repository():
-    """Else: `ladder report --site`."""
-    assert report.SITE.read_text("utf-8") == page(site_sections(), made="")

@@ -19,7 +19,8 @@ from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import process, rounds
-from ladder.measure.rows import read_climb, read_climb_json
+from ladder.measure.climb import Climb
+from ladder.measure.rows import read_climb
 
 
 def copies(text: str) -> str:
@@ -145,20 +146,20 @@ def timed(monkeypatch):
 
 def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, timed, capsys):
     """A run takes a minute by the clock, a round two: after seven an eighth would end at 16."""
-    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=20, at_most=15)
+    write(tmp_path, {"a.py": "", "b.py": ""}, rounds=20, max_minutes=15)
     timed({"a": 60, "b": 60}, stop_at=14 * 60)  # in the second run of the seventh round
     assert resume(tmp_path) == 143
     assert "stopped; 13 runs are kept" in capsys.readouterr().err
     assert resume(tmp_path) == 0  # a round that was begun is completed
     assert capsys.readouterr().out.splitlines()[1].startswith("b, round 7 of 20")
     assert len(list(tmp_path.glob("*.log"))) == 14
-    assert Climb.load_from(tmp_path)["repeats"] == 7
+    assert Climb.load_from(tmp_path).rounds == 7
 
 
 def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, capsys):
     """Of its five minutes b would need one more than is left when the top, c, has run."""
     scripts = dict.fromkeys(["a.py", "b.py", "d.py", "c.py"], "")
-    write(tmp_path, scripts, repeats=1, at_most=5, quick=True)
+    write(tmp_path, scripts, rounds=1, max_minutes=5, quick=True)
     clock = timed({"a": 60, "b": 180, "c": 120, "d": 10})
     assert resume(tmp_path) == 0
     assert clock.now == 300
@@ -175,7 +176,7 @@ def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, cap
 
 def test_the_forecast_is_what_the_runs_so_far_took(tmp_path, timed, capsys):
     """In the first round, before b has run, which takes ten times as long as a, nobody knows."""
-    write(tmp_path, {"a.py": "", "b.py": ""}, repeats=3)
+    write(tmp_path, {"a.py": "", "b.py": ""}, rounds=3)
     timed({"a": 60, "b": 600})
     assert resume(tmp_path) == 0
     left = re.findall(r" tok/s \(\d of 6 runs(.*)\)", capsys.readouterr().out)
@@ -194,7 +195,7 @@ FAILS = {
 
 def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     bad = {f"{name}.py": source for name, (source, _) in FAILS.items()}
-    write(tmp_path, {"good.py": copies(LOG), **bad}, repeats=1)
+    write(tmp_path, {"good.py": copies(LOG), **bad}, rounds=1)
     assert resume(tmp_path) == 0
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
@@ -208,7 +209,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert "good, round" not in capsys.readouterr().out
     assert not list(tmp_path.glob("*.failed"))
     assert len(list(tmp_path.glob("*.log"))) == 5
-    assert Climb.load_from(tmp_path)["failures"] == {}
+    assert Climb.load_from(tmp_path).failures == {}
 
 
 def test_a_published_climb_does_not_go_on(capsys):
@@ -226,9 +227,11 @@ def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err == told
 
 
-def test_each_rate_is_the_median_of_its_rounds():
-    climb = {}
-    for flops, copied in ((1e12, 30), (2e12, 20), (3e12, 10)):
-        rounds.add_rates(climb, {"peak_flops": flops, "copy_bytes_per_s": copied, "clocks": "1"})
-    assert climb["peaks"] == [1e12, 2e12, 3e12] and climb["peak_flops"] == 2e12
-    assert climb["copy_bytes_per_s"] == 20 and "fp32_flops" not in climb
+def test_each_round_trains_from_a_seed_of_its_own(tmp_path, monkeypatch):
+    """The first one's, and one more for each round."""
+    source = "import sys\nopen(__file__ + '.seeds', 'a').write(sys.argv[-3] + '\\n')\n"
+    source += copies(LOG).replace("import sys\n", "")
+    write(tmp_path, {"a.py": source}, flags=["--seed=7"], rounds=3)
+    assert resume(tmp_path) == 0
+    seeds = (tmp_path / "code" / "a.py.seeds").read_text()
+    assert seeds.split() == ["--seed=7", "--seed=8", "--seed=9"]

@@ -2,12 +2,12 @@
 
 from helpers import rung
 
-from ladder.measure.scripts import all_scripts, before, candidate_scripts, cpu_only
+from ladder.measure.scripts import DDP, FSDP, base_of, branch, rungs
 
 
 def test_the_ladder_forks_after_rung_10():
     for number in range(1, 13):
-        assert before(rung(number)) == rung(number - 1)
-    common = [path for path in all_scripts() if not cpu_only(path)]
-    assert before(candidate_scripts()[0]) == common[-1]
-    assert before(rung(0)) is None
+        assert base_of(rung(number)) == rung(number - 1)
+    assert base_of(branch("candidates")[0]) == rungs()[-1] == rung(10)
+    assert base_of(rung(0)) is None
+    assert base_of(DDP) == rung(10) and base_of(FSDP) == DDP

@@ -1,17 +1,16 @@
 """work.py and work.json: the counts behind the roofline."""
 
 import pytest
+from climbs import a_climb
 
 from ladder.machine import find_gpu
-from ladder.measure.scripts import all_scripts, cpu_only
+from ladder.measure.scripts import rungs, rungs_for
 from ladder.measure.work import counted, roofline_ms, roofline_of, work
-
-RUNGS = {path.stem: path for path in all_scripts()}
 
 
 def test_work_json_has_every_rung_that_counts():
-    assert list(counted()["cuda"]) == [stem for stem in RUNGS if not cpu_only(RUNGS[stem])]
-    assert list(counted()["cpu"]) == list(RUNGS)
+    assert list(counted()["cuda"]) == [path.stem for path in rungs()]
+    assert list(counted()["cpu"]) == [path.stem for path in rungs_for("cpu")]
 
 
 def test_flops_are_those_of_the_formula():
@@ -37,12 +36,12 @@ def test_the_roofline_of_the_baseline_by_hand():
     assert parts == pytest.approx(by_hand, rel=1e-3)
 
 
-CPU = {"peak_flops": 1e12, "peak_dtype": "bfloat16", "fp32_flops": 2e11, "copy_bytes_per_s": 2e10}
+CPU = {"peak_flops": [1e12], "fp32_flops": [2e11], "copy_bytes_per_s": [2e10]}
 L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
 
 
 @pytest.mark.parametrize(
-    ("stem", "facts", "run", "parts"),
+    ("stem", "rates", "run", "parts"),
     [
         ("12_causal_blocks", CPU, {}, ("cpu", "half", 1e12, 2e10)),
         ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
@@ -53,9 +52,9 @@ L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"
         ("03_bf16_autocast", {}, T4, ("cuda", "half", 65e12, 320e9)),  # float16
     ],
 )
-def test_the_roofline_of_a_step_in_a_climb(stem, facts, run, parts):
+def test_the_roofline_of_a_step_in_a_climb(stem, rates, run, parts):
     run = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"} | run
-    found = roofline_of(stem, run, facts)
+    found = roofline_of(stem, run, a_climb(rates=rates))
     if parts is None:
         assert found is None
         return

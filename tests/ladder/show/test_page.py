@@ -11,12 +11,12 @@ from importlib.util import find_spec
 
 import pytest
 from climbs import HERE, LOGS, climb_of
+from site_page import reported_section
 
 from ladder.commands.main import main
-from ladder.commands.report import SITE
+from ladder.files import ROOT
 from ladder.show.gather import gather
 from ladder.show.page import page, verdict
-from site_page import reported_section
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
@@ -134,7 +134,7 @@ def test_the_site_in_a_browser(chromium, shown):
     """The staircase to scale, the next and the previous rung by key, a phone."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    chromium.get(SITE.as_uri())
+    chromium.get((ROOT / "docs" / "index.html").as_uri())
     widths = [stair.rect["width"] for stair in shown(".stair")]
     milliseconds = [sum(rung["roofline"].values()) for rung in reported_section([])["rungs"]]
     assert len(widths) == 11

@@ -5,12 +5,12 @@ import os
 
 import numpy as np
 import pytest
-from climbs import HERE, LOGS, as_row
+from climbs import HERE, LOGS, a_climb, as_row
 from rich.console import Console
 
 from ladder.measure.rows import Row, gain, read_climb
 from ladder.measure.stats import Gain, gain_of
-from ladder.show.tables import doubts, foot, lines, screen
+from ladder.show.tables import Cell, footnotes, for_terminal, pipes, table, warnings
 
 
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
@@ -20,11 +20,15 @@ def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
     rows[2].gain = rows[2].total = gain_of(np.log([1.1, 1.2]))
     rows[3].gain = gain_of(np.log([0.9]))
     rows[3].total = None
-    assert lines(climb, rows, {"gain": "", "total": ""})[1:4] == [
-        ["**+10.1 % (+3.3 … +17.4)**", "0.95× (0.90 … 1.02)"],
-        ["+14.9 % (2 rounds)", "1.15× (2 rounds)"],
-        ["−10.0 % (1 round)", "–"],
+    heading, _, *lines = table(climb, rows, {"gain": "a", "total": "b"})
+    assert heading == [Cell("a"), Cell("b")]
+    assert lines[:3] == [
+        [Cell("+10.1 % (+3.3 … +17.4)", bold=True), Cell("0.95× (0.90 … 1.02)")],
+        [Cell("+14.9 % (2 rounds)"), Cell("1.15× (2 rounds)")],
+        [Cell("−10.0 % (1 round)"), Cell("–")],
     ]
+    text = pipes([heading, *lines])
+    assert "| **+10.1 % (+3.3 … +17.4)** | 0.95× (0.90 … 1.02) |" in text
     assert gain(as_row([[1.0]] * 2), Row("failed", {})) is None
 
 
@@ -32,10 +36,10 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
     rows = [as_row([[1], [1], [3]], "baseline"), as_row([[1]] * 2, "05_torch_compile")]
     for log in rows[1].logs.values():
         log.effective["compiled"] = "no"
-    climb = {"failures": {"05_torch_compile.r3": "killed", "none.r1": "no log at all"}}
+    climb = a_climb(failures={"05_torch_compile.r3": "killed", "none.r1": "no log at all"})
     rows[0].roofline = (2.0, 1.0)
     rows[0].ms = 2.9
-    failed, slow, eager, above = foot(climb, rows)
+    failed, slow, eager, above = footnotes(climb, rows)
     assert above.startswith("Above 100 % of the roofline")
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
@@ -45,15 +49,15 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
 @pytest.mark.parametrize(("width", "missing"), [(200, ""), (80, "screen also: vs. first, MFU")])
 def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
     console = Console(width=width, file=io.StringIO())
-    console.print(screen(*read_climb(LOGS / f"{HERE}-climb-3"), console))
+    console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-3"), console))
     printed = console.file.getvalue()
     assert ("MFU" in printed.partition("00 baseline")[0]) == (not missing)
     assert ("On a wider screen" in printed) == bool(missing) and missing in printed
 
 
 def test_a_busy_machine_and_a_peak_that_moved_are_named():
-    busy = {"clocks": {}, "load": 3.0 * os.cpu_count(), "peaks": [0.97e12, 1.2e12, 1e12]}
-    load, peak = doubts(busy)
+    peaks = {"peak_flops": [0.97e12, 1.2e12, 1e12]}
+    load, peak = warnings(a_climb(load=3.0 * os.cpu_count(), rates=peaks))
     assert load.startswith("load ")
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
-    assert doubts({"clocks": {}, "load": 0.2, "peaks": [1e12, 1.05e12]}) == []
+    assert warnings(a_climb(load=0.2, rates={"peak_flops": [1e12, 1.05e12]})) == []
