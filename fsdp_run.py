@@ -222,7 +222,7 @@ def train(args):
             model.head = torch.compile(model.head)
         run.compiled = not args.no_compile
         run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
-        if due(args.eval_every, first_step, args.steps):  # ddp: held-out loss before training
+        if job.val_rows and 0 in (first_step, args.steps):  # ddp: held-out loss before training
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved

@@ -197,6 +197,12 @@ def pieces(text: str, size: int = 2**20) -> Iterator[str]:
     yield text[start:]
 
 
+def cached_vocabulary() -> list[Path]:
+    """Where tiktoken caches encoder.json and vocab.bpe, whether or not they are there."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or f"{tempfile.gettempdir()}/data-gym-cache"
+    return [Path(folder) / name for name in VOCABULARY_FILES]
+
+
 def gpt2_vocabulary():
     """tiktoken's GPT-2 encoding. Raises BadInput if neither its cache nor the network has it."""
     import tiktoken
@@ -204,7 +210,7 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
-        folder = os.environ.get("TIKTOKEN_CACHE_DIR") or f"{tempfile.gettempdir()}/data-gym-cache"
+        folder = cached_vocabulary()[0].parent
         raise BadInput(
             f"no GPT-2 vocabulary on the network or in {folder}: connect once, or copy "
             f"{' and '.join(VOCABULARY_FILES)} from that folder of another machine (or name a "

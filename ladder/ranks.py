@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ladder import checkpoint, tokenizer, weights
+from ladder import checkpoint, weights
 from ladder.batches import Batches
 from ladder.cli import MODELS, count, parse_args, positive
 from ladder.corpus import Corpus, load_splits
@@ -86,10 +86,8 @@ class Job:
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
         self.best = val_loss
         run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
-        if not on_rank_0(lambda: tokenizer.save(folder)):
-            run.say(
-                "note  it has no tokenizer: GPT-2's vocabulary is not to be had (docs/train.md)"
-            )
+        if not on_rank_0(lambda: weights.save_tokenizer(folder)):
+            run.say("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
 
     def say_stopped(self, run, step: int, number: float):
         """Say which signal stopped the run after `step`, and how to go on."""
@@ -185,8 +183,8 @@ def all_gather(*values: float) -> list[list[float]]:
 
 
 def due(every: int, done: int, steps: int) -> bool:
-    """True after each `every` steps, from 0 on, and after the last; never if `every` is 0."""
-    return every > 0 and (done % every == 0 or done >= steps)
+    """True after each `every` steps and after the last one; never if `every` is 0."""
+    return every > 0 and (done % every == 0 or done == steps)
 
 
 def add_arguments(parser):

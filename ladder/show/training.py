@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder import tokenizer, weights
-from ladder.corpus import gpt2_vocabulary
+from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import BadInput
 from ladder.log import read_log
 from ladder.show.page import HERE, Scale, polyline
@@ -24,28 +23,30 @@ def training_section(paths: list[Path]) -> dict:
     A run without a step (--steps 0) is a line to beat: the held-out loss of a model.
     """
     runs = []
-    references = []
+    references = json.loads(HERE.joinpath("references.json").read_text("utf-8"))
     for path in paths:
         run = gather_run(path)
         if run["steps"]:
             runs.append(run)
-        for val in run["vals"][: not run["steps"]]:
-            points = [[0, val["loss"]], [1e9, val["loss"]]]
-            references.append({**run, "url": None, "points": points})
+        elif run["vals"]:
+            loss = run["vals"][0]["loss"]
+            references.insert(0, {**run, "points": [[0, loss], [1e9, loss]]})
     if not runs:
         raise BadInput(f"{paths[0]} has no step to show yet")
     model = runs[0]["fields"]["model"]
-    for reference in json.loads(HERE.joinpath("references.json").read_text("utf-8")):
-        if reference["model"] == model:
-            references.append(reference)
+    references = [reference for reference in references if reference["model"] == model]
     panels = []
     for axis in runs[0]["axes"]:
         for key in PANELS:
             if key in runs[0]["steps"][0]:
                 panels.append(panel(runs, references, axis, key))
-    label = f"training {model} on {runs[0]['fields']['device']}"
-    more = {"runs": runs, "references": references, "panels": panels}
-    return {"id": runs[0]["name"], "label": label, **more}
+    return {
+        "id": runs[0]["name"],
+        "label": f"training {model} on {runs[0]['fields']['device']}",
+        "runs": runs,
+        "references": references,
+        "panels": panels,
+    }
 
 
 def logs_of(folder: Path) -> list[Path]:
@@ -77,6 +78,7 @@ def gather_run(path: Path) -> dict:
     seconds = np.append(0, column(steps, "dt").cumsum())
     return {
         "name": path.resolve().name,
+        "model": fields["model"],
         "fields": fields,
         "status": log.result.get("status", "under way, or killed"),
         "steps": steps,
@@ -100,7 +102,8 @@ def column(rows: list[dict], key: str) -> np.ndarray:
 
 def sample_of(folder: Path) -> str | None:
     """100 tokens by the best model in a folder, if it and GPT-2's vocabulary are there."""
-    if not (folder / weights.BEST / weights.WEIGHTS).exists() or not tokenizer.cached():
+    needed = [*cached_vocabulary(), folder / "best" / "model.safetensors"]
+    if not all(path.exists() for path in needed):
         return None
     ids = sample(load_model(str(folder)), [], 100, seed=1337)
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
@@ -114,16 +117,14 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
         x = run["axes"][axis]
         y = column(run["steps"], key)
         lines.append(("thin", number, x[1:], y))
-        went_on, validated = (
-            np.interp(column(run[rows], "step"), run["axes"]["steps"], x)
-            for rows in ("starts", "vals")
-        )
-        marks += [*went_on[1:]]
+        marks += [*where(run, "starts", axis)[1:]]
         if key == "loss":
             window = run["window"]
             mean = np.convolve(y, np.ones(window) / window, "valid")
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
-            lines.append(("val", number, validated, column(run["vals"], key)))
+            lines.append(("val", number, where(run, "vals", axis), column(run["vals"], key)))
+    top = 100
+    low = 0
     if key == "loss":
         run = runs[0]
         for number, reference in enumerate(references):
@@ -132,8 +133,11 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
             lines.append(("reference", number, run["axes"][axis], y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
-    low = 0.98 * values.min() if key == "loss" else 0
-    up = Scale(low, 1.05 * np.percentile(values, 95))  # the first steps would fill it
+    if key == "loss":
+        low = 0.98 * values.min()
+    if key in ("loss", "norm"):
+        top = 95  # per cent of the values: the first ones would fill the panel
+    up = Scale(low, 1.05 * np.percentile(values, top))
     across = Scale(0, max(run["axes"][axis][-1] for run in runs))
     return {
         "axis": axis,
@@ -143,6 +147,11 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
         "lines": [(kind, n, svg(across.at(x), up.at(y))) for kind, n, x, y in lines],
         "marks": [999 * across.at(mark) for mark in marks],
     }
+
+
+def where(run: dict, rows: str, axis: str) -> np.ndarray:
+    """Where on an axis these rows of a run are: (rows,)."""
+    return np.interp(column(run[rows], "step"), run["axes"]["steps"], run["axes"][axis])
 
 
 def svg(x: np.ndarray, y: np.ndarray) -> str:
