@@ -1,4 +1,4 @@
-"""The held-out loss of what training starts from, --steps 0, and what RESULT and people are told."""
+"""The held-out loss before training, --steps 0, and what RESULT and people are told of it."""
 
 import json
 

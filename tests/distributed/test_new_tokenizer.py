@@ -83,7 +83,7 @@ def test_without_the_vocabulary_training_goes_on(alone, tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", nothing_answers)
     start = time.monotonic()
-    status, out, err = alone("--steps", 2, "--eval-every", 1)
+    status, out, _ = alone("--steps", 2, "--eval-every", 1)
     assert status == 0 and time.monotonic() - start < 60
     assert out.count("note  it has no tokenizer") == out.count("note  the lowest loss") == 2
     assert len(waits) == 1 and waits[0] <= 30
