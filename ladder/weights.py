@@ -69,13 +69,13 @@ def save_tokenizer(folder: Path) -> bool:
     config = folder / "tokenizer_config.json"
     if config.exists():
         return True
-    paths = cached_vocabulary()
-    if not all(path.exists() for path in paths):
+    if not cached_vocabulary():
         download_vocabulary()
-    if not all(path.exists() for path in paths):
+    if not cached_vocabulary():
         return False
-    for path, name in zip(paths, ("vocab.json", "merges.txt"), strict=True):
-        write_atomic(folder / name, path.read_bytes())
+    vocabulary, merges = cached_vocabulary()
+    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
+    write_atomic(folder / "merges.txt", merges.read_bytes())
     end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024, **end}
     write_atomic(config, json.dumps(fields, indent=1).encode())

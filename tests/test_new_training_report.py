@@ -1,7 +1,6 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
 import json
-import math
 import os
 import shutil
 from importlib.util import find_spec
@@ -61,9 +60,9 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
     assert [(val["step"], val["loss"]) for val in run["vals"]] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
     ]  # fmt: skip
-    assert [(start["step"], start["ranks"]) for start in run["starts"]] == [
-        (0, "2"), (40, "1"), (80, "2")
-    ]  # fmt: skip
+    starts = {step["step"]: step["ranks"] for step in run["steps"] if "ranks" in step}
+    assert starts == {1: "2", 41: "1", 81: "2"}
+    assert training.panel([run], [], "steps", "loss")["marks"] == [40, 80]
     assert run["status"] == "ok" and run["fields"]["device"] == "Other GPU"
     ends = {name: axis[-1] for name, axis in run["axes"].items()}
     assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
@@ -80,35 +79,35 @@ def test_a_run_under_way_is_shown_as_far_as_it_is(resumed):
 
 
 def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
-    """A run of no step is a line. llm.c's is drawn only where it has points."""
+    """A run of no step is a line; llm.c's loss is that at as many tokens."""
     run = write_log(tmp_path / "run.log", 1, 100)
     mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
     section = training.training_section([mine, run])
-    assert [reference["name"][:7] for reference in section["references"]] == [
-        "mine.lo", "OpenAI'", "llm.c t"
-    ]  # fmt: skip
-    loss, *_ = section["panels"]
-    drawn = {}
-    for kind, number, points in loss["lines"]:
-        if kind == "reference":
-            drawn[number] = points.split()
-    assert drawn[0][0].startswith("0.0,") and drawn[0][-1].startswith("999.0,")
-    assert {point.partition(",")[2] for point in drawn[0]} == {drawn[0][0].partition(",")[2]}
-    assert not drawn[2]  # it begins after 131 million tokens
+    names = [reference["name"][:7] for reference in section["references"]]
+    assert names == ["mine.lo", "OpenAI'", "llm.c t"]
+    for axis in ("steps", "hours"):
+        *_, own, openai, llmc = section["panel"](axis, "loss")["lines"]
+        assert set(own[3]) == {3.5} and set(openai[3]) == {3.2924}
+        assert llmc[3][-1] == pytest.approx(11.0092 - 50 / 131 * (11.0092 - 6.171))
+        assert list(llmc[2]) == list(section["runs"][0]["axes"][axis])
     other = training.training_section([write_log(tmp_path / "tiny.log", 1, 9, model="tiny")])
     assert other["references"] == []
     with pytest.raises(BadInput, match="has no step to show yet"):
         training.training_section([mine])
 
 
-def test_a_stall_is_seen_in_a_long_run_and_what_is_not_finite_is_left_out():
-    import numpy as np
-
-    speed = np.full(50_000, 0.9)
-    speed[30_001] = 0.1
-    speed[77] = math.nan
-    points = training.svg(np.linspace(0, 1, 50_000), speed).split()
-    assert len(points) < 2500 and "599.4,899.1" in points and "nan" not in " ".join(points)
+def test_a_loss_that_is_not_finite_does_not_spoil_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_log(tmp_path / "run.log", 1, 50)
+    text = (
+        path.read_text()
+        .replace("loss 9.520000", "loss nan")
+        .replace("norm 1.0000e+00", "norm inf", 1)
+    )
+    path.write_text(text)
+    assert main(["report", str(path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "nan," not in page and ",nan" not in page and "inf" not in page.partition("<dl")[0]
 
 
 def test_what_cannot_be_shown_is_said(tmp_path, capsys, monkeypatch):
@@ -175,7 +174,7 @@ def test_the_page_of_a_run_in_a_browser(resumed, tmp_path, monkeypatch, chromium
         "best 9.2000, after step 100, the last one: still falling",
         "100 of 100 steps, 50.0 million tokens, the text 5.00 times; 1.7 minutes of steps",
         "no step took more than twice the median",
-        "after step 40, 80",
+        "at step 41, 81",
         "ranks: 2, then 1, then 2",
         "OpenAI's GPT-2 (124M) on FineWeb-Edu: 3.2924 (reported elsewhere",
     ):

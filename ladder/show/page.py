@@ -48,7 +48,7 @@ class Scale:
 def page(sections: list[dict], made: str) -> str:
     """The whole page; `made` says when, and may be empty."""
     for section in sections:
-        if "panels" in section or section["reported"]:
+        if "panel" in section or section["reported"]:
             continue
         section["headline"], section["certainty"] = verdict(section)
         section["ladder"] = ladder(section)
@@ -61,6 +61,7 @@ def page(sections: list[dict], made: str) -> str:
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         spread=spread,
+        svg=svg,
     )
 
 
@@ -184,6 +185,11 @@ def column(rungs: list[dict], key: str) -> np.ndarray:
     for rung in rungs:
         values.append([step[key] for step in rung["row"].log.steps])
     return np.array(values)
+
+
+def svg(x: np.ndarray, y: np.ndarray) -> str:
+    """A line through x and y, from 0 to 1 each, where y is finite."""
+    return polyline(999 * np.stack([x, 1 - y], axis=-1)[np.isfinite(y)])
 
 
 def polyline(curve: np.ndarray) -> str:

@@ -1,6 +1,7 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +9,11 @@ import numpy as np
 from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import BadInput
 from ladder.log import read_log
-from ladder.show.page import HERE, Scale, polyline
+from ladder.show.page import HERE, Scale
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
 LOGS = "*_run-????????-??????-??????.log"  # as ladder.run names them, by date and time
-PANELS = ("loss", "lr", "norm", "tok_per_s")
-STRETCHES = 1000  # of a longer line, each with its lowest and its highest point
 
 
 def training_section(paths: list[Path]) -> dict:
@@ -33,19 +32,14 @@ def training_section(paths: list[Path]) -> dict:
             references.insert(0, {**run, "points": [[0, loss], [1e9, loss]]})
     if not runs:
         raise BadInput(f"{paths[0]} has no step to show yet")
-    model = runs[0]["fields"]["model"]
-    references = [reference for reference in references if reference["model"] == model]
-    panels = []
-    for axis in runs[0]["axes"]:
-        for key in PANELS:
-            if key in runs[0]["steps"][0]:
-                panels.append(panel(runs, references, axis, key))
+    fields = runs[0]["fields"]
+    references = [line for line in references if line["fields"]["model"] == fields["model"]]
     return {
         "id": runs[0]["name"],
-        "label": f"training {model} on {runs[0]['fields']['device']}",
+        "label": f"training {fields['model']} on {fields['device']}",
         "runs": runs,
         "references": references,
-        "panels": panels,
+        "panel": partial(panel, runs, references),
     }
 
 
@@ -57,20 +51,18 @@ def logs_of(folder: Path) -> list[Path]:
 def gather_run(path: Path) -> dict:
     """A run, whole, however often it was resumed: a later log replaces what it has again.
 
-    `starts` says after which steps it began or went on, `axes` how far it was at the beginning and
-    after each step: (steps + 1,) each.
+    In `steps` the first of each log has its `ranks`. `axes` say how far the run was at the
+    beginning and after each step: (steps + 1,) each.
     """
     steps = []
     vals = []
-    starts = []
     for file in logs_of(path) or [path]:
         log = read_log(file, ended=False)
         if log.steps:
-            log.steps[0]["first"] = True  # it compiles
-            start = log.steps[0]["step"] - 1
-            steps = until(start, steps) + log.steps
-            vals = until(start, vals)
-            starts = [*until(start - 1, starts), {"step": start, **log.run}]
+            first = log.steps[0]
+            steps = [step for step in steps if step["step"] < first["step"]] + log.steps
+            vals = [val for val in vals if val["step"] < first["step"]]
+            first["ranks"] = log.run.get("ranks", "1")
         vals += log.vals
     fields = log.run
     tokens = int(fields.get("total_batch") or int(fields["B"]) * int(fields["T"]))
@@ -78,21 +70,14 @@ def gather_run(path: Path) -> dict:
     seconds = np.append(0, column(steps, "dt").cumsum())
     return {
         "name": path.resolve().name,
-        "model": fields["model"],
         "fields": fields,
         "status": log.result.get("status", "under way, or killed"),
         "steps": steps,
         "vals": vals,
-        "starts": starts,
         "axes": {"million tokens": done * tokens / 1e6, "steps": done, "hours": seconds / 3600},
         "window": 1 + len(steps) // 50,  # of the running mean
         "sample": sample_of(path),
     }
-
-
-def until(step: int, rows: list[dict]) -> list[dict]:
-    """Those rows that are not after `step`."""
-    return [row for row in rows if row["step"] <= step]
 
 
 def column(rows: list[dict], key: str) -> np.ndarray:
@@ -102,8 +87,7 @@ def column(rows: list[dict], key: str) -> np.ndarray:
 
 def sample_of(folder: Path) -> str | None:
     """100 tokens by the best model in a folder, if it and GPT-2's vocabulary are there."""
-    needed = [*cached_vocabulary(), folder / "best" / "model.safetensors"]
-    if not all(path.exists() for path in needed):
+    if not cached_vocabulary() or not (folder / "best" / "model.safetensors").exists():
         return None
     ids = sample(load_model(str(folder)), [], 100, seed=1337)
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
@@ -112,55 +96,36 @@ def sample_of(folder: Path) -> str | None:
 def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict:
     """One value of the step lines over one axis; the loss with all that it is compared with."""
     lines = []  # what it is, the number of its run, x, y
-    marks = []
+    marks = []  # where a run went on
     for number, run in enumerate(runs):
         x = run["axes"][axis]
         y = column(run["steps"], key)
         lines.append(("thin", number, x[1:], y))
-        marks += [*where(run, "starts", axis)[1:]]
+        for index, step in enumerate(run["steps"][1:], 1):
+            if "ranks" in step:
+                marks.append(x[index])
         if key == "loss":
             window = run["window"]
             mean = np.convolve(y, np.ones(window) / window, "valid")
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
-            lines.append(("val", number, where(run, "vals", axis), column(run["vals"], key)))
-    top = 100
+            at = np.interp(column(run["vals"], "step"), run["axes"]["steps"], x)
+            lines.append(("val", number, at, column(run["vals"], key)))
     low = 0
+    high = 100  # per cent of the values
     if key == "loss":
-        run = runs[0]
-        for number, reference in enumerate(references):
-            points = np.array(reference["points"]).T
-            y = np.interp(run["axes"]["million tokens"], *points, left=np.nan, right=np.nan)
-            lines.append(("reference", number, run["axes"][axis], y))
+        x = runs[0]["axes"]
+        for number, line in enumerate(references):
+            y = np.interp(x["million tokens"], *np.array(line["points"]).T)
+            lines.append(("reference", number, x[axis], y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
     if key == "loss":
         low = 0.98 * values.min()
     if key in ("loss", "norm"):
-        top = 95  # per cent of the values: the first ones would fill the panel
-    up = Scale(low, 1.05 * np.percentile(values, top))
-    across = Scale(0, max(run["axes"][axis][-1] for run in runs))
+        high = 95  # the first ones would fill the panel
     return {
-        "axis": axis,
-        "key": key,
-        "across": across.ticks(5),
-        "up": [(1 - at, text) for at, text in up.ticks(4)],
-        "lines": [(kind, n, svg(across.at(x), up.at(y))) for kind, n, x, y in lines],
-        "marks": [999 * across.at(mark) for mark in marks],
+        "across": Scale(0, max(run["axes"][axis][-1] for run in runs)),
+        "up": Scale(low, 1.05 * np.percentile(values, high)),
+        "lines": lines,
+        "marks": marks,
     }
-
-
-def where(run: dict, rows: str, axis: str) -> np.ndarray:
-    """Where on an axis these rows of a run are: (rows,)."""
-    return np.interp(column(run[rows], "step"), run["axes"]["steps"], run["axes"][axis])
-
-
-def svg(x: np.ndarray, y: np.ndarray) -> str:
-    """A line's points as SVG writes them, if finite. A stall of one step stays visible."""
-    curve = 999 * np.stack([x, 1 - y], axis=-1)[np.isfinite(y)]
-    if len(curve) > 2 * STRETCHES:
-        kept = []
-        for part in np.array_split(np.arange(len(curve)), STRETCHES):
-            heights = curve[part, 1]
-            kept += sorted({part[heights.argmin()], part[heights.argmax()]})
-        curve = curve[kept]
-    return polyline(curve)

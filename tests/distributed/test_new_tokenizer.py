@@ -38,9 +38,7 @@ def tries_again():
     weights.download_vocabulary.cache_clear()
 
 
-def test_transformers_writes_text_and_makes_tiktokens_ids(
-    vocabulary, alone, tmp_path, monkeypatch
-):
+def test_transformers_writes_text_and_makes_tiktokens_ids(vocabulary, alone, tmp_path, monkeypatch):
     """Offline, with what a run saved."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     status, out, err = alone("--steps", 1)
