@@ -172,9 +172,9 @@ def test_the_page_of_a_run_in_a_browser(resumed, tmp_path, monkeypatch, chromium
     text = chromium.find_element("tag name", "main").text
     for said in (
         "best 9.2000, after step 100, the last one: still falling",
-        "100 of 100 steps, 50.0 million tokens, the text 5.00 times; 1.7 minutes of steps",
+        "100 of 100 steps, 50,000,000 tokens, the text 5.00 times; 1.7 minutes of steps",
         "no step took more than twice the median",
-        "at step 41, 81",
+        "at steps 41, 81",
         "ranks: 2, then 1, then 2",
         "OpenAI's GPT-2 (124M) on FineWeb-Edu: 3.2924 (reported elsewhere",
     ):
