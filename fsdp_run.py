@@ -222,7 +222,7 @@ def train(args):
             model.head = torch.compile(model.head)
         run.compiled = not args.no_compile
         run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
-        if job.val_rows and 0 in (first_step, args.steps):  # ddp: held-out loss before training
+        if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
         run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved

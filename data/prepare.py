@@ -14,9 +14,9 @@ import numpy as np
 
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.corpus import MAGIC, VERSION, load_corpus
+from ladder.corpus import MAGIC, VERSION, load_files
 from ladder.errors import BadInput
-from ladder.files import ROOT, lock
+from ladder.files import ROOT, lock, require_own
 from ladder.text import show
 
 MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
@@ -35,9 +35,12 @@ def main(argv=None):
 
 
 def prepare(argv):
-    """Tokenize a text and write its shards, NAME_train_000000.bin, … and, with --val-fraction,
-    NAME_val_000000.bin, …, into a new folder. Raises BadInput.
+    """Tokenize a text and write its shards, NAME_train_000000.bin, … and NAME_val_000000.bin, …,
+    into a new folder. Raises BadInput.
+
+    The val shards are the val files of a folder that has some, else what --val-fraction says.
     """
+    require_own(Path(__file__), "prepare.py is in", "PYTHONPATH={}")
     parser = Parser(__doc__)
     add = parser.add_argument
     add("text", nargs="?", help="text file or folder (default: tinyshakespeare)")
@@ -54,23 +57,28 @@ def prepare(argv):
     out = Path(args.out or ROOT / "data" / name)
     if out.exists() and (out.is_file() or any(out.iterdir())):
         raise BadInput(f"{out} exists already: delete it, or choose another --out")
-    corpus = load_corpus(args.text, say=show)
-    held_out = int(len(corpus) * args.val_fraction)
-    if args.val_fraction and not held_out:
-        share = f"--val-fraction {args.val_fraction} of {len(corpus)} tokens"
-        raise BadInput(f"{share} is not even one")
-    end = len(corpus)
-    cut = end - held_out
+    corpus, held_out = load_files(args.text, say=show)
+    splits = [("train", corpus, 0, len(corpus))]
+    if held_out:
+        if args.val_fraction:
+            raise BadInput(f"{source} has held-out files of its own: leave --val-fraction out")
+        splits.append(("val", held_out, 0, len(held_out)))
+    elif args.val_fraction:
+        cut = len(corpus) - int(len(corpus) * args.val_fraction)
+        if cut == len(corpus):
+            share = f"--val-fraction {args.val_fraction} of {cut} tokens"
+            raise BadInput(f"{share} is not even one")
+        splits = [("train", corpus, 0, cut), ("val", corpus, cut, len(corpus))]
     # Nothing trains on a part of them: `out` gets its name when the last one is written.
     unfinished = Path(f"{out.resolve()}.unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     with lock(unfinished):
         for shard in unfinished.glob("*.bin"):  # of a run that was killed
             shard.unlink()
-        for split, first, last in (("train", 0, cut), ("val", cut, end)):
+        for split, text, first, last in splits:
             for number, start in enumerate(range(first, last, args.shard_tokens)):
                 name = f"{corpus.name}_{split}_{number:06d}.bin"
-                tokens = corpus.read(start, min(args.shard_tokens, last - start))
+                tokens = text.read(start, min(args.shard_tokens, last - start))
                 write_shard(unfinished / name, tokens)
                 show(f"{out / name}: {len(tokens)} tokens")
         (unfinished / ".lock").unlink()

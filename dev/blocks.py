@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.climb import Climb
@@ -26,6 +27,9 @@ ROOFLINE = """
 *Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
 """
 NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#send-a-climb)."
+
+
+USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
 def render(text: str) -> str:
@@ -102,7 +106,7 @@ def rungs_table(climbs: list) -> str:
     header = [Cell(heading) for heading in lines[0]]
     body = [list(line.values()) for line in lines]
     note = f"\n*Reported*: {reported_climb()['note']}"
-    return pipes([header, *body], left=3) + beyond(climbs) + note + ROOFLINE
+    return pipes([header, *body], left=4) + beyond(climbs) + note + ROOFLINE
 
 
 def beyond(climbs: list) -> str:
@@ -123,8 +127,8 @@ def beyond(climbs: list) -> str:
 
 
 def rung_lines(climbs: list) -> list[dict[str, Cell]]:
-    """A line of a table for each of the ten rungs: what it changes and removes; its times as
-    reported, which are not ours, and as calculated; its gain in each of these climbs."""
+    """A line of a table for each of the ten rungs: what it changes, removes and is for; its times
+    as reported, which are not ours, and as calculated; its gain in each of these climbs."""
     scripts = rungs()
     other = reported_climb()
     columns = {f"*reported*: {other['settings']}": reported_column(scripts, other)}
@@ -137,7 +141,9 @@ def rung_lines(climbs: list) -> list[dict[str, Cell]]:
         fields = describe(path)
         line = {"rung": Cell(title(path))}
         line["the one change"] = Cell(re.split(r"\.(?: |$)", fields["Change"])[0])
-        line["what it removes"] = Cell(fields.get("Removes", ""))
+        removes, _, purpose = fields.get("Removes", "").partition(": for the ")
+        line["what it removes"] = Cell(removes)
+        line["for"] = Cell((purpose or "speed") if number else "")
         for heading, column in columns.items():
             line[heading] = column[number]
         lines.append(line)
@@ -188,14 +194,21 @@ def measured_column(scripts: list[Path], ran: dict[int, Row]) -> list[Cell]:
     return column
 
 
+def other_setting(run: dict[str, str]) -> str:
+    """Model and text of a climb, if README.md does not show their speed; else empty."""
+    setting = f"{run['model']} on {run['data']} ({run.get('data_sha256')})"
+    return "" if setting == USUAL else setting
+
+
 def machines_table() -> str:
     """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
-    rung 10 or above."""
+    rung 10 or above, of README.md's model and text."""
     newest = {}
     for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
         climb, rows = read_climb(path.parent)
         ran = by_number(rows)
-        if climb.kind == "climb" and 0 in ran and 10 in ran:
+        complete = climb.kind == "climb" and 0 in ran and 10 in ran
+        if complete and not other_setting(ran[0].log.run):
             top = ran[max(ran)]
             newest[climb.device] = top.tok_per_s, machine_line(path.parent, climb, ran)
     header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]

@@ -1,11 +1,12 @@
-"""Put a finished climb of the 124M model into the repository.
+"""Put a finished climb into the repository: of the 124M model, or of 100 steps and more.
 
     python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
 
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
 sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md's
-headline and gains are those of this climb, for its kind of device. The climb has to come from a
-committed state, so that its logs name what was measured. To undo it, use git.
+headline and gains are those of this climb, for its kind of device. A climb of another model or
+text is for the loss: its entry names both, and README.md does not show it. The climb has to come
+from a committed state, so that its logs name what was measured. To undo it, use git.
 """
 
 import itertools
@@ -14,21 +15,19 @@ import shutil
 import sys
 from pathlib import Path
 
-from blocks import climbs_of, render, rungs_marker
+from blocks import USUAL, climbs_of, other_setting, render, rungs_marker
 
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.errors import BadInput
 from ladder.files import COMMITTED, ROOT, SCRIPTS, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.docstrings import low_precision
+from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
 from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
-
-SHAKESPEARE = f"tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"
 
 
 def run(argv: list[str]):
@@ -79,11 +78,9 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.quick:
         return "a quick climb is not published: climb without --quick"
-    if run["model"] != "gpt2":
-        return f"only gpt2 (124M) is published, not {run['model']}"
-    data = f"{run['data']} ({run.get('data_sha256')})"
-    if data != SHAKESPEARE:
-        return f"only climbs on tinyshakespeare are published, not on {data}"
+    other = other_setting(run)
+    if other and int(run["steps"]) < MIN_STEPS:
+        return f"below {MIN_STEPS} steps only {USUAL} is published, not {other}"
     if int(run["steps"]) < 3:
         return "fewer than 3 steps are no measurement: two are warm-up"
     if not COMMITTED.fullmatch(climb.commit):
@@ -128,6 +125,9 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
 
 def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one."""
+    other = other_setting(first_log(rows).run)
+    if other:
+        raise BadInput(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
     ran = [row.stem for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
         raise BadInput("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
@@ -142,6 +142,9 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     what = climb.comparison.what
     if climb.kind == "climb" and rows[0].stem != "baseline":
         what = "some scripts"
+    other = other_setting(first_log(rows).run)
+    if other:
+        what = f"{what}, {other}"
     result = first_log(rows).result
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""## {climb.started[:10]}: {climb.device}: {what}

@@ -1,5 +1,6 @@
 """Checkpoints of training on ranks: each is one file, written atomically, the last two are kept."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from ladder.errors import BadInput
 from ladder.files import lock, write_atomic
 from ladder.weights import BEST
 
+# Exactly: people copy checkpoints, and "step_000002 (copy).pt" is theirs.
+NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
 def checkpoints(folder: str) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
-    return sorted(Path(folder).glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
+    found = [path for path in Path(folder).glob("step_*.pt") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
 def save(folder: str, step: int, **state) -> Path:
@@ -101,8 +105,8 @@ def gather(state):
 def check_identity(path: Path, saved: dict, identity: dict[str, str]):
     """Raise BadInput if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
-        before = saved.get(key)
-        if before != now:
+        before = str(saved.get(key))
+        if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
             raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
 
 
@@ -131,7 +135,7 @@ def find_checkpoint(
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
-        say(f"note  going on after step {saved['step']} ({schedule}), from {path}")
+        say(f"note  resumed after step {saved['step']} ({schedule}), from {path}")
         before = saved["schedule"]
         if before != schedule:
             say(f"note  another learning rate from here on: {schedule}, not {before}")

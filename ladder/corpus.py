@@ -1,5 +1,8 @@
 """Corpora: a text, a folder of texts or token shards as one stream of token ids.
 
+A folder may hold what people and their systems leave there: names that begin with a dot are not
+read, and files for validation or tests are not trained on.
+
 The default corpus, tinyshakespeare, ships as a shard. A text is tokenized in memory at each start.
 A shard has the `.bin` layout of llm.c and modded-nanogpt: a header of 256 little-endian int32
 (magic 20240520, version 1, token count, zeros), then the tokens as uint16.
@@ -24,12 +27,25 @@ GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-VALIDATION = {"val", "valid", "validation"}  # words in the names of held-out shards
+MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
+# Words in the names of files, and what such a file is for.
+SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
+# How files begin that people take for texts or shards, and what to do with them.
+PREPARE = "make shards of its text with data/prepare.py"
+OTHER_KINDS = {
+    b"\xa1\xd9\x34\x01": f"has the tokens of Llama 3, not of GPT-2: {PREPARE}",  # 20240801
+    b"\x93NUMPY": "is a NumPy array: convert it with write_shard of data/prepare.py",
+    b"version https://git-lfs": "is a pointer of Git LFS, not the file: run git lfs pull",
+    b"PAR1": "is Parquet: write its texts into a .txt file",
+    b"\x1f\x8b": "is compressed: gunzip it",
+    b"(\xb5/\xfd": "is compressed: unzstd it",
+    b"PK\x03\x04": "is a zip archive or PyTorch's weights: unpack it, or name a text",
+}
 BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 
 
@@ -64,10 +80,11 @@ class Corpus:
 
 def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
+    refuse_other_kinds(path)
     header = np.fromfile(path, dtype="<i4", count=256)
     if len(header) < 256 or header[0] != MAGIC or header[1] != VERSION:
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
-        raise BadInput(f"{path} is not a shard: {why}; make one of its text with data/prepare.py")
+        raise BadInput(f"{path} is not a shard: {why}; {PREPARE}")
     count = int(header[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
@@ -75,43 +92,34 @@ def read_shard(path: Path) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
 
 
+def refuse_other_kinds(path: Path):
+    """Raise BadInput if a file is neither a text nor a shard, but of a kind that we know."""
+    with path.open("rb") as file:
+        start = file.read(1024)
+    for kind, what in OTHER_KINDS.items():
+        if start.startswith(kind):
+            raise BadInput(f"{path} {what}")
+    if path.suffix.lower() in (".json", ".jsonl"):
+        raise BadInput(f"{path} is JSON: write its texts into a .txt file")
+    if path.suffix != ".bin" and b"\0" in start:
+        raise BadInput(f"{path} has zero bytes: it is binary, or UTF-16 to convert to UTF-8")
+
+
 def load_corpus(path: str | None, say) -> Corpus:
     """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
 
-    `say` is called with a line for what a user may not expect. Raises BadInput.
+    Of a folder that is what to train on. `say` is called with a line for what a user may not
+    expect. Raises BadInput.
     """
-    try:
-        if not path:
-            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
-            return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard])
-        where = Path(path)
-        if where.is_dir():
-            return _load_folder(where, say)
-        if where.suffix == ".bin":
-            return _shard_corpus(where.stem, [where])
-        return _text_corpus(where.stem, [where], say)
-    except OSError as error:
-        raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
-
-
-def _load_folder(folder: Path, say) -> Corpus:
-    """The corpus of a folder: its shards that are not held out, else its texts."""
-    name = folder.resolve().name
-    shards = sorted(folder.glob("*.bin"))
-    if not shards:
-        return _text_corpus(name, _texts(folder, say), say)
-    held_out = val_shards(folder)
-    if held_out:
-        say(f"note  {name} has {len(held_out)} of its {len(shards)} shards held out (val)")
-    return _shard_corpus(name, [shard for shard in shards if shard not in held_out])
+    corpus, _ = load_files(path, say, with_val=False)
+    return corpus
 
 
 def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
-    """The corpus to train on, and held-out text: its val shards, else its last 10 %."""
-    corpus = load_corpus(path, say)
-    held_out = val_shards(Path(path)) if path else []
+    """The corpus to train on, and held-out text: its val files, else its last 10 %."""
+    corpus, held_out = load_files(path, say)
     if held_out:
-        return corpus, _shard_corpus(corpus.name, held_out)
+        return corpus, held_out
     cut = len(corpus) - len(corpus) // 10
     before = []
     after = []
@@ -123,23 +131,120 @@ def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
     return replace(corpus, shards=before), replace(corpus, name=name, shards=after)
 
 
-def val_shards(folder: Path) -> list[Path]:
-    """The held-out shards of a folder, sorted, such as fineweb_val_000000.bin.
+def load_files(path: str | None, say, with_val: bool = True) -> tuple[Corpus, Corpus | None]:
+    """The corpus at `path`, and its val files or None: as load_corpus, which does not read them."""
+    try:
+        if not path:
+            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
+            return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
+        where = Path(path)
+        if not where.is_dir():
+            return _read(where.stem, [where], say), None
+        train, val = _split(where, say)
+        name = where.resolve().name
+        corpus = _read(name, train, say)
+        if val and with_val:
+            return corpus, _read(name, val, say)
+        return corpus, None
+    except OSError as error:
+        raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
 
-    Not those with the word `train`: the corpus may be called my-val.
+
+def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
+    """The files of a folder to train and to validate on: its shards, else its texts."""
+    files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, say)
+    _say_copies(files, folder, say)
+    splits = {"train": [], "val": [], "test": []}
+    for file in files:
+        splits[split_of(file.relative_to(folder))].append(file)
+    for split in ("val", "test"):
+        held_out = splits[split]
+        if held_out:
+            of = f"{len(held_out)} of {len(files)} files held out ({split})"
+            say(f"note  {folder.resolve().name} has {of}: {_some(held_out, folder)}")
+    if not splits["train"]:
+        raise BadInput(f"{folder} holds only files for val or test: name one to train on it")
+    return splits["train"], splits["val"]
+
+
+def _say_copies(files: list[Path], folder: Path, say):
+    """Name files of the size and the first 512 KiB of one before them: text that is read twice."""
+    seen = set()
+    copies = []
+    for file in files:
+        with file.open("rb") as stream:
+            content = hash((file.stat().st_size, stream.read(2**19)))
+        if content in seen:
+            copies.append(file)
+        seen.add(content)
+    if copies:
+        say(f"note  another file has the same content, so it counts twice: {_some(copies, folder)}")
+
+
+def split_of(name: Path) -> str:
+    """train, val or test: the last of these words in a name; train if it has none.
+
+    data/prepare.py writes the word behind the text's own name, which may have another one.
     """
-    held_out = []
-    for shard in sorted(folder.glob("*.bin")):
-        words = re.split("[-_.]", shard.stem.lower())
-        if VALIDATION.intersection(words) and "train" not in words:
-            held_out.append(shard)
-    return held_out
+    for word in reversed(re.findall(r"[^\W\d_]+", str(name).lower())):
+        if word in SPLITS:
+            return SPLITS[word]
+    return "train"
+
+
+def _some(paths: list[Path], folder: Path) -> str:
+    """The first names, and how many more there are."""
+    names = [path.relative_to(folder).as_posix() for path in paths[:5]]
+    if len(paths) > 5:
+        names.append(f"{len(paths) - 5} more")
+    return ", ".join(names)
+
+
+def _texts(folder: Path, say) -> list[Path]:
+    """The texts in a folder and below it, in order. Says what is left out."""
+    left_out = []
+    texts = _walk(folder, {os.path.realpath(folder)}, left_out)
+    if not texts:
+        for path in left_out:
+            if path.is_file() and path.name[0] != ".":
+                refuse_other_kinds(path)
+        raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
+    if left_out:
+        left_out.sort(key=lambda path: path.name[0] == ".")  # what people expect less comes first
+        say(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
+    return texts
+
+
+def _walk(folder: Path, seen: set[str], left_out: list[Path]) -> list[Path]:
+    """The texts below `folder`, which `seen` has. Links are followed, but nothing is read twice.
+
+    Adds what is no text, or begins with a dot, to `left_out`.
+    """
+    texts = []
+    for path in sorted(folder.iterdir()):
+        real = os.path.realpath(path)
+        if path.name[0] == "." or real in seen:
+            left_out.append(path)
+            continue
+        seen.add(real)
+        if path.is_dir():
+            texts += _walk(path, seen, left_out)
+        elif path.is_file() and path.suffix.lower() in (".txt", ".md"):
+            texts.append(path)
+        else:
+            left_out.append(path)
+    return texts
+
+
+def _read(name: str, files: list[Path], say) -> Corpus:
+    """A corpus of these shards or texts."""
+    if files[0].suffix == ".bin":
+        return _shard_corpus(name, files)
+    return _text_corpus(name, files, say)
 
 
 def _shard_corpus(name: str, files: list[Path]) -> Corpus:
     """A corpus of token shards. Its hash covers the size and the first 512 KiB of each."""
-    if not files:
-        raise BadInput(f"{name} holds only val shards: training needs at least one other")
     digest = hashlib.sha256()
     shards = [read_shard(file) for file in files]
     for shard in shards:
@@ -148,25 +253,16 @@ def _shard_corpus(name: str, files: list[Path]) -> Corpus:
     return Corpus(name, digest.hexdigest(), shards)
 
 
-def _texts(folder: Path, say) -> list[Path]:
-    """The texts in a folder and below it, sorted."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    texts = [file for file in files if file.suffix.lower() in (".txt", ".md")]
-    if not texts:
-        raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
-    if len(texts) < len(files):
-        say(f"note  {len(texts)} of {len(files)} files are read: those named .txt or .md")
-    return sorted(texts)
-
-
 def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
-    encode = gpt2_vocabulary().encode_ordinary
+    vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
     tokens = []
     done = 0  # characters
     said = 0  # how many were done when the last note was printed
+    marks = 0
     for file in files:
+        refuse_other_kinds(file)
         document = file.read_bytes()
         digest.update(document)
         try:
@@ -174,12 +270,18 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
         except UnicodeDecodeError as error:
             raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
         for piece in pieces(text):
-            tokens.append(np.array(encode(piece), dtype=np.uint16))
+            if re.search(r"\s{500000}", piece):  # tiktoken panics at some more
+                raise BadInput(f"{file} has 500,000 blanks in a row: take them out")
+            ids = vocabulary.encode(piece, allowed_special={MARK})
+            marks += ids.count(END_OF_TEXT)
+            tokens.append(np.array(ids, dtype=np.uint16))
             done += len(piece)
             if done >= said + BETWEEN_NOTES:
                 say(f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)")
                 said = done
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
+    if marks:
+        say(f"note  {name} has {MARK} {marks} times, each read as one token ({END_OF_TEXT})")
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
 
 

@@ -32,6 +32,24 @@ RUNNING_CODE = (
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
+def require_own(path: Path, what: str, how: str, has: str = "ladder/files.py"):
+    """Raise BadInput if `path` is in another checkout than this package, or none is here.
+
+    `what` and `how` are words for the error: what is there, and what runs that checkout's package.
+    A checkout is a folder with `has` and baseline.py; a climb's copy of the code counts as one.
+    """
+    path = path.resolve()
+    for folder in (path, *path.parents):
+        if (folder / has).exists() and (folder / "baseline.py").exists():
+            if folder != ROOT:
+                how = f"{how.format(folder)} runs that one's; or `pip install -e {folder}`"
+                raise BadInput(f"{what} {folder}, but this `ladder` is that of {ROOT}: {how}")
+            return
+    if not IS_CHECKOUT:
+        how = "clone the repository, and `pip install -e .` in it"
+        raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
+
+
 def lock(folder: Path) -> IO:
     """Lock `folder` until the file returned is closed, or the process ends in whatever way.
 

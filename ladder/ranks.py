@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -22,11 +23,13 @@ from ladder.machine import half_precision
 from ladder.memory import ddp_batch, default_batch_size, memory_of
 from ladder.run import NotFinite
 
-DISTRIBUTED = "RANK" in os.environ  # torchrun sets these for each process
-RANK = int(os.environ.get("RANK", 0))
-WORLD = int(os.environ.get("WORLD_SIZE", 1))
+TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # it sets these for each process
+RANK = int(os.environ.get("RANK") or 0)
+WORLD = int(os.environ.get("WORLD_SIZE") or 1)
+DISTRIBUTED = bool(os.environ.get("RANK"))
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
 
@@ -63,28 +66,23 @@ class Job:
         run.say(f"note  saved {self.checkpoint}")
 
     def validated(self, run, step: int, model, val_loss: float):
-        """Say the held-out loss after `step`, and save the model if no loss was lower.
+        """Say the validation loss. Rank 0 saves the model for transformers if none was lower.
 
         What training starts from is not saved: best/ is better than that.
         """
         tokens = self.val_rows * run.args.seq_len
         run.say(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
-        if step > 0:
-            self.save_best(run, step, model, val_loss)
-        if val_loss < self.best:
+        lower = val_loss < self.best  # NaN is no lower
+        if lower:
             self.best = val_loss
         if math.isfinite(val_loss):
             run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
-
-    def save_best(self, run, step: int, model, val_loss: float):
-        """Rank 0 saves the model for transformers, if no validation loss was lower."""
-        if not self.folder or not val_loss < self.best:  # NaN is no lower
+        if not self.folder or not lower or step == 0:
             return
         metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
         state = checkpoint.gather(model.state_dict())
         folder = self.folder / weights.BEST
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
-        self.best = val_loss
         run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
         if not on_rank_0(lambda: weights.save_tokenizer(folder)):
             run.say("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
@@ -99,6 +97,10 @@ class Job:
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
     """Return train(args) of this process, or of this rank if torchrun started several."""
+    missing = [name for name in TORCHRUN if not os.environ.get(name)]
+    if missing and (DISTRIBUTED or WORLD > 1):  # left by a cluster's shell
+        some = "RANK or WORLD_SIZE is set in the environment"
+        exit_with(f"{some}, but not {', '.join(missing)}: unset both, or start this with torchrun")
     if DISTRIBUTED:
         return launch_rank(train, doc, argv, sharded)
     try:
@@ -266,8 +268,9 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     if not args.ckpt_dir:
         args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
         folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
-        if args.resume and folders:
-            args.ckpt_dir = folders[-1]
+        ours = [path for path in folders if OWN_FOLDER.fullmatch(path.name)]  # not copies of them
+        if args.resume and ours:
+            args.ckpt_dir = ours[-1]
     return args
 
 
@@ -328,7 +331,11 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
     best = math.inf
     if args.ckpt_every or args.resume:
         newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), say)
-        metadata = weights.read_metadata(folder / weights.BEST)
+        metadata = {}
+        try:
+            metadata = weights.read_metadata(folder / weights.BEST)
+        except BadInput as error:
+            say(f"note  {error}: the next validation replaces it")
         if metadata:
             checkpoint.check_identity(folder / weights.BEST, metadata, identity)
             best = float(metadata["val_loss"])

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.errors import exit_with, explain
-from ladder.files import ROOT, commit, silence
+from ladder.errors import BadInput, exit_with, explain
+from ladder.files import ROOT, commit, require_own, silence
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
@@ -30,11 +30,12 @@ class NotFinite(Exception):
 class Run:
     """Context of one run: prints lines and writes them, flushed, to the log.
 
-    On exit it prints RESULT. An error whose cause is known becomes one line on stderr and exit
-    status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM 143 and SIGHUP 129.
-    RESULT then covers the steps done, and its `status` says so; `stopped` is a run that ended
-    before its last step. If the screen or the log can no longer be written, the run continues with
-    the other one and exits with status 2. Only rank 0 writes a log; other ranks print only errors.
+    On exit it prints RESULT, if there was a step to do. An error whose cause is known becomes one
+    line on stderr and exit status 2, a loss that is not finite status 1, Ctrl-C status 130, SIGTERM
+    143 and SIGHUP 129. RESULT then covers the steps done, and its `status` says so; `stopped` is a
+    run that ended before its last step. If the screen or the log can no longer be written, the run
+    continues with the other one and exits with status 2. Only rank 0 writes a log; other ranks
+    print only errors.
 
     A script that sets `waits_for_step` reads `stop_signal` after each step: the first signal only
     sets it. A second Ctrl-C interrupts the script.
@@ -44,7 +45,7 @@ class Run:
         self.args = args
         self.rank = rank
         self.ranks = ranks
-        path = Path(script).resolve()
+        self.path = path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         # Scripts set these four.
         self.dtype = None  # of autocast; float32 leaves it off
@@ -68,17 +69,21 @@ class Run:
         self.result = None
 
     def __enter__(self):
+        if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
+            sys.stdout.reconfigure(errors="backslashreplace")
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         if self.ranks == 1 and os.environ.get("WORLD_SIZE", "1") != "1":
             copies = f"torchrun would train copies of {self.script}"
             exit_with(f"{copies}: for several GPUs use ddp_run.py")
         try:
+            require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
             self.logs = [self.file]
-        except (OSError, RuntimeError) as error:  # of --log-dir, or of CUDA, which starts here
+        # Of another clone, of --log-dir, or of CUDA, which starts here.
+        except (BadInput, OSError, RuntimeError) as error:
             exit_with(explain(error) or error)
         self.closing = ExitStack()  # closes the log, then restores the signals
         self.closing.enter_context(signals_to(self._on_signal))
@@ -215,6 +220,10 @@ class Run:
             "dropped": batches.dropped,
         }
         self.say(pairs_line("run", self.settings))
+        if not self.steps_left:
+            done = f"step {first_step} is done, --steps is {self.args.steps}"
+            self.say(f"note  nothing left to train: {done}")
+            return
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
@@ -288,7 +297,9 @@ class Run:
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
         planned = len(self.step_times) + self.steps_left
-        if 0 < planned < 3:
+        if not planned:  # it was resumed after its last step
+            return
+        if planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)

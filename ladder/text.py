@@ -1,14 +1,21 @@
 """Text that cannot control a terminal."""
 
+import re
+
+# C0 and C1, line separators, what turns the direction of writing, halves of surrogate pairs.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 def printable(text: str, keep: str = "") -> str:
-    r"""`text` with its unprintable characters escaped (a newline as \n), except those in `keep`."""
-    shown = []
-    for character in text:
-        if not character.isprintable() and character not in keep:
-            character = character.encode("unicode_escape").decode()
-        shown.append(character)
-    return "".join(shown)
+    r"""`text` with its control characters escaped (a newline as \n), except those in `keep`."""
+
+    def escaped(found):
+        character = found[0]
+        if character in keep:
+            return character
+        return character.encode("unicode_escape").decode()
+
+    return CONTROL.sub(escaped, text)
 
 
 def show(line: str):

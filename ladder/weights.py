@@ -1,6 +1,11 @@
-"""Models on disk: folders with config.json and model.safetensors, as transformers loads them."""
+"""Models on disk: folders with config.json and model.safetensors, as transformers loads them.
+
+Others save the same model under other names: with the prefix of a wrapper, in several files, the
+tied matrix as the output head. Names are put right once, as they are read.
+"""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,8 +23,11 @@ from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"  # names the files of a large model
 WTE = "transformer.wte.weight"
-WPE = "transformer.wpe.weight"
+HEAD = "lm_head.weight"
+# What DDP, torch.compile and transformers put before names. OpenAI's have no prefix.
+WRAPPERS = re.compile(r"^((module|_orig_mod|transformer)\.)+|_orig_mod\.")
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 # Of config.json, what is the same in every model here. A file that leaves one out means this.
@@ -42,7 +50,7 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
     `metadata` goes into the file of the weights, so that both are replaced at once. Raises OSError.
     """
     weights = {name: _transposed(name, w) for name, w in state.items()}
-    del weights["lm_head.weight"]  # tied
+    del weights[HEAD]  # tied
     weights[WTE] = weights[WTE][:GPT2_VOCAB_SIZE]
     fields = asdict(config)
     fields["n_positions"] = fields.pop("block_size")
@@ -83,11 +91,17 @@ def save_tokenizer(folder: Path) -> bool:
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty where there is none."""
+    """Return the `metadata` that was saved with a model; empty where there is none.
+
+    Raises BadInput if the file is damaged.
+    """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
-    return safe_open(path, "pt").metadata()
+    try:
+        return safe_open(path, "pt").metadata() or {}
+    except SafetensorError as error:
+        raise BadInput(f"{path} is damaged ({error})") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -100,28 +114,45 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         folder = folder / BEST
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        file = safe_open(folder / WEIGHTS, "pt")
+        files = [safe_open(path, "pt") for path in _files(folder)]
     except (OSError, ValueError, SafetensorError) as error:
+        if any(folder.glob("pytorch_model*.bin")):
+            how = f"with transformers, AutoModelForCausalLM.from_pretrained({name!r})"
+            raise BadInput(f"{name} has no {WEIGHTS}: {how}.save_pretrained writes one") from None
+        if any(folder.glob("step_*.pt")):
+            how = f"its command with --resume --eval-every 1 saves {BEST}/"
+            raise BadInput(f"the run of {name} was never validated: {how}") from None
         holds = f"{BEST}/ of ddp_run.py, or config.json and {WEIGHTS}"
         raise BadInput(f"no model in {name} ({error}): expected a folder with {holds}") from None
+    if config.get("n_inner") == 4 * config.get("n_embd", 0):  # what None means
+        config["n_inner"] = None
     for key, ours in FIXED.items():
         value = config.get(key, ours)
         if value != ours:
             raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
+    shape = {name: config[name] for name in ("vocab_size", "n_layer", "n_head", "n_embd")}
+    shape["block_size"] = config["n_positions"]
     weights = {}
-    for key in file.keys():  # noqa: SIM118 (it is no dict)
-        own = "transformer." + key.removeprefix("transformer.")  # OpenAI's have no prefix
-        # Masks that old versions saved, and the head, which is the token embedding.
-        if not own.endswith((".attn.bias", ".attn.masked_bias", "lm_head.weight")):
-            weights[own] = _transposed(own, file.get_tensor(key).float())
-    shape = {
-        "block_size": weights[WPE].shape[0],
-        "vocab_size": weights[WTE].shape[0],
-        "n_layer": sum(key.endswith("ln_1.weight") for key in weights),
-        "n_head": config["n_head"],
-        "n_embd": weights[WTE].shape[1],
-    }
+    for file in files:
+        for key in file.keys():  # noqa: SIM118 (it is no dict)
+            own = "transformer." + WRAPPERS.sub("", key)
+            if not own.endswith((".attn.bias", ".attn.masked_bias")):  # masks of old versions
+                weights[own] = _transposed(own, file.get_tensor(key).float())
+    head = weights.pop("transformer." + HEAD, None)
+    if head is not None and not torch.equal(head, weights.setdefault(WTE, head)):
+        raise BadInput(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
+    if WTE not in weights:
+        raise BadInput(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
     return shape, weights
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a model's weights: one, or those that its index names."""
+    index = folder / INDEX
+    if (folder / WEIGHTS).exists() or not index.exists():
+        return [folder / WEIGHTS]
+    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    return [folder / name for name in sorted(set(names))]
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -147,4 +178,9 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
         raise BadInput(f"the model to start from has {shape}, this run {ours}: {flags}")
     padding = rows.mean(dim=0).expand(missing, -1)
     rows = torch.cat([rows, padding])
-    model.load_state_dict({**weights, WTE: rows, "lm_head.weight": rows})
+    try:
+        model.load_state_dict({**weights, WTE: rows, HEAD: rows})
+    except RuntimeError as error:  # names the keys that are missing, or too many, and wrong sizes
+        _, *wrong = str(error).split("\n\t")
+        why = " ".join(wrong)[:300]
+        raise BadInput(f"the model to start from is no GPT-2 of {shape}: {why}") from None

@@ -62,8 +62,17 @@ def default_precision():
 
 @pytest.fixture
 def bytes_for_tokens(monkeypatch):
-    """Texts are tokenized into their bytes."""
-    vocabulary = SimpleNamespace(encode_ordinary=lambda text: list(text.encode()))
+    """Texts are tokenized into their bytes, <|endoftext|> into 50256."""
+
+    def encode(text, allowed_special):
+        (mark,) = allowed_special
+        first, *rest = text.encode().split(mark.encode())
+        ids = [*first]
+        for document in rest:
+            ids += [50256, *document]
+        return ids
+
+    vocabulary = SimpleNamespace(encode=encode)
     monkeypatch.setattr("ladder.corpus.gpt2_vocabulary", lambda: vocabulary)
 
 

@@ -104,7 +104,6 @@ CARDS = {
     "T4": ("cuda", "Tesla T4", 15.6e9, (7, 5)),
     "RTX 3060 12GB": ("cuda", "NVIDIA GeForce RTX 3060", 12.6e9, (8, 6)),
     "RTX 4090": ("cuda", "NVIDIA GeForce RTX 4090", 25.3e9, (8, 9)),
-    "A100 40GB": ("cuda", "NVIDIA A100-SXM4-40GB", 42.3e9, (8, 0)),
     "H100": ("cuda", "NVIDIA H100 80GB HBM3", 85e9, (9, 0)),
     "MI50": ("cuda", "AMD Instinct MI50", 17.2e9, "gfx906:sramecc+:xnack-"),
     "MI300X": ("cuda", "AMD Instinct MI300X", 205.8e9, "gfx942:sramecc+:xnack-"),

@@ -36,6 +36,16 @@ def saved_model(folder):
     return model
 
 
+def model_of(name, vocab_size=None):
+    """The model that ddp_run.py starts with when it is given --init NAME."""
+    script = load(ROOT / "ddp_run.py")
+    shape, found = weights.load(str(name))
+    padded = shape | {"vocab_size": vocab_size or shape["vocab_size"]}
+    model = script.GPT(script.GPTConfig(**padded))
+    weights.fill(model, shape, found)
+    return model
+
+
 SHAPE = {**TINY, "vocab_size": 512}
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 

@@ -1,6 +1,5 @@
 """notebooks/ladder.ipynb, run from top to bottom as Colab and Kaggle would run it."""
 
-import html
 import json
 import re
 
@@ -9,8 +8,8 @@ import pytest
 from helpers import SMALL
 from nbclient import NotebookClient
 
-from ladder.commands.report import MARKER
 from ladder.files import ROOT
+from ladder.measure.rows import read_climb
 
 
 def source():
@@ -39,30 +38,17 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     notebook.cells[0].source = "\n".join(f"{name} = {value!r}" for name, value in given.items())
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, kernel_name="python3", timeout=900, resources=where).execute()
-    cells = {cell.id: cell for cell in notebook.cells}
     printed = {}
-    for name, cell in cells.items():
+    for cell in notebook.cells:
         texts = [output.get("text", "") for output in cell.get("outputs", [])]
-        printed[name] = "".join(texts)
-    for name, change in (
-        ("run-baseline", ""),
-        ("first-rung", "+            with autocast:"),
-        ("second-rung", "+        model = torch.compile(model)"),
-    ):
-        assert change in printed[name]
+        printed[cell.id] = "".join(texts)
+    for name in ("run-baseline", "first-rung", "second-rung"):
         result = json.loads(re.search(r"^RESULT (.*)", printed[name], flags=re.MULTILINE)[1])
         assert result["status"] == "ok"
-        line = next(x for x in printed["compare"].splitlines() if result["script"] in x)
-        assert f"{result['median_ms']:.1f} ms" in line
-        assert f"{result['tok_per_s']:,.0f}" in line
-
+        assert f"{result['median_ms']:.1f} ms" in printed["compare"]
+    assert "+        model = torch.compile(model)" in printed["second-rung"]
     (climb,) = drive.glob("climb-*")
-    made = json.loads((climb / "climb.json").read_text())
-    assert made["scripts"][-1] == "speedups/03_bf16_autocast.py"
-    assert not made["failures"]
+    _, rows = read_climb(climb)
+    assert [row.stem for row in rows] == ["baseline", "01_weight_tying", "03_bf16_autocast"]
     assert (checkout / "runs" / "kept.log").exists()
-    assert not (climb / "cache").exists()
-    (shown,) = [o for o in cells["run-report"].outputs if o.output_type == "execute_result"]
-    page = html.unescape(re.search(r'srcdoc="([^"]*)"', shown.data["text/html"])[1])
-    assert page == (checkout / "report.html").read_text("utf-8")
-    assert MARKER in page and climb.name in page
+    assert climb.name in (checkout / "report.html").read_text("utf-8")

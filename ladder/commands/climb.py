@@ -13,8 +13,9 @@
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
 machine that slows down slows neighbours alike. A quick climb runs the top after rung 0. Round k
 trains from seed + k - 1. A gain is the mean of the log ratios between neighbours in the same round,
-with its 95 % interval. All runs start from a copy of the code in the climb's folder: edit, or
-switch branches, meanwhile. Nothing that git tracks is changed.
+with its 95 % interval. From 100 steps on, the table also says what a rung does to the loss, and how
+long it takes to where the first one ends. All runs start from a copy of the code in the climb's
+folder: edit, or switch branches, meanwhile. Nothing that git tracks is changed.
 
 What a rung gains depends on the order. --without measures each of them as the last one to be
 missing: the rung's own change is taken back from the top script. A change that a later rung changed

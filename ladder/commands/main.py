@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ladder.cli import Parser
 from ladder.errors import BadInput, explain
-from ladder.files import IS_CHECKOUT, ROOT, silence
+from ladder.files import require_own, silence
 from ladder.signals import signals_to
 from ladder.text import printable
 
@@ -20,7 +20,7 @@ COMMANDS = {
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
-    "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
+    "report": "climbs or training runs as one HTML page: charts, diffs, losses, logs",
     "sample": "write text with a model that ddp_run.py trained",
 }
 
@@ -38,27 +38,13 @@ def command(argv: list[str]) -> int:
         for command_name, summary in COMMANDS.items():
             print(f"  {command_name:10s}{summary}")
         return 0
-    if not IS_CHECKOUT:
-        how = "clone the repository, and `pip install -e .` in it"
-        raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
-    clone = checkout_here()
-    if clone != ROOT:
-        how = f"`python -m ladder` in {clone} runs that one's; or `pip install -e {clone}`"
-        raise BadInput(f"you are in {clone}, but this `ladder` is that of {ROOT}: {how}")
+    require_own(Path.cwd(), "you are in", "`python -m ladder` in {}", "ladder/commands")
     if name not in COMMANDS:
         raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
     module = importlib.import_module(f"ladder.commands.{name}")
     parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
     return module.run(parser.parse_args(words))
-
-
-def checkout_here() -> Path:
-    """The checkout of this project that the current folder is in; ROOT if it is in none."""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "ladder/commands").is_dir() and (folder / "baseline.py").exists():
-            return folder
-    return ROOT
 
 
 def program(function: Callable, *args) -> int:

@@ -41,6 +41,7 @@ def run(args) -> int:
     B = args.batch_size
     steps = work(B)
     console = Screen(highlight=False)
+    console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
     print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
     gpu = args.gpu or here()

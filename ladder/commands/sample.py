@@ -9,7 +9,7 @@ The text appears as it is drawn, one token after the other, from the full distri
 import argparse
 
 from ladder.cli import add_flags, pick_device, positive
-from ladder.corpus import gpt2_vocabulary
+from ladder.corpus import MARK, gpt2_vocabulary
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     model = load_model(args.folder)
     vocabulary = gpt2_vocabulary()
     model.to(pick_device(args.device))
-    ids = vocabulary.encode_ordinary(args.prompt)
+    ids = vocabulary.encode(args.prompt, allowed_special={MARK})
     printed = 0  # characters
     for token in sample(model, ids, args.tokens, args.seed):
         ids.append(token)

@@ -10,6 +10,7 @@ class Comparison:
     what: str  # in the headings of RUNLOG.md, and on the page
     gain: str = ""  # heading of the column of gains; without one there are no gains ...
     total: str = ""  # ... and of the column beside it
+    loss: str = ""  # heading of the column of differences in loss; without one there are none
     # The other row of a gain. "previous": the row of the script that this one goes on from, or the
     # row above if that script is not in the climb. "first": the first row. "top": the first row,
     # which is the top script there, and the gain is what that gains over this row.
@@ -22,12 +23,14 @@ KINDS = {
         what="the climb",
         gain="tok/s vs. previous",
         total="vs. first",
+        loss="loss vs. previous, nats",
         against="previous",
     ),
     "ablate": Comparison(  # climb --without
         what="one optimisation left out",
         gain="the top rung is faster than without it by",
         total="beside the top",
+        loss="loss of the top rung vs. without it, nats",
         against="top",
     ),
     "batch": Comparison(  # climb --batch-sizes

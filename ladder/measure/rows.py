@@ -12,14 +12,16 @@ import numpy as np
 from ladder.errors import BadInput
 from ladder.log import Log, parse_log
 from ladder.measure.climb import Climb, climb_logs
+from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
-from ladder.measure.stats import Gain, gain_of, holm
+from ladder.measure.stats import Estimate, Gain, gain_of, holm, mean_of
 from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table, as the seed has to be in each round. The commit
 # covers the code that scripts share.
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps")
 COMPARABLE += ("data", "data_sha256")
+COMPARED = ("gain", "total", "loss_change", "time_to_loss")  # the estimates of a row
 # Row.failure of a row that has no run:
 NOT_YET = "not run yet"
 OUT_OF_TIME = "not run: the time was over"
@@ -44,6 +46,10 @@ class Row:
     tok_per_s: float | None = None
     gain: Gain | None = None  # over the row that its kind of climb compares it with
     total: Gain | None = None  # over the first row
+    loss: float | None = None  # at the end; only of enough steps, like the three below
+    loss_change: Estimate | None = None  # from the row that `gain` is over
+    time_to_loss: Gain | None = None  # to where the first row ends, as a factor of that one's time
+    rounds_above: int = 0  # that never came down to there; then there is no `time_to_loss`
     mfu: float | None = None
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
@@ -142,6 +148,8 @@ def measure(row: Row, climb: Climb) -> Row:
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs]
     row.peak_bytes = int(np.median(peaks)) or None
+    if climb.comparison.loss and len(row.log.steps) >= MIN_STEPS:
+        row.loss = statistics.mean(map(end_loss, logs))
     return row
 
 
@@ -154,13 +162,17 @@ def set_gains(climb: Climb, rows: list[Row]):
         row = rows[index]
         row.total = gain(rows[0], row)
         if kind.against == "previous":
-            row.gain = gain(rows[index_of_base(rows, index)], row)
+            old, new = rows[index_of_base(rows, index)], row
         elif kind.against == "first":
-            row.gain = gain(rows[0], row)
+            old, new = rows[0], row
         else:  # "top"
-            row.gain = gain(row, rows[0])
-    holm(row.gain for row in rows)
-    holm(row.total for row in rows)
+            old, new = row, rows[0]
+        row.gain = gain(old, new)
+        if row.loss is not None:
+            row.loss_change = loss_change(old, new)
+            set_time_to_loss(rows[0], row)
+    for name in COMPARED:
+        holm(getattr(row, name) for row in rows)
 
 
 def index_of_base(rows: list[Row], index: int) -> int:
@@ -179,14 +191,42 @@ def index_of_base(rows: list[Row], index: int) -> int:
 def gain(old: Row, new: Row) -> Gain | None:
     """How many times faster per token `new` is, with its 95 % interval; None without a round.
 
-    Round k of one script is paired with round k of the other, which ran next to it: one log ratio
-    of their medians. The spread of the rounds already contains that of the steps.
+    One log ratio of medians per round. The spread of the rounds already contains that of the steps.
     """
     ratios = []
-    for k in sorted(old.logs.keys() & new.logs.keys()):
-        ratio = ms_per_token(old.logs[k]) / ms_per_token(new.logs[k])
-        ratios.append(math.log(ratio))
+    for before, after in pairs(old, new):
+        ratios.append(math.log(ms_per_token(before) / ms_per_token(after)))
     return gain_of(ratios) if ratios else None
+
+
+def pairs(old: Row, new: Row) -> list[tuple[Log, Log]]:
+    """The runs of two rows in the same round: next to each other, and from the same seed."""
+    rounds = sorted(old.logs.keys() & new.logs.keys())
+    return [(old.logs[k], new.logs[k]) for k in rounds]
+
+
+def loss_change(old: Row, new: Row) -> Estimate | None:
+    """How much higher the loss of `new` ends, with its 95 % interval; None without a round."""
+    differences = []
+    for before, after in pairs(old, new):
+        differences.append(end_loss(after) - end_loss(before))
+    return mean_of(differences) if differences else None
+
+
+def set_time_to_loss(first: Row, row: Row):
+    """Set how long `row` takes to where `first` ends, as a factor of what `first` takes.
+
+    Both are timed to the first step at which the running mean is that low. A mean of only those
+    rounds that came down so far would flatter the row, so it has none unless all did.
+    """
+    log_ratios = []
+    for before, after in pairs(first, row):
+        loss = end_loss(before)
+        steps = steps_to(loss, after) / steps_to(loss, before)
+        log_ratios.append(math.log(steps * median_ms(after) / median_ms(before)))
+    row.rounds_above = log_ratios.count(math.inf)
+    if log_ratios and not row.rounds_above:
+        row.time_to_loss = gain_of(log_ratios)
 
 
 def limit_tok_per_s(climb: Climb, log: Log) -> float | None:

@@ -1,4 +1,4 @@
-"""Gains and how sure they are: Student's interval, p-values, Holm's correction."""
+"""Gains and differences, and how sure they are: Student's interval, Holm's correction."""
 
 import math
 from collections.abc import Iterable
@@ -9,31 +9,50 @@ MIN_ROUNDS = 3  # below, a gain has no interval
 
 
 @dataclass
-class Gain:
-    """How many times faster, with its 95 % interval; below three rounds there is none."""
+class Estimate:
+    """The mean over the rounds, with its 95 % interval; below three rounds there is none."""
 
-    ratio: float
+    value: float
     low: float | None
     high: float | None
     rounds: int
     p: float | None = None  # two-sided, of the hypothesis that there is no difference
-    significant: bool = False  # set by `holm` for the table column that shows this gain
+    significant: bool = False  # set by `holm` for the table column that shows this
+
+
+class Gain(Estimate):
+    """How many times faster (or longer), from the geometric mean over the rounds."""
+
+    @property
+    def ratio(self) -> float:
+        return self.value
+
+
+def mean_of(differences: list[float]) -> Estimate:
+    """The mean of one difference per round, with Student's 95 % interval."""
+    from scipy.stats import ttest_1samp  # not above: it takes a second to import
+
+    n = len(differences)
+    mean = sum(differences) / n
+    if n < MIN_ROUNDS:
+        return Estimate(mean, None, None, n)
+    if not any(differences):  # the test divides by their spread
+        return Estimate(0.0, 0.0, 0.0, n, 1.0)
+    test = ttest_1samp(differences, 0)  # n - 1 degrees of freedom
+    low, high = test.confidence_interval(1 - ALPHA)
+    return Estimate(mean, low, high, n, float(test.pvalue))
 
 
 def gain_of(log_ratios: list[float]) -> Gain:
     """The gain from one log ratio per round: their mean, with Student's 95 % interval."""
-    from scipy.stats import ttest_1samp  # not above: it takes a second to import
-
-    n = len(log_ratios)
-    ratio = math.exp(sum(log_ratios) / n)
-    if n < MIN_ROUNDS:
-        return Gain(ratio, None, None, n)
-    test = ttest_1samp(log_ratios, 0)  # n - 1 degrees of freedom
-    low, high = test.confidence_interval(1 - ALPHA)
-    return Gain(ratio, math.exp(low), math.exp(high), n, float(test.pvalue))
+    logs = mean_of(log_ratios)
+    ratio = math.exp(logs.value)
+    if logs.low is None:
+        return Gain(ratio, None, None, logs.rounds)
+    return Gain(ratio, math.exp(logs.low), math.exp(logs.high), logs.rounds, logs.p)
 
 
-def holm(gains: Iterable[Gain | None]):
+def holm(gains: Iterable[Estimate | None]):
     """Set `significant` of the gains of one table column by Holm's correction.
 
     The smallest of m p-values has to be below 0.05 / m, the next one below 0.05 / (m - 1), and so

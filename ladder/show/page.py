@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ladder.measure.losses import running_mean
 from ladder.measure.stats import MIN_ROUNDS
 
 HERE = Path(__file__).parent
@@ -160,9 +161,9 @@ def gain_axis(rows: list) -> dict:
 
 
 def losses(rungs: list[dict]) -> dict:
-    """The loss of each rung's first run as a line over three axes, and the ticks of these."""
+    """The loss of each rung as a line and a band over three axes, and the ticks of these."""
     ran = [rung for rung in rungs if rung["row"].logs]
-    loss = column(ran, "loss")
+    loss = np.array([loss_curves(rung["row"]) for rung in ran])  # (rungs, 3, points)
     seconds = column(ran, "dt").cumsum(axis=1)
     axes = {
         "steps": column(ran, "step"),
@@ -172,11 +173,21 @@ def losses(rungs: list[dict]) -> dict:
     up = Scale(loss.min(), loss.max())
     charts = {}
     for name, values in axes.items():
+        values = values[:, -loss.shape[2] :]  # a running mean begins later
         along = Scale(values.min(), values.max())
-        points = 999 * np.stack([along.at(values), 1 - up.at(loss)], axis=-1)
-        charts[name] = along.ticks(6), list(map(polyline, points))
+        drawn = []
+        for x, (mean, low, high) in zip(along.at(values), up.at(loss), strict=True):
+            band = f"{polyline(x, low)} {polyline(x[::-1], high[::-1])}"
+            drawn.append((polyline(x, mean), band))
+        charts[name] = along.ticks(6), drawn
     marks = [(1 - at, text) for at, text in up.ticks(5)]
     return {"charts": charts, "marks": marks, "names": [rung["title"] for rung in ran]}
+
+
+def loss_curves(row) -> np.ndarray:
+    """The mean of the rounds, the lowest of them and the highest, at each step: (3, points)."""
+    rounds = np.array([running_mean(log) for log in row.logs.values()])
+    return np.array([rounds.mean(axis=0), rounds.min(axis=0), rounds.max(axis=0)])
 
 
 def column(rungs: list[dict], key: str) -> np.ndarray:
@@ -188,10 +199,10 @@ def column(rungs: list[dict], key: str) -> np.ndarray:
 
 
 def svg(x: np.ndarray, y: np.ndarray) -> str:
-    """A line through x and y, from 0 to 1 each, where y is finite."""
-    return polyline(999 * np.stack([x, 1 - y], axis=-1)[np.isfinite(y)])
+    """A curve where y is finite."""
+    return polyline(x[np.isfinite(y)], y[np.isfinite(y)])
 
 
-def polyline(curve: np.ndarray) -> str:
-    """A curve (points, 2) as SVG writes it."""
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in curve)
+def polyline(along: np.ndarray, up: np.ndarray) -> str:
+    """A curve as SVG writes it, from where its points stand on both axes."""
+    return " ".join(f"{999 * x:.1f},{999 * (1 - y):.1f}" for x, y in zip(along, up, strict=True))

@@ -13,14 +13,14 @@ from rich.text import Text
 from ladder.machine import busy
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log
+from ladder.measure.rows import COMPARED, OUT_OF_TIME, Row, first_log
 from ladder.measure.scripts import all_scripts, peer_scripts, rungs_for
-from ladder.measure.stats import Gain
+from ladder.measure.stats import Estimate, Gain
 from ladder.text import printable
 
 COLUMNS = (
-    "rung", "ms / step", "p10 – p90", "tok/s", "gain", "total", "MFU", "of roofline", "memory",
-    "first step", "first loss", "final loss",
+    "rung", "loss", "loss_change", "time_to_loss", "ms / step", "p10 – p90", "tok/s", "gain",
+    "total", "MFU", "of roofline", "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 FEWEST = 4  # columns on a narrow screen
@@ -58,10 +58,12 @@ def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
     """The heading of each of COLUMNS that this kind of climb shows."""
     kind = climb.comparison
     headings = dict(zip(COLUMNS, COLUMNS, strict=True))
-    headings["gain"] = kind.gain
-    headings["total"] = kind.total
+    headings |= {"gain": kind.gain, "total": kind.total, "loss_change": kind.loss}
+    headings["time_to_loss"] = f"time to the loss of {name_of(rows[0])}"
     if not kind.gain:
         del headings["gain"], headings["total"]
+    if not any(row.loss for row in rows):
+        del headings["loss"], headings["loss_change"], headings["time_to_loss"]
     if not any(row.roofline for row in rows):
         del headings["of roofline"]
     return headings
@@ -77,16 +79,22 @@ def cells(row: Row) -> dict[str, Cell]:
     else:
         texts = figures(row)
     line = {name: Cell(text) for name, text in texts.items()}
-    line["gain"] = gain_cell(texts["gain"], row.gain)
-    line["total"] = gain_cell(texts["total"], row.total)
+    for name in COMPARED:
+        line[name] = gain_cell(texts[name], getattr(row, name))
     return line
 
 
 def figures(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS, of a row that did not fail."""
     first = row.log.result
+    time_to_loss = factor(row.time_to_loss)
+    if row.rounds_above:
+        time_to_loss = f"not reached ({row.rounds_above} of {len(row.logs)})"
     return {
         "rung": name_of(row),
+        "loss": f"{row.loss:.4f}" if row.loss else "",
+        "loss_change": with_interval(row.loss_change, "{:+.3f}".format, ""),
+        "time_to_loss": time_to_loss,
         "ms / step": f"{row.ms:.1f}",
         "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
@@ -101,7 +109,7 @@ def figures(row: Row) -> dict[str, str]:
     }
 
 
-def gain_cell(text: str, gain: Gain | None) -> Cell:
+def gain_cell(text: str, gain: Estimate | None) -> Cell:
     """`text`, bold if this gain survives Holm's correction."""
     return Cell(text, gain is not None and gain.significant)
 
@@ -116,17 +124,17 @@ def factor(gain: Gain | None) -> str:
     return with_interval(gain, "{:.2f}".format, "×")
 
 
-def with_interval(gain: Gain | None, text: Callable[[float], str], unit: str) -> str:
-    """A gain and its interval, each ratio written by `text`; below three rounds their number."""
-    if gain is None:
+def with_interval(found: Estimate | None, text: Callable[[float], str], unit: str) -> str:
+    """`+12.3 % (+10.1 … +14.6)`, each number written by `text`, or `+12.3 % (2 rounds)`."""
+    if found is None:
         return "–"
-    if gain.low is not None:
-        certainty = f"{text(gain.low)} … {text(gain.high)}"
-    elif gain.rounds == 1:
+    if found.low is not None:
+        certainty = f"{text(found.low)} … {text(found.high)}"
+    elif found.rounds == 1:
         certainty = "1 round"
     else:
-        certainty = f"{gain.rounds} rounds"
-    return f"{text(gain.ratio)}{unit} ({certainty})".replace("-", "−")
+        certainty = f"{found.rounds} rounds"
+    return f"{text(found.value)}{unit} ({certainty})".replace("-", "−")
 
 
 def table(climb: Climb, rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
@@ -165,7 +173,7 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
 
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, rounds that were disturbed, and rows above their roofline."""
+    have been, rounds that were disturbed, rows above their roofline, and text read twice."""
     names = {row.stem: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb.failures.items():
@@ -185,6 +193,11 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
+    if any(row.loss for row in rows):
+        run = first_log(rows).run
+        if float(run["epoch_batches"]) < int(run["steps"]):
+            note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
+            notes.append(f"{note}losses may be lower than those on unseen text.")
     return notes
 
 
@@ -235,8 +248,9 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     for name in NOT_ON_SCREEN:
         del headings[name]
     lines = table(climb, rows, headings)
+    why = [*headings].index("ms / step")
     for line in lines:
-        line[1] = Cell(line[1].text.partition(":")[0])  # a note below says why a row failed
+        line[why] = Cell(line[why].text.partition(":")[0])  # a note below says why a row failed
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):
         shown = drawn([line[:count] for line in lines])

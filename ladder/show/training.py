@@ -87,9 +87,13 @@ def column(rows: list[dict], key: str) -> np.ndarray:
 
 def sample_of(folder: Path) -> str | None:
     """100 tokens by the best model in a folder, if it and GPT-2's vocabulary are there."""
-    if not cached_vocabulary() or not (folder / "best" / "model.safetensors").exists():
+    if not cached_vocabulary():
         return None
-    ids = sample(load_model(str(folder)), [], 100, seed=1337)
+    try:
+        model = load_model(str(folder))
+    except BadInput:  # a log, or there is no best/ yet
+        return None
+    ids = sample(model, [], 100, seed=1337)
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
 
 

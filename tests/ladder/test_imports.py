@@ -47,7 +47,6 @@ def test_scripts_import_the_modules_of_ladder_and_nothing_above():
             reached.add(name)
             waiting += graph[name]
     assert reached == {name for name in graph if floor(name) == 0}
-    assert len(reached) <= 13
 
 
 # Each floor imports only itself and those before it. __main__.py starts the last one.

@@ -1,6 +1,7 @@
 """ranks.py: flags and defaults of runs on several ranks."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from jobs import command_line
@@ -46,7 +47,8 @@ def test_the_default_batch_fits_the_card_and_divides_the_step(
 
 
 def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
-    job = ranks.Job(None, None, 1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
-    job.save_best(run=None, step=1, model=None, val_loss=math.nan)
+    job = ranks.Job(1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
+    run = SimpleNamespace(say=print, args=SimpleNamespace(seq_len=64))
+    job.validated(run, step=1, model=None, val_loss=math.nan)
     assert job.best == math.inf
     assert not (tmp_path / weights.BEST).exists()

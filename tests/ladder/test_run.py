@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import resource
 import signal
 import statistics
 import sys
@@ -47,9 +46,7 @@ def test_result_follows_from_the_step_lines(
     times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
     assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
-    assert found["first_step_ms"] == pytest.approx(times[0], abs=0.01)
     assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
-    assert found["first_loss"] == pytest.approx(log.steps[0]["loss"], abs=1e-6)
     assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
 
     # SMALLER has 2 layers, C = 64 and 256 words; the blocks, the last norm, and the head once.
@@ -142,19 +139,6 @@ def test_a_bad_corpus_is_in_the_log_too(bytes_for_tokens, capsys, tmp_path):
     assert line in the_log(tmp_path).read_text().splitlines()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits address space as Linux does")
-def test_out_of_memory(capsys, ends):
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    used = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, limits[1]))
-    try:
-        assert ends(load(rung(0)), 2, "--batch-size=512").result["status"] == "failed"
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-    assert capsys.readouterr().err.startswith("error out of memory: try a smaller --batch-size")
-
-
 def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
     module = load(rung(0))
     module.LEARNING_RATE = math.inf
@@ -182,21 +166,6 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     # Every line printed is in the log, without the time left.
     screen, left = re.subn(r" \| left \d+:\d\d:\d\d$", "", out, flags=re.MULTILINE)
     assert left == 2 and the_log(tmp_path).read_text() == screen
-
-
-def test_under_nohup_a_closed_terminal_stops_nothing(run_main, monkeypatch):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    write = Run._write
-
-    def hang_up(*words):
-        os.kill(os.getpid(), signal.SIGHUP)
-        write(*words)
-
-    monkeypatch.setattr(Run, "_write", hang_up)
-    try:
-        assert len(run_main(load(rung(0)), "--steps", 3).steps) == 3
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

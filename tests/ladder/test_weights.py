@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from helpers import TINY, load, random_batch
-from models import reference_model, saved_model
+from models import model_of, reference_model, saved_model
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
@@ -15,15 +15,6 @@ from ladder.errors import BadInput
 from ladder.files import ROOT
 
 DDP = load(ROOT / "ddp_run.py")
-
-
-def model_of(name, vocab_size=None):
-    """The model that ddp_run.py starts with when it is given --init NAME."""
-    shape, found = weights.load(str(name))
-    padded = shape | {"vocab_size": vocab_size or shape["vocab_size"]}
-    model = DDP.GPT(DDP.GPTConfig(**padded))
-    weights.fill(model, shape, found)
-    return model
 
 
 def test_transformers_opens_a_saved_model(tmp_path):

@@ -106,10 +106,8 @@ def test_the_clock_waits_and_covers_the_whole_step(path):
     [
         (0, "synchronize(device)\n            dt =", "dt ="),
         (0, "            x, y = x.to(device), y.to(device)\n", ""),
-        (6, "B, T, device = args.batch_size,", "B, T, device = 2 * args.batch_size,"),
         (5, "tok_per_s=B * T / dt", "tok_per_s=B * T / dt / 1000"),
         (7, "# speedup 03: half precision; off where dtype is float32", ""),
-        (7, "if targets is None:\n            return logits, None", "assert targets is not None"),
     ],
 )
 def test_a_second_idea_or_a_clock_that_flatters_is_caught(number, right, wrong, tmp_path):

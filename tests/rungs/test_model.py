@@ -46,14 +46,9 @@ def test_sizes_of_the_family():
     for name, shape in MODELS.items():
         with torch.device("meta"):
             model = module.GPT(module.GPTConfig(**shape))
-        sizes[name] = (shape["n_head"], sum(p.numel() for p in model.parameters()))
-    assert sizes == {
-        "tiny": (4, 7_357_312),
-        "gpt2": (12, 124_439_808),
-        "gpt2-medium": (16, 354_823_168),
-        "gpt2-large": (20, 774_030_080),
-        "gpt2-xl": (25, 1_557_611_200),
-    }
+        sizes[name] = sum(p.numel() for p in model.parameters())
+    sizes_of_openai = [124_439_808, 354_823_168, 774_030_080, 1_557_611_200]
+    assert list(sizes.values()) == [7_357_312, *sizes_of_openai]
 
 
 def test_baseline_is_untied_and_starts_at_002():

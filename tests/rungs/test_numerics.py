@@ -7,12 +7,11 @@ import pytest
 import torch
 from helpers import SCRIPTS, SMALL, load, random_batch, relative_error, rung
 from models import enlarged, expected_on_cuda, losses_of
-from publish import low_precision
 
 from ladder import machine
 from ladder.cli import MODELS
 from ladder.log import read_log
-from ladder.measure.docstrings import describe
+from ladder.measure.docstrings import describe, low_precision
 from ladder.measure.scripts import all_scripts, base_of, number_of, rungs_for
 
 RUNGS = range(1, len(rungs_for("cpu")))

@@ -77,15 +77,16 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert "another script has this file name too: rename yours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("device", "top"), [("cpu", 12), ("cuda", 10)])
-def test_what_is_climbed_without_numbers(device, top, monkeypatch):
+@pytest.mark.parametrize(
+    ("device", "top", "quick"), [("cpu", 12, (4, 1, 5)), ("cuda", 10, (12, 3, 5))]
+)
+def test_what_is_climbed_without_numbers(device, top, quick, monkeypatch):
     given = []
     monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
     monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
-    (_, _, full), (args, _, quick) = given
+    (_, _, full), (args, _, some) = given
     assert [path.stem[:2] for path in full[1:]] == [f"{n:02}" for n in range(1, top + 1)]
-    assert {*quick} == {*full[:6], full[10], full[top]}
-    asked = args.steps, args.rounds, args.max_minutes
-    assert asked == ((4, 1, 5) if device == "cpu" else (12, 3, 5))
+    assert {*some} == {*full[:6], full[10], full[top]}
+    assert (args.steps, args.rounds, args.max_minutes) == quick

@@ -38,17 +38,10 @@ def test_the_newest_own_climbs_are_shown_or_else_the_published_ones(make, tmp_pa
         folder = climb_of(tmp_path / "runs" / name, TIMES, kind=name.partition("-")[0])
         os.utime(folder / "climb.json", (number, number))
     (folder / "baseline.r1.log").write_text("no log")
-    climb_of(tmp_path / "runs" / "climb-4", TIMES, rounds=0)  # nothing in it yet
     _, sections, said = make()
     assert folders(sections) == ["ablate-1", "climb-2", "climb-3"]
     assert sections[1]["ablation"] is sections[0]
     assert "left out: " in said and "is not a log of this ladder" in said
-
-
-def test_what_is_no_climb_is_told_in_one_line(make, tmp_path):
-    climb_of(tmp_path / "failed", {"baseline": None}, failures={"baseline.r1": "memory"})
-    status, _, said = make(tmp_path / "failed")
-    assert status == 2 and said.count("\n") == 1 and "failed" in said
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):

@@ -20,13 +20,11 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     for command in [*commands, "roofline --gpu T4"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
-    # At the nearest B, the same B, and the middle half of all.
-    for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
-        assert words in said
     # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
     assert "00 baseline           14.00 fp32" in said
-    for share in ("72", "64", "73 to 59"):
-        assert said.count(f"at {share} %") == 1
+    # Reported at the nearest B and at the same B.
+    for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
+        assert words in said
 
 
 @pytest.mark.parametrize(
@@ -37,3 +35,14 @@ def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
     for B, told in ((largest, False), (2 * largest, True)):
         assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
         assert (note in capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize("columns", ["40", "20"])
+def test_no_figure_is_cut_on_a_narrow_screen(columns, monkeypatch, capsys):
+    flags = ["roofline", "--gpu", "A100 SXM"]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(flags) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(flags) == 0
+    assert capsys.readouterr().out == whole and "…" not in whole

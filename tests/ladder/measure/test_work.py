@@ -37,29 +37,30 @@ def test_the_roofline_of_the_baseline_by_hand():
 
 
 CPU = {"peak_flops": [1e12], "fp32_flops": [2e11], "copy_bytes_per_s": [2e10]}
+SETTINGS = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"}
 L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
 
 
 @pytest.mark.parametrize(
-    ("stem", "rates", "run", "parts"),
+    ("stem", "rates", "run", "device", "flops", "bandwidth"),
     [
-        ("12_causal_blocks", CPU, {}, ("cpu", "half", 1e12, 2e10)),
-        ("02_tf32", CPU, {}, ("cpu", "tf32", 2e11, 2e10)),
-        ("02_tf32", {}, L4, ("cuda", "tf32", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9)),
-        ("02_tf32", CPU, {"T": "1024"}, None),  # a CPU's is counted at T=256
-        ("12_causal_blocks", {}, L4, None),  # not on a GPU
-        ("02_tf32", {}, T4, ("cuda", "tf32", 8.1e12, 320e9)),  # FP32's rate: it has no such units
-        ("03_bf16_autocast", {}, T4, ("cuda", "half", 65e12, 320e9)),  # float16
+        ("12_causal_blocks", CPU, {}, "cpu", 1e12, 2e10),
+        ("02_tf32", CPU, {}, "cpu", 2e11, 2e10),
+        ("02_tf32", {}, L4, "cuda", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9),
+        ("02_tf32", {}, T4, "cuda", 8.1e12, 320e9),  # FP32's rate: it has no such units
+        ("03_bf16_autocast", {}, T4, "cuda", 65e12, 320e9),  # float16
     ],
 )
-def test_the_roofline_of_a_step_in_a_climb(stem, rates, run, parts):
-    run = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"} | run
-    found = roofline_of(stem, run, a_climb(rates=rates))
-    if parts is None:
-        assert found is None
-        return
-    device, unit, flops, bandwidth = parts
+def test_the_roofline_of_a_step_in_a_climb(stem, rates, run, device, flops, bandwidth):
     step = work(4, device)[stem]
-    assert step["unit"] == unit and found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
+    found = roofline_of(stem, SETTINGS | run, a_climb(rates=rates))
+    assert found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
     memory = [step[f"{part}_bytes"] / bandwidth * 1e3 for part in ("other", "optimizer")]
     assert found[2:] == pytest.approx(memory)
+
+
+def test_without_a_count_there_is_no_roofline():
+    assert (
+        roofline_of("02_tf32", SETTINGS | {"T": "1024"}, a_climb(rates=CPU)) is None
+    )  # counted at T=256
+    assert roofline_of("12_causal_blocks", SETTINGS | L4, a_climb(rates={})) is None  # not on a GPU

@@ -1,21 +1,8 @@
 """gather.py: the scripts of a climb are shown as they were measured."""
 
-import pytest
-from climbs import HERE, LOGS, NAMES, climb_of
+from climbs import NAMES, climb_of
 
-from ladder.files import git
 from ladder.show.gather import gather
-
-
-@pytest.mark.skipif(
-    git("cat-file", "-e", "d2d72edfc0b7^{commit}").returncode != 0,
-    reason="this checkout lacks the commit of the published climb",
-)
-def test_diffs_are_of_the_scripts_as_measured():
-    rung = gather(LOGS / f"{HERE}-climb")["rungs"][5]
-    assert rung["source"] == "at commit d2d72edfc0b7" and "Numerics: rounding" in rung["doc"]
-    (line,) = (line for line in rung["diff"] if line[0] in "+-")
-    assert line.startswith("+        model = torch.compile(model)")
 
 
 def test_where_a_script_comes_from(tmp_path):
