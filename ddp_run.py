@@ -140,16 +140,14 @@ def evaluate(model, held_out, rows, args, autocast):
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
-        # ddp: fsdp_run.py needs the same number of forward passes on all ranks. A rank that has no
-        # row left computes row 0 and does not count it.
+        # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
         # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    (loss_sums,) = all_gather(loss_sum)  # one for each rank
-    return sum(loss_sums) / rows
+    return sum(all_gather(loss_sum)[0]) / rows  # one sum for each rank
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -180,10 +178,9 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        # ddp: reads the text, finds the checkpoint to resume
-        text, held_out, job = ranks.prepare(args, run.say)
-        # ddp: positions for a longer --seq-len
-        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
+        text, held_out, job = ranks.prepare(args, run.say)  # ddp: also the checkpoint to resume
+        run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         # ddp: raw_model stays without DDP and torch.compile. Checkpoints save it, and evaluate()
         # runs it, because there the ranks may have batches of different sizes.
         raw_model = model = GPT(config).to(device)
@@ -213,13 +210,12 @@ def train(args):
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
         run.compiled = not args.no_compile
-        sizes = {"total_batch": args.total_batch, "ranks": WORLD}
-        run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
-
-        if args.eval_every and first_step >= args.steps:  # ddp: nothing is left to train
+        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
+        if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
+        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
+
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()

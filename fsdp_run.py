@@ -2,12 +2,8 @@
 
 Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
 Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments), 24.9 GB for
-  gpt2-xl. fully_shard leaves each of n ranks 16 / n: 6.2 GB on four. A block's matmul weights are
-  gathered before its forward and its backward pass, 2 bytes a parameter each in half precision, and
-  their gradients reduced and scattered, 4 bytes: together what DDP's all-reduce sends, but in each
-  micro-step; DDP sends only in the last one. So it pays where DDP does not fit, or fits only
-  with a small B. The token embedding and its gradient are whole from the forward pass to the end of
-  the backward pass.
+  gpt2-xl; fully_shard leaves 16 / n on each of n. But DDP's 8 bytes a parameter are sent in each
+  micro-step (weights before both passes, gradients after): it pays where DDP needs too small a B.
 Numerics: rounding, against ddp_run.py and between any two numbers of ranks.
 Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
@@ -142,16 +138,14 @@ def evaluate(model, held_out, rows, args, autocast):
     for start in range(0, rows, WORLD * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
-        # ddp: fsdp_run.py needs the same number of forward passes on all ranks. A rank that has no
-        # row left computes row 0 and does not count it.
+        # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
         # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    (loss_sums,) = all_gather(loss_sum)  # one for each rank
-    return sum(loss_sums) / rows
+    return sum(all_gather(loss_sum)[0]) / rows  # one sum for each rank
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -182,20 +176,17 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        # ddp: reads the text, finds the checkpoint to resume
-        text, held_out, job = ranks.prepare(args, run.say)
-        # ddp: positions for a longer --seq-len
-        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])
-        # fsdp: raw_model is model, which is sharded in place
+        text, held_out, job = ranks.prepare(args, run.say)  # ddp: also the checkpoint to resume
+        run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
-            raw_model = model = GPT(config)
+            raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
         if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         initial = model.state_dict()
         mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
-        # fsdp: a block's matmul weights are gathered for its forward and its backward pass, rounded
-        # as autocast does. LayerNorms stay FP32 and are sharded with the rest. model.norms has them
-        # meanwhile, because fully_shard(model) leaves out what is in sharded blocks alone.
+        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
+        # model.norms has them, since fully_shard(model) skips what only sharded blocks have.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -230,13 +221,12 @@ def train(args):
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
         run.compiled = not args.no_compile
-        sizes = {"total_batch": args.total_batch, "ranks": WORLD}
-        run.header(raw_model, batches, args.total_batch, first_step, **sizes)
-        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
-
-        if args.eval_every and first_step >= args.steps:  # ddp: nothing is left to train
+        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
+        if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
+        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
+
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()

@@ -69,7 +69,7 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
     Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    parser = Parser(doc)
+    parser = Parser(doc, conflict_handler="resolve")  # a script may change one of these
     add_flags(parser)
     parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     if add_more:
@@ -78,7 +78,8 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
         args = parser.parse_args(argv)
         args.device = pick_device(args.device)
         on_gpu = args.device.type == "cuda"
-        args.steps = args.steps or (50 if on_gpu else 20)
+        if args.steps is None:
+            args.steps = 50 if on_gpu else 20
         args.seq_len = args.seq_len or (1024 if on_gpu else 256)
         if args.seq_len > longest:
             raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")

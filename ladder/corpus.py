@@ -299,6 +299,17 @@ def pieces(text: str, size: int = 2**20) -> Iterator[str]:
     yield text[start:]
 
 
+def cached_vocabulary() -> list[Path]:
+    """encoder.json and vocab.bpe in tiktoken's cache; empty if they are not there."""
+    paths = [cache_folder() / name for name in VOCABULARY_FILES]
+    return paths if all(path.exists() for path in paths) else []
+
+
+def cache_folder() -> Path:
+    """Where tiktoken looks for GPT-2's vocabulary."""
+    return Path(os.environ.get("TIKTOKEN_CACHE_DIR") or f"{tempfile.gettempdir()}/data-gym-cache")
+
+
 def gpt2_vocabulary():
     """tiktoken's GPT-2 encoding. Raises BadInput if neither its cache nor the network has it."""
     import tiktoken
@@ -306,9 +317,8 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
-        folder = os.environ.get("TIKTOKEN_CACHE_DIR") or f"{tempfile.gettempdir()}/data-gym-cache"
         raise BadInput(
-            f"no GPT-2 vocabulary on the network or in {folder}: connect once, or copy "
+            f"no GPT-2 vocabulary on the network or in {cache_folder()}: connect once, or copy "
             f"{' and '.join(VOCABULARY_FILES)} from that folder of another machine (or name a "
             "folder that has both in TIKTOKEN_CACHE_DIR)"
         ) from error

@@ -96,15 +96,20 @@ class Log:
     result: dict = field(default_factory=dict)
 
 
-def read_log(path: Path) -> Log:
-    """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder."""
-    return parse_log(Path(path).read_text(encoding="utf-8", errors="replace"), str(path))
+def read_log(path: Path, ended: bool = True) -> Log:
+    """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder.
+
+    With `ended` False it may be the log of a run that is under way, or was killed.
+    """
+    return parse_log(Path(path).read_text(encoding="utf-8", errors="replace"), str(path), ended)
 
 
-def parse_log(text: str, name: str) -> Log:
+def parse_log(text: str, name: str, ended: bool = True) -> Log:
     """Parse the text of a log, as `read_log` does; errors call it `name`."""
     log = Log()
     not_ours = f"{name} is not a log of this ladder"
+    if not ended:
+        text = text[: text.rfind("\n") + 1]  # the last line may not be complete
     for number, line in enumerate(text.split("\n"), 1):
         try:
             read_line(log, line)
@@ -112,7 +117,7 @@ def parse_log(text: str, name: str) -> Log:
             raise BadInput(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
     if not log.run:
         raise BadInput(f"{not_ours}: it has no run line")
-    if not log.result:
+    if ended and not log.result:
         raise BadInput(f"{name} is cut short: it has no RESULT line")
     return log
 

@@ -66,17 +66,26 @@ class Job:
         run.say(f"note  saved {self.checkpoint}")
 
     def validated(self, run, step: int, model, val_loss: float):
-        """Say the validation loss. Rank 0 saves the model for transformers if none was lower."""
+        """Say the validation loss. Rank 0 saves the model for transformers if none was lower.
+
+        What training starts from is not saved: best/ is better than that.
+        """
         tokens = self.val_rows * run.args.seq_len
         run.say(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
-        if not self.folder or not val_loss < self.best:  # NaN is no lower
+        lower = val_loss < self.best  # NaN is no lower
+        if lower:
+            self.best = val_loss
+        if math.isfinite(val_loss):
+            run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
+        if not self.folder or not lower or step == 0:
             return
         metadata = self.identity | {"step": str(step), "val_loss": str(val_loss)}
         state = checkpoint.gather(model.state_dict())
         folder = self.folder / weights.BEST
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
-        self.best = val_loss
         run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
+        if not on_rank_0(lambda: weights.save_tokenizer(folder)):
+            run.say("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
 
     def say_stopped(self, run, step: int, number: float):
         """Say which signal stopped the run after `step`, and how to go on."""
@@ -185,13 +194,18 @@ def add_arguments(parser):
     parser.set_defaults(batch_size=0)  # parse() computes it: it depends on other flags
     add = parser.add_argument
     add(
+        "--steps",
+        type=count,
+        help="optimizer steps (default: CUDA 50, else 20); 0: validate and end",
+    )
+    add(
         "--total-batch",
         type=positive,
         help="tokens a step, of all ranks (default: CUDA 524288, else 4096)",
     )
     add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
-    add("--warmup", type=count, help="steps (default: a fifth of --steps)")
+    add("--warmup", type=count, help="steps (default: a fifth of --steps, at most 250)")
     add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
     add(
         "--dtype",
@@ -240,7 +254,11 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
     args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
     args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
     if args.warmup is None:
-        args.warmup = max(1, args.steps // 5)
+        # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the AdamW
+        # baseline of modded-nanogpt warms up in 250 of 9,536 steps.
+        args.warmup = min(max(1, args.steps // 5), 250)
+    if args.steps == 0:
+        args.ckpt_every = 0  # nothing is trained
     if args.min_lr is None:
         args.min_lr = args.max_lr / 10
     if args.dtype == "auto":

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import platform
+import shutil
 import signal
 import statistics
 import sys
@@ -63,6 +64,8 @@ class Run:
         self.recording = None  # the profile of the second step, while that runs
         self.effective = None
         self.peak_bytes = None
+        self.validation = {}  # RESULT's keys of the held-out loss
+        self.folder = None  # of checkpoints, with a copy of the log
         self.result = None
 
     def __enter__(self):
@@ -78,6 +81,7 @@ class Run:
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             self.file = self._open_log()
+            self.logs = [self.file]
         # Of another clone, of --log-dir, or of CUDA, which starts here.
         except (BadInput, OSError, RuntimeError) as error:
             exit_with(explain(error) or error)
@@ -93,6 +97,19 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{Path(self.script).stem}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
         return (folder / name).open("x", encoding="utf-8")
+
+    def copy_log(self, folder: Path | None):
+        """Write the log to `folder` too, where `ladder report` finds it; None: do not.
+
+        Raises OSError.
+        """
+        self.folder = folder
+        if folder and self.rank == 0:
+            path = folder / Path(self.file.name).name
+            if not path.exists():  # else --log-dir is this folder
+                shutil.copyfile(self.file.name, path)
+                copy = path.open("a", encoding="utf-8")
+                self.logs.append(self.closing.enter_context(copy))
 
     def __exit__(self, kind, error, traceback):
         self.holds_signals = True
@@ -141,8 +158,12 @@ class Run:
         Ctrl-C, or in ddp_run.py as after SIGTERM, and the log has RESULT. On a full disk only the
         lines that go there are lost.
         """
-        self._write(self.file, line)
+        self._to_log(line)
         self._write(stream or sys.stdout, line)
+
+    def _to_log(self, line: str):
+        for file in self.logs:
+            self._write(file, line)
 
     def _write(self, out, line: str):
         if self.rank:
@@ -165,8 +186,10 @@ class Run:
         """Print the run line: what is about to run, where, and on which data.
 
         `tokens_per_step` is B·T by default. `first_step` is where a resumed run starts. `more` is
-        added to the line.
+        added to the line, and of these `total_batch`, the tokens of a step, if they are given.
         """
+        if tokens_per_step:
+            more = {"total_batch": tokens_per_step} | more
         args = self.args
         corpus = batches.corpus
         self.model = model
@@ -204,7 +227,7 @@ class Run:
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
-        if self.compiled or hasattr(model, "_orig_mod"):
+        if self.steps_left and (self.compiled or hasattr(model, "_orig_mod")):
             self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
@@ -219,7 +242,7 @@ class Run:
         self.losses.append(loss)
         self.steps_left -= 1
         line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
-        self._write(self.file, line)
+        self._to_log(line)
         self._write(sys.stdout, line + self._time_left())
         scale_before = self.scale
         self.scale = self.scaler.get_scale()
@@ -290,22 +313,27 @@ class Run:
             ranks=self.ranks,
             peak_bytes=self.peak_bytes,
         )
-        self.result = {"script": self.script, "status": status, **numbers}
+        self.result = {"script": self.script, "status": status, **numbers, **self.validation}
         self.say(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
-        if self.result["tok_per_s"]:
+        if self.result["tok_per_s"] or self.validation:
             self._write(sys.stdout, self._for_people())
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
-        name = Path(self.script).stem
-        return (
-            f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
-            f"{self.result['median_ms']:,.1f} ms a step, "
-            f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
-        )
+        parts = []
+        if self.result["tok_per_s"]:
+            parts.append(f"{self.result['tok_per_s']:,.0f} tok/s")
+            parts.append(f"{self.result['median_ms']:,.1f} ms a step")
+            parts.append(f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}")
+        if self.validation:
+            last, best = self.validation.values()
+            parts.append(f"validation loss {last:.4f} (best {best:.4f})")
+        if self.folder:
+            parts.append(f"now: `ladder report {self.folder}` and `ladder sample {self.folder}`")
+        return f"{Path(self.script).stem}: " + ", ".join(parts)
 
 
 def flops_per_token(model, T: int) -> int:

@@ -6,14 +6,18 @@ tied matrix as the output head. Names are put right once, as they are read.
 
 import json
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
-from ladder.corpus import GPT2_VOCAB_SIZE
+from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
 from ladder.errors import BadInput
 from ladder.files import write_atomic
 
@@ -55,6 +59,35 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
     text = json.dumps(FIXED | DROPOUT | fields, indent=1)
     write_atomic(folder / "config.json", text.encode())
     write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
+
+
+@cache
+def download_vocabulary():
+    """Let tiktoken fill its cache, once in a process: where nothing answers, it takes minutes."""
+    with suppress(subprocess.TimeoutExpired):
+        program = "import tiktoken; tiktoken.get_encoding('gpt2')"
+        subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=15)  # seconds
+
+
+def save_tokenizer(folder: Path) -> bool:
+    """Write GPT-2's tokenizer to `folder`, for transformers, which else makes an empty one.
+
+    Returns False if the vocabulary is neither cached nor comes over the network. Raises OSError.
+    """
+    config = folder / "tokenizer_config.json"
+    if config.exists():
+        return True
+    if not cached_vocabulary():
+        download_vocabulary()
+    if not cached_vocabulary():
+        return False
+    vocabulary, merges = cached_vocabulary()
+    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
+    write_atomic(folder / "merges.txt", merges.read_bytes())
+    end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024, **end}
+    write_atomic(config, json.dumps(fields, indent=1).encode())
+    return True
 
 
 def read_metadata(folder: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ COMMANDS = {
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
     "doctor": "what this machine is, and which rungs can run or help here",
-    "report": "climbs as one HTML page to look at: charts, diffs, losses, logs",
+    "report": "climbs or training runs as one HTML page: charts, diffs, losses, logs",
     "sample": "write text with a model that ddp_run.py trained",
 }
 

@@ -1,10 +1,12 @@
-"""One HTML page to look at: climbs as charts, every rung with its diff, losses and raw logs.
+"""One HTML page to look at: a climb's rungs, each with its diff and logs, or training curves.
 
     ladder report                       your five newest climbs in runs/, else the published ones
     ladder report runs/climb-… --open   this one, opened in the browser
+    ladder report checkpoints/…         a run of ddp_run.py, or several to compare
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
-A climb --without stands beside the climb of the same machine and settings.
+A climb --without stands beside the climb of the same machine and settings. A run may be under way.
+Its log will do instead of its folder of checkpoints; one of --steps 0 becomes a line to beat.
 """
 
 import webbrowser
@@ -15,13 +17,15 @@ from ladder.errors import BadInput
 from ladder.files import ROOT, write_atomic
 from ladder.show.gather import gather
 from ladder.show.page import page
+from ladder.show.training import logs_of, training_section
 from ladder.text import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
 
 
 def add_arguments(parser):
-    parser.add_argument("folders", nargs="*", type=Path, help="of climbs")
+    what = "folders of climbs, folders of checkpoints or logs"
+    parser.add_argument("paths", nargs="*", type=Path, help=what)
     default = Path("report.html")
     parser.add_argument("--out", type=Path, default=default, help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
@@ -30,11 +34,17 @@ def add_arguments(parser):
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
     cannot be made."""
-    sections = [gather(folder) for folder in args.folders] or gather_default()
+    runs = [path for path in args.paths if path.is_file() or logs_of(path)]
+    climbs = [gather(path) for path in args.paths if path not in runs]
+    if not args.paths:
+        climbs = gather_default()
+    for section in climbs:
+        section["ablation"] = ablation_of(section, climbs)
+    sections = climbs
+    if runs:
+        sections = [training_section(runs), *climbs]
     if not sections:
         raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
-    for section in sections:
-        section["ablation"] = ablation_of(section, sections)
     if args.out.exists() and not is_page(args.out):
         raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())

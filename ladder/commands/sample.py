@@ -7,12 +7,10 @@ The text appears as it is drawn, one token after the other, from the full distri
 """
 
 import argparse
-import runpy
 
 from ladder.cli import add_flags, pick_device, positive
-from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
-from ladder.errors import BadInput
-from ladder.files import ROOT
+from ladder.corpus import MARK, gpt2_vocabulary
+from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
 
@@ -28,16 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser):
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    from ladder import weights  # it imports torch, which --help need not
-
-    shape, state = weights.load(args.folder)
-    if shape["vocab_size"] <= END_OF_TEXT:
-        words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
-        raise BadInput(f"{args.folder} has {words}: it was trained with another tokenizer")
+    model = load_model(args.folder)
     vocabulary = gpt2_vocabulary()
-    script = runpy.run_path(str(ROOT / "ddp_run.py"))
-    model = script["GPT"](script["GPTConfig"](**shape))
-    weights.fill(model, shape, state)
     model.to(pick_device(args.device))
     ids = vocabulary.encode(args.prompt, allowed_special={MARK})
     printed = 0  # characters
@@ -49,24 +39,3 @@ def run(args: argparse.Namespace) -> int:
             printed = len(text)
     print()
     return 0
-
-
-def sample(model, ids: list[int], count: int, seed: int):
-    """Yield `count` token ids, each drawn from what the model predicts after those before it.
-
-    Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last
-    block_size tokens.
-    """
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    ids = [END_OF_TEXT, *ids]
-    device = model.lm_head.weight.device
-    for _ in range(count):
-        seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
-        with torch.no_grad():
-            logits, _ = model(seen)  # (1, T, vocab_size)
-        probabilities = logits[0, -1, :GPT2_VOCAB_SIZE].float().cpu().softmax(dim=0)
-        token = torch.multinomial(probabilities, 1, generator=generator).item()
-        ids.append(token)
-        yield token

@@ -49,7 +49,7 @@ class Scale:
 def page(sections: list[dict], made: str) -> str:
     """The whole page; `made` says when, and may be empty."""
     for section in sections:
-        if section["reported"]:
+        if "panel" in section or section["reported"]:
             continue
         section["headline"], section["certainty"] = verdict(section)
         section["ladder"] = ladder(section)
@@ -62,6 +62,7 @@ def page(sections: list[dict], made: str) -> str:
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         spread=spread,
+        svg=svg,
     )
 
 
@@ -195,6 +196,11 @@ def column(rungs: list[dict], key: str) -> np.ndarray:
     for rung in rungs:
         values.append([step[key] for step in rung["row"].log.steps])
     return np.array(values)
+
+
+def svg(x: np.ndarray, y: np.ndarray) -> str:
+    """A curve where y is finite."""
+    return polyline(x[np.isfinite(y)], y[np.isfinite(y)])
 
 
 def polyline(along: np.ndarray, up: np.ndarray) -> str:

@@ -134,7 +134,9 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
         monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
         run("--steps", number)
         (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
-        assert sorted(os.listdir(folder)) == [".lock", "best", f"step_00000{number}.pt"]
+        *kept, log, saved = sorted(os.listdir(folder))
+        assert kept == [".lock", "best"] and saved == f"step_00000{number}.pt"
+        assert (folder / log).read_bytes() == (tmp_path / "runs" / log).read_bytes()
     (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
     run("--steps", 4, "--resume")
     log = last_log(tmp_path)
@@ -145,7 +147,7 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     """Over a resumption too, also of a run that was killed before its first checkpoint."""
-    found = iter([3.0, 2.0, 4.0, 5.0, 2.5, 1.0])
+    found = iter([9.0, 3.0, 2.0, 4.0, 5.0, 2.5, 1.0])  # the first before training
     monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
     best = tmp_path / "ckpt" / "best"
 

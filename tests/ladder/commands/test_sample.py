@@ -22,7 +22,7 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
         decode=lambda ids: bytes(ids).decode("latin-1"),
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
-    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
     saved_model(tmp_path)
     texts = []
     for seed in (1, 1, 2):

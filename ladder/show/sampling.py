@@ -1,0 +1,42 @@
+"""Text that a model writes."""
+
+import runpy
+
+from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE
+from ladder.errors import BadInput
+from ladder.files import ROOT
+
+
+def load_model(name: str):
+    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises BadInput."""
+    from ladder import weights  # it imports torch, which --help need not
+
+    shape, state = weights.load(name)
+    if shape["vocab_size"] <= END_OF_TEXT:
+        words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
+        raise BadInput(f"{name} has {words}: it was trained with another tokenizer")
+    script = runpy.run_path(str(ROOT / "ddp_run.py"))
+    model = script["GPT"](script["GPTConfig"](**shape))
+    weights.fill(model, shape, state)
+    return model
+
+
+def sample(model, ids: list[int], count: int, seed: int):
+    """Yield `count` token ids, each drawn from what the model predicts after those before it.
+
+    Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last
+    block_size tokens.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    ids = [END_OF_TEXT, *ids]
+    device = model.lm_head.weight.device
+    for _ in range(count):
+        seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
+        with torch.no_grad():
+            logits, _ = model(seen)  # (1, T, vocab_size)
+        probabilities = logits[0, -1, :GPT2_VOCAB_SIZE].float().cpu().softmax(dim=0)
+        token = torch.multinomial(probabilities, 1, generator=generator).item()
+        ids.append(token)
+        yield token

@@ -1,0 +1,188 @@
+"""`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
+
+import json
+import os
+import shutil
+from importlib.util import find_spec
+
+import pytest
+
+from ladder.commands.main import main
+from ladder.errors import BadInput
+from ladder.log import pairs_line, step_line
+from ladder.show import training
+
+RUN = {
+    "script": "ddp_run.py", "commit": "0123456789ab", "torch": "2.13.0", "python": "3.12",
+    "device": "<b>Test GPU", "model": "gpt2", "params": 124475904, "B": 16, "T": 1024,
+    "total_batch": 500_000, "ranks": 2, "steps": 100, "data": "my text", "data_sha256": "abcdef",
+    "tokens": 10_000_000, "seed": 1337,
+}  # fmt: skip
+
+
+def write_log(path, first, last, vals=(), result="", **run):
+    """The log of a run that did these steps; loss 10 - step / 100, a second each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [pairs_line("run", RUN | run)]
+    for step, loss in vals:
+        lines.append(f"val   step={step} loss={loss} tokens=4096")
+    for step in range(first, last + 1):
+        numbers = dict(loss=10 - step / 100, dt=1.0, tok_per_s=5e5, norm=1.0, lr=6e-4)
+        lines.append(step_line(step - 1, 100, **numbers))
+    path.write_text("\n".join(lines) + "\n" + result)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_vocabulary(monkeypatch, tmp_path):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "nothing"))
+
+
+def log_name(day, script="ddp_run"):
+    return f"{script}-202611{day:02}-100000-000000.log"
+
+
+@pytest.fixture
+def resumed(tmp_path):
+    """Stopped at 60, resumed from 40 on one rank, then from 80 by the other script."""
+    folder = tmp_path / "demo"
+    write_log(folder / log_name(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
+    write_log(folder / log_name(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
+    end = 'RESULT {"status": "ok"}\n'
+    write_log(folder / log_name(3, "fsdp_run"), 81, 100, [(100, 9.2)], end, device="Other GPU")
+    (folder / "ddp_run-20261104 copy.log").write_text("not ours")
+    return folder
+
+
+def test_a_run_that_was_resumed_is_one_curve(resumed):
+    run = training.gather_run(resumed)
+    assert [step["step"] for step in run["steps"]] == [*range(1, 101)]
+    assert [(val["step"], val["loss"]) for val in run["vals"]] == [
+        (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
+    ]  # fmt: skip
+    starts = {step["step"]: step["ranks"] for step in run["steps"] if "ranks" in step}
+    assert starts == {1: "2", 41: "1", 81: "2"}
+    assert training.panel([run], [], "steps", "loss")["marks"] == [40, 80]
+    assert run["status"] == "ok" and run["fields"]["device"] == "Other GPU"
+    ends = {name: axis[-1] for name, axis in run["axes"].items()}
+    assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
+
+
+def test_a_run_under_way_is_shown_as_far_as_it_is(resumed):
+    path = max(resumed.glob("ddp_run*-000000.log"))
+    with path.open("a") as file:
+        file.write("step   86/100 | loss 9.1")
+    assert training.gather_run(path)["steps"][-1]["step"] == 85
+    path.write_text("note  only begun\n")
+    with pytest.raises(BadInput, match="it has no run line"):
+        training.gather_run(path)
+
+
+def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
+    """A run of no step is a line; llm.c's loss is that at as many tokens."""
+    run = write_log(tmp_path / "run.log", 1, 100)
+    mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
+    section = training.training_section([mine, run])
+    names = [reference["name"][:7] for reference in section["references"]]
+    assert names == ["mine.lo", "OpenAI'", "llm.c t"]
+    for axis in ("steps", "hours"):
+        *_, own, openai, llmc = section["panel"](axis, "loss")["lines"]
+        assert set(own[3]) == {3.5} and set(openai[3]) == {3.2924}
+        assert llmc[3][-1] == pytest.approx(11.0092 - 50 / 131 * (11.0092 - 6.171))
+        assert list(llmc[2]) == list(section["runs"][0]["axes"][axis])
+    other = training.training_section([write_log(tmp_path / "tiny.log", 1, 9, model="tiny")])
+    assert other["references"] == []
+    with pytest.raises(BadInput, match="has no step to show yet"):
+        training.training_section([mine])
+
+
+def test_a_loss_that_is_not_finite_does_not_spoil_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_log(tmp_path / "run.log", 1, 50)
+    text = (
+        path.read_text()
+        .replace("loss 9.520000", "loss nan")
+        .replace("norm 1.0000e+00", "norm inf", 1)
+    )
+    path.write_text(text)
+    assert main(["report", str(path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "nan," not in page and ",nan" not in page and "inf" not in page.partition("<dl")[0]
+
+
+def test_what_cannot_be_shown_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.log").write_text("Dear Ada\n")
+    (tmp_path / "empty").mkdir()
+    for path, why in (("letter.log", "not a log of this ladder"), ("empty", "no climb.json")):
+        assert main(["report", path]) == 2
+        _, err = capsys.readouterr()
+        assert why in err and err.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+# ------------------------------------------------------------------------------ in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    programs = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
+    if not all(programs):
+        stop = pytest.fail if "LADDER_BROWSER" in os.environ else pytest.skip
+        stop("needs selenium, chromium and chromedriver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[1]
+    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(executable_path=programs[2])
+    with webdriver.Chrome(options=options, service=service) as driver:
+        yield driver
+
+
+def test_the_page_of_a_run_in_a_browser(resumed, tmp_path, monkeypatch, chromium):
+    """Four panels over the axis that is chosen, its marks, at two widths, light and dark."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(resumed)]) == 0
+    chromium.get((tmp_path / "report.html").as_uri())
+
+    def shown(selector):
+        found = chromium.find_elements("css selector", selector)
+        return [element for element in found if element.is_displayed()]
+
+    (heading,) = shown("h2")
+    assert heading.text == "Training gpt2 on my text: best validation loss 9.2000"
+    choices = shown(".choice input")
+    assert len(choices) == 3
+    inks = set()
+    for width, scheme, choice in ((1200, "light", 0), (400, "dark", 1), (400, "light", 2)):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        choices[choice].click()
+        assert chromium.execute_script("return document.documentElement.scrollWidth") == width
+        assert len(shown(".chart")) == 4
+        assert len(shown(".chart.loss path.mark")) == 2
+        for line in shown(".chart.loss .mean"):
+            inks.add(line.value_of_css_property("stroke"))
+    assert len(inks) == 2
+    text = chromium.find_element("tag name", "main").text
+    for said in (
+        "best 9.2000, after step 100, the last one: still falling",
+        "100 of 100 steps, 50,000,000 tokens, the text 5.00 times; 1.7 minutes of steps",
+        "no step took more than twice the median",
+        "at steps 41, 81",
+        "ranks: 2, then 1, then 2",
+        "OpenAI's GPT-2 (124M) on FineWeb-Edu: 3.2924 (reported elsewhere",
+    ):
+        assert said in text, text
+    assert chromium.get_log("browser") == []
+    sent = []
+    for entry in chromium.get_log("performance"):
+        event = json.loads(entry["message"])["message"]
+        if event["method"].endswith("WillBeSent"):
+            sent.append(event["params"]["request"]["url"])
+    assert all(url.startswith(("file:", "data:", "about:")) for url in sent) and sent
