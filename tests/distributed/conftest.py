@@ -56,21 +56,24 @@ def one(shard, smaller, tmp_path_factory):
 
 @pytest.fixture
 def alone(shard, smaller, script, tmp_path, capsys):
-    """alone(*flags, at, module): main() in this process, with at(step) as in WRAPPER.
+    """alone(*flags, at, status): main() in this process, with at(step) as in WRAPPER.
 
-    Returns its status, stdout and stderr. `module` is the script by default.
+    Asserts that it ends with this status. Returns stdout and stderr. `module` is the script by
+    default.
     """
 
-    def run(*flags, at=lambda step: None, exact=EXACT, module=None):
+    def run(*flags, at=lambda step: None, status=0, exact=EXACT, module=None):
         module = module or load(ROOT / script)
         real = module.get_lr
-        status = 0
+        ended = 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "get_lr", lambda step, *rest: at(step) or real(step, *rest))
             try:
                 module.main(command_line(shard, tmp_path, *flags, exact=exact))
             except SystemExit as end:
-                status = end.code
-        return status, *capsys.readouterr()
+                ended = end.code
+        out, err = capsys.readouterr()
+        assert ended == status, out + err
+        return out, err
 
     return run
