@@ -12,6 +12,7 @@ import torch
 
 from ladder import machine
 from ladder.cli import MODELS
+from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure.docstrings import parts_of
 from ladder.measure.scripts import all_scripts, number_of
@@ -80,6 +81,13 @@ def fails(capsys, *flags) -> str:
     """Run the baseline's main() with flags that make no sense; its one line on stderr."""
     with pytest.raises(SystemExit, match="2"):
         load(rung(0)).main([str(flag) for flag in flags])
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def refused(capsys, *words) -> str:
+    """Run the `ladder` command with words that it refuses; its one line on stderr."""
+    assert main([str(word) for word in words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 

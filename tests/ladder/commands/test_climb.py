@@ -7,7 +7,7 @@ import re
 
 import pytest
 from climbs import FOUND
-from helpers import SMALL, SMALLER, rung
+from helpers import SMALL, SMALLER, refused, rung
 
 from ladder import machine
 from ladder.commands import climb
@@ -73,8 +73,8 @@ def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
 def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     path = tmp_path / "05_torch_compile.py"
     path.touch()
-    assert main(["climb", str(path)]) == 2
-    assert "another script has this file name too: rename yours" in capsys.readouterr().err
+    said = "another script has this file name too: rename yours"
+    assert said in refused(capsys, "climb", path)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """`ladder climb transformers …`: its GPT-2 with the clock of the rungs."""
 
 import pytest
-from helpers import AUTOCAST, SMALL, run_script
+from helpers import AUTOCAST, SMALL, refused, run_script
 
 from ladder.commands import climb
-from ladder.commands.main import main
 from ladder.measure.rows import read_climb
 
 
@@ -30,5 +29,5 @@ def test_all_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
 
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(climb, "find_spec", lambda name: None)
-    assert main(["climb", "transformers", "--out", str(tmp_path / "out")]) == 2
-    assert "pip install -e '.[peers]'" in capsys.readouterr().err
+    line = refused(capsys, "climb", "transformers", "--out", tmp_path / "out")
+    assert "pip install -e '.[peers]'" in line

@@ -1,7 +1,7 @@
 """`ladder climb --without`: single optimisations taken back from the top script."""
 
 import pytest
-from helpers import SMALL, changed_lines, code_lines, load, rung
+from helpers import SMALL, changed_lines, code_lines, load, refused, rung
 
 from ladder.commands.main import main
 from ladder.measure.docstrings import parts_of
@@ -55,7 +55,6 @@ def test_without_as_a_user_runs_it(shard, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):
-    flags = ["--device", "cpu", "--out", str(tmp_path / "run")]
-    assert main(["climb", *flags, "--without", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert why in line and not (tmp_path / "run").exists()
+    out = tmp_path / "run"
+    line = refused(capsys, "climb", "--device=cpu", "--out", out, "--without", *words)
+    assert why in line and not out.exists()

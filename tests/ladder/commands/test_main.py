@@ -5,8 +5,9 @@ import shlex
 import signal
 
 import pytest
+from helpers import refused
 
-from ladder.commands.main import main, program
+from ladder.commands.main import program
 from ladder.files import ROOT
 
 CASES = [
@@ -29,12 +30,9 @@ CASES = [
 @pytest.mark.parametrize(("words", "said"), CASES, ids=[words[:40] for words, _ in CASES])
 def test_a_mistake_is_told_in_one_line(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    status = main(shlex.split(words))
-    out, err = capsys.readouterr()
-    assert (status, out) == (2, "")
-    assert not list(tmp_path.iterdir())
-    (line,) = err.splitlines()
+    line = refused(capsys, *shlex.split(words))
     assert line.startswith("error ") and said in line
+    assert not list(tmp_path.iterdir())
 
 
 def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys):
@@ -42,8 +40,7 @@ def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys)
     (tmp_path / "baseline.py").touch()
     (tmp_path / "speedups").mkdir()
     monkeypatch.chdir(tmp_path / "speedups")
-    assert main(["diff", "5"]) == 2
-    line = capsys.readouterr().err
+    line = refused(capsys, "diff", "5")
     assert f"you are in {tmp_path}, but this `ladder` is that of {ROOT}: `python -m ladder`" in line
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
+from helpers import ON_CUDA, SMALL, SMALLER, refused, run_script, rung
 
 from ladder.commands.main import main
 from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
@@ -63,8 +63,8 @@ def test_a_script_with_a_known_delay_in_two_stages(profile, tmp_path):
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')
-    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err == "error broken.py failed: ValueError: my mistake\n"
+    line = refused(capsys, "profile", script, "--out", tmp_path / "out")
+    assert line == "error broken.py failed: ValueError: my mistake"
 
 
 @pytest.mark.cuda

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from climbs import FOUND, LOG, PUBLISHED, write_climb
-from helpers import closed_pipe
+from helpers import closed_pipe, refused
 
 from ladder import files
 from ladder.commands import climb
@@ -94,8 +94,8 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
 
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
     with closing(files.lock(begun)):
-        assert resume(begun) == 2
-    assert "another run is at work in" in capsys.readouterr().err
+        line = refused(capsys, "climb", "--resume", begun)
+    assert "another run is at work in" in line
 
 
 def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
@@ -200,8 +200,8 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
 
 
 def test_a_published_climb_does_not_go_on(capsys):
-    assert resume(PUBLISHED) == 2
-    assert "is no climb to go on with: it has no code/" in capsys.readouterr().err
+    line = refused(capsys, "climb", "--resume", PUBLISHED)
+    assert "is no climb to go on with: it has no code/" in line
 
 
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
