@@ -27,8 +27,6 @@ ROOFLINE = """
 *Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
 """
 NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#send-a-climb)."
-
-
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 

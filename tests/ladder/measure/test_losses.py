@@ -4,9 +4,13 @@ import io
 import json
 import re
 
+import blocks
 import numpy as np
+import publish
 import pytest
-from ladder.show.publishable import other_setting, read_publishable
+from blocks import other_setting
+from climbs import a_climb
+from publish import read_publishable
 from rich.console import Console
 from scipy.stats import nct
 from scipy.stats import t as student
@@ -19,7 +23,7 @@ from ladder.measure.climb import Climb
 from ladder.measure.losses import end_loss, steps_to
 from ladder.measure.rows import Row, loss_change, read_climb
 from ladder.measure.stats import mean_of
-from ladder.show import blocks, tables
+from ladder.show import tables
 from ladder.show.gather import gather
 from ladder.show.page import page
 
@@ -61,18 +65,13 @@ def climb_in(folder, losses, *, ms=10.0, kind="climb", **run):
             lines.append(f"RESULT {json.dumps(result)}")
             name = script.rpartition("/")[2].removesuffix(".py")
             (folder / f"{name}.r{k}.log").write_text("\n".join(lines) + "\n")
-    Climb(
+    a_climb(
         kind=kind,
         started="2026-12-24 10:00",
-        commit="0123456789ab",
         rounds=rounds,
         scripts=scripts,
         flags=["--steps=100"],
         device="CPU",
-        device_type="cpu",
-        system="Linux",
-        cores=2,
-        versions={},
         peak_dtype="float32",
         rates={"peak_flops": flops, "fp32_flops": flops, "copy_bytes_per_s": flops},
         clocks={"before": "unknown", "after": "unknown"},
@@ -296,9 +295,6 @@ def test_of_another_model_or_text_only_long_climbs_are_published(tmp_path):
 
 
 def test_such_a_climb_is_marked_and_not_for_readme(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "dev")
-    import publish
-
     project = tmp_path / "project"
     (project / "logs").mkdir(parents=True)
     for name in ("README.md", "RUNLOG.md"):
