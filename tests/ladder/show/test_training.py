@@ -110,6 +110,17 @@ def test_a_loss_that_is_not_finite_does_not_spoil_the_page(tmp_path, monkeypatch
     assert "nan," not in page and ",nan" not in page and "inf" not in page.partition("<dl")[0]
 
 
+def test_a_rung_beside_a_run_has_the_panels_that_both_have(resumed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rung = write_log(tmp_path / "baseline.log", 1, 20)
+    text = rung.read_text().replace(" | norm 1.0000e+00 | lr 6.0000e-04", "")
+    rung.write_text(text.replace(" total_batch=500000", ""))
+    assert main(["report", str(resumed), str(rung)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('<div class="chart ') == 6  # loss and speed on three axes
+    assert "16384 tokens a step" in page
+
+
 def test_what_cannot_be_shown_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "letter.log").write_text("Dear Ada\n")
