@@ -7,8 +7,12 @@ import pytest
 import torch
 from helpers import AUTOCAST
 from jobs import STEPS, TWO, finish, last_log, last_weights, losses
+from models import saved_model
 
 from ladder import checkpoint
+from ladder.batches import Batches
+from ladder.commands.main import main as ladder
+from ladder.corpus import load_splits
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
@@ -92,11 +96,34 @@ def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
     assert "step    5/6" not in out
 
 
-def test_a_run_starts_from_the_best_of_another(one, alone, tmp_path):
-    """Its first loss is below all of the other's; a checkpoint to resume comes first."""
-    flags = ["--init", one / "ckpt"]
+def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
+    """Its first loss is what they give on its first batch; a checkpoint to resume comes first."""
+    model = saved_model(tmp_path)
+    text, _ = load_splits(str(shard), print)
+    _, loss = model(*next(Batches(text, 2, 64)))
+    flags = ["--init", tmp_path, "--total-batch", 128]
     assert alone(*flags, "--steps", 1)[0] == 0
-    assert losses(tmp_path)[1] < min(losses(one).values())
+    assert losses(tmp_path)[1] == pytest.approx(loss.item(), abs=1e-5)
     assert alone(*flags, "--steps", 2, "--resume")[0] == 0
-    log = last_log(tmp_path)
-    assert [step["step"] for step in log.steps] == [2]
+    assert [step["step"] for step in last_log(tmp_path).steps] == [2]
+
+
+def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path, capsys):
+    folder = tmp_path / "ckpt"
+    flags = ["--ckpt-every", 2, "--resume"]
+    assert alone("--ckpt-every", 2, "--eval-every", 0)[0] == 0
+    saved = {path: path.stat().st_mtime_ns for path in checkpoint.checkpoints(folder)}
+    assert ladder(["sample", str(folder)]) == 2
+    how = "its command with --resume --eval-every 1 saves best/"
+    assert capsys.readouterr().err == f"error the run of {folder} was never validated: {how}\n"
+
+    status, out, err = alone(*flags, "--eval-every", 0)
+    assert (status, err) == (0, "")
+    assert "note  nothing left to train: step 6 is done, --steps is 6\n" in out
+    for word in ("going on", "null", "val  ", "RESULT", "compiling", "left 0"):
+        assert word not in out
+    status, out, _ = alone(*flags, "--eval-every", 4)
+    assert status == 0 and "val   step=6 loss=" in out and "RESULT" not in out
+    assert (folder / "best" / "model.safetensors").exists()
+    for path, time in saved.items():
+        assert path.stat().st_mtime_ns == time

@@ -1,6 +1,11 @@
-"""weights.py: a model on disk is one that transformers opens, and back."""
+"""weights.py: a model on disk is one that transformers opens, and back.
 
+Of what others saved, what can be understood is loaded; all else is refused in a line.
+"""
+
+import json
 import math
+import re
 
 import pytest
 import torch
@@ -81,3 +86,122 @@ def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, tmp_pa
     model = DDP.GPT(DDP.GPTConfig(**TINY))
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
         weights.fill(model, *weights.load(str(tmp_path)))
+
+
+# ------------------------------------------------------------------ what others saved
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder as transformers saves a GPT-2."""
+    model = reference_model(tied=True).eval()
+    model.save_pretrained(tmp_path)
+    model.folder = tmp_path
+    return model
+
+
+def assert_loads(theirs):
+    """Our model in the folder of theirs gives the same logits."""
+    x, _ = random_batch(V=512)
+    with torch.no_grad():
+        found, _ = model_of(theirs.folder)(x)
+        torch.testing.assert_close(found, theirs(x).logits, rtol=1e-4, atol=1e-3)
+
+
+def edit(folder, change):
+    """Save the weights again, changed by change(dict)."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    tensors = {name: w.contiguous() for name, w in tensors.items()}
+    save_file(tensors, path, {"format": "pt"})
+
+
+def wrapped(tensors):
+    for name in list(tensors):
+        tensors["module._orig_mod." + name] = tensors.pop(name)
+
+
+def blocks_compiled(tensors):
+    for name in list(tensors):
+        tensors[re.sub(r"(h\.\d+)\.", r"\1._orig_mod.", name)] = tensors.pop(name)
+
+
+def as_head_alone(tensors):
+    tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
+
+
+def as_head_too(tensors):
+    tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
+
+
+@pytest.mark.parametrize("change", [wrapped, blocks_compiled, as_head_alone, as_head_too])
+def test_the_same_weights_under_other_names_are_loaded(change, saved):
+    edit(saved.folder, change)
+    assert_loads(saved)
+
+
+def test_a_model_in_several_files_is_loaded(saved):
+    (saved.folder / "model.safetensors").unlink()
+    saved.save_pretrained(saved.folder, max_shard_size="1MB")
+    first, *others = sorted(saved.folder.glob("model-*.safetensors"))
+    assert others
+    first.with_name("model-00001-of-00002 (copy).safetensors").write_bytes(b"mine")
+    assert_loads(saved)
+    first.unlink()
+    with pytest.raises(BadInput, match=f"no model in {saved.folder} .*{first.name}"):
+        model_of(saved.folder)
+
+
+def test_an_mlp_of_four_times_the_width_may_be_written_out(saved):
+    path = saved.folder / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"n_inner": 512}))
+    assert_loads(saved)
+    path.write_text(json.dumps(fields | {"n_inner": 500}))
+    with pytest.raises(BadInput, match="has n_inner=500"):
+        model_of(saved.folder)
+
+
+def with_score(tensors):
+    tensors["score.weight"] = torch.ones(2, 128)
+
+
+def without_bias(tensors):
+    del tensors["transformer.h.0.ln_1.bias"], tensors["transformer.h.1.ln_1.weight"]
+
+
+def without_embedding(tensors):
+    del tensors["transformer.wte.weight"]
+
+
+def untied(tensors):
+    tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
+
+
+def narrow(tensors):
+    name = "transformer.h.1.mlp.c_fc.weight"
+    tensors[name] = tensors[name][:, :500]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_score, 'is no GPT-2 of .*: Unexpected key.*: "transformer.score.weight"'),
+        (without_bias, "Missing key.*: .*h.0.ln_1.bias.*, .*h.1.ln_1.weight"),
+        (without_embedding, "has no transformer.wte.weight"),
+        (untied, "has a lm_head.weight of its own"),
+        (narrow, r"size mismatch for transformer.h.1.mlp.c_fc.weight: .*\[500, 128\]"),
+    ],
+)
+def test_names_and_sizes_that_are_wrong_are_named(change, said, saved):
+    edit(saved.folder, change)
+    with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
+        model_of(saved.folder)
+
+
+def test_a_model_without_safetensors_is_told_how_to_get_them(saved):
+    path = saved.folder / "model.safetensors"
+    path.rename(path.with_name("pytorch_model.bin"))
+    with pytest.raises(BadInput, match=r"has no model.safetensors: .*\.save_pretrained writes one"):
+        model_of(saved.folder)

@@ -49,3 +49,10 @@ def test_what_is_drawn_follows_the_model():
     model.forward = forward
     drawn = list(sample(model, [7], 9, seed=0))
     assert drawn == [8, 9, *range(7)] and max(sizes) == 4
+
+
+def test_a_model_of_another_vocabulary_is_refused_in_a_line(tmp_path, capsys):
+    saved_model(tmp_path)
+    assert ladder(["sample", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "has a vocabulary of 256, GPT-2's tokens are 50257" in err and err.count("\n") == 1
