@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from ladder.cli import pick_device
 from ladder.files import ROOT
-from ladder.log import Log, pairs, pairs_line
+from ladder.log import Log, pairs, pairs_line, step_line
 from ladder.machine import device_name
 from ladder.measure.climb import Climb, log_texts
 from ladder.measure.rows import Row
@@ -71,21 +71,37 @@ def edit(folder, old, new):
         path.write_text(path.read_text().replace(old, new))
 
 
-def log_of(ms, **run) -> str:
-    """The log of a run whose steps took `ms` milliseconds, with these values in its run line."""
+def log_of(ms, losses=(), **run) -> str:
+    """The log of a run whose steps took `ms` milliseconds, with these values in its run line.
+
+    It has a step for each of `losses`, if they are given.
+    """
     _, line, steps = LOG.split("\n", 2)
     _, *words = shlex.split(line)
+    if len(losses):
+        run["steps"] = len(losses)
+        rest = re.sub(r"step .*\n", "", steps)
+        steps = ""
+        for step, loss in enumerate(losses):
+            steps += step_line(step, len(losses), loss=loss, dt=1, tok_per_s=1) + "\n"
+        steps += rest
     steps = re.sub(r"dt +[\d.]+", f"dt {ms}", steps)
     return pairs_line("run", pairs(words) | run) + "\n" + steps
 
 
-def climb_of(folder, times, rounds=3, device="Test GPU", commit="unknown", **facts):
-    """Write a climb whose scripts (by stem) took `times` milliseconds a step; None: none ran."""
+def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, **facts):
+    """Write a climb whose scripts (by stem) took `times` milliseconds a step; None: none ran.
+
+    `losses` has those of a script (rounds, steps), `run` more values for the run line.
+    """
     scripts = [NAMES.get(stem, f"{stem}.py") for stem in times]
-    write_climb(folder, scripts, rounds=rounds, device=device, commit=commit, **facts)
+    facts = {"commit": "unknown"} | facts
+    write_climb(folder, scripts, rounds=rounds, device=device, **facts)
+    line = {"device": device, "commit": facts["commit"], **(run or {})}
     for stem, ms in times.items():
         for k in range(rounds if ms else 0):
-            text = log_of(ms * (1 + k / 1e3), device=device, commit=commit)
+            own = losses[stem][k] if losses else ()
+            text = log_of(ms * (1 + k / 1e3), own, **line)
             (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
     return folder
 

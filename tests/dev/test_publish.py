@@ -6,7 +6,7 @@ import shutil
 import blocks
 import publish
 import pytest
-from climbs import PUBLISHED, as_it_ran, change, edit
+from climbs import PUBLISHED, as_it_ran, change, climb_of, edit
 
 from ladder.commands.main import program
 from ladder.errors import BadInput
@@ -156,3 +156,22 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
     (row,) = [line for line in blocks.machines_table().splitlines() if "Apple M3 GPU" in line]
     m3 = "| 659 (10) | 3.24× (2.95 … 3.56) | [2026-12-25](logs/2026-12-25-m3) |"
     assert row.endswith(m3)
+
+
+def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
+    """From 100 steps on; below, gpt2 on tinyshakespeare alone is published."""
+    copy, _ = project
+    times = {"baseline": 20, "01_weight_tying": 10}
+    losses = dict.fromkeys(times, [[9.0] * 99 + [8.0]] * 3)
+    facts = dict(started="2026-12-24 10:00", commit="0123456789ab", run={"model": "tiny"})
+    facts |= dict(clocks={"before": "unknown", "after": "unknown"})
+    folder = climb_of(tmp_path / "tiny", times, device="CPU", losses=losses, **facts)
+    before = state(copy)
+    with pytest.raises(BadInput, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
+        publish.publish(folder, "It ends lower.", in_readme=True)
+    assert state(copy) == before
+    publish.publish(folder, "It ends lower.")
+    runlog = (copy / "RUNLOG.md").read_text()
+    heading = "## 2026-12-24: CPU: the climb, tiny on tinyshakespeare (86c4e6aa9db7)\n"
+    assert heading in runlog and "time to the loss of 00 baseline" in runlog
+    assert "| CPU |" not in runlog.partition("<!-- machines -->")[2]  # it is of speeds

@@ -1,12 +1,14 @@
-"""files.py: the commit that logs name, and atomic writes."""
+"""files.py: the commit that logs name, whose `ladder` a script runs with, and atomic writes."""
 
 import errno
 import os
+import shutil
 
 import pytest
+from helpers import SMALL, run_script
 
 from ladder import files
-from ladder.files import write_atomic
+from ladder.files import ROOT, write_atomic
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -45,3 +47,58 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     assert files.commit() == f"{head}-dirty"
     (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
     assert files.commit() == "0123456789ab"
+
+
+# ------------------------------------------------------------------ another clone's `ladder`
+
+
+RUNG = "speedups/01_weight_tying.py"
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Another clone, with as much as a rung needs."""
+    clone = tmp_path / "clone"
+    for name in ("ladder", "data"):
+        shutil.copytree(ROOT / name, clone / name)
+    (clone / "speedups").mkdir()
+    for name in ("baseline.py", RUNG):
+        shutil.copy(ROOT / name, clone / name)
+    return clone
+
+
+def run(script, tmp_path, package):
+    """Run a script with the `ladder` that is in the folder `package`."""
+    flags = [*SMALL, "--steps", 1, "--log-dir", tmp_path / "runs"]
+    return run_script(script, *flags, env={"PYTHONPATH": str(package)})
+
+
+@pytest.mark.parametrize("name", [RUNG, "data/prepare.py"])
+def test_a_script_of_another_clone_is_refused(name, clone, tmp_path):
+    done = run(clone / name, tmp_path, ROOT)
+    script = os.path.basename(name)
+    is_in = f"{script} is in {clone}, but this `ladder` is that of {ROOT}: PYTHONPATH={clone}"
+    assert done.returncode == 2
+    assert done.stderr == f"error {is_in} runs that one's; or `pip install -e {clone}`\n"
+    assert not (tmp_path / "runs").exists() and not done.stdout
+
+
+def test_a_climbs_copy_of_the_code_runs_only_with_its_own_package(clone, tmp_path):
+    """It lies in a clone, but has no commands."""
+    code = clone / "runs" / "climb-1" / "code"
+    shutil.copytree(clone, code, ignore=shutil.ignore_patterns("runs", "commands"))
+    assert run(code / RUNG, tmp_path, code).returncode == 0
+    assert f"is in {code}, but" in run(code / RUNG, tmp_path, clone).stderr
+
+
+def test_a_script_from_outside_runs_if_ladder_is_in_a_clone(tmp_path):
+    """Not as pip install . leaves it: the package alone, in another folder."""
+    script = shutil.copy(ROOT / "baseline.py", tmp_path / "my_idea.py")
+    assert run(script, tmp_path, ROOT).returncode == 0
+    package = tmp_path / "site-packages"
+    shutil.copytree(ROOT / "ladder", package / "ladder")
+    done = run(script, tmp_path, package)
+    how = "clone the repository, and `pip install -e .` in it"
+    assert done.returncode == 2
+    assert done.stderr == f"error `ladder` works on the scripts, which are not here: {how}\n"
+    assert os.listdir(package) == ["ladder"]

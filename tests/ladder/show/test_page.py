@@ -1,13 +1,6 @@
-"""page.py: the page's words, and a look at it in a browser.
-
-The tests in a browser are skipped where there is no chromium with its chromedriver; where
-LADDER_BROWSER is set, as .ci/run does, a missing browser is a failure.
-"""
+"""page.py: the page's words, and a look at it in a browser."""
 
 import html
-import os
-import shutil
-from importlib.util import find_spec
 
 import pytest
 from climbs import HERE, LOGS, climb_of
@@ -69,46 +62,7 @@ def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
         assert words in html.unescape(text)
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    """Chromium with a window of 1200 pixels."""
-    programs = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
-    if not all(programs):
-        stop = pytest.fail if "LADDER_BROWSER" in os.environ else pytest.skip
-        stop("needs selenium, chromium and chromedriver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[1]
-    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1200,900"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=programs[2])
-    with webdriver.Chrome(options=options, service=service) as driver:
-        yield driver
-
-
-@pytest.fixture
-def shown(chromium):
-    """shown(selector): the elements that it selects and that a reader sees."""
-
-    def find(selector):
-        elements = chromium.find_elements("css selector", selector)
-        return [element for element in elements if element.is_displayed()]
-
-    yield find
-    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def assert_narrow_and_silent(chromium, width):
-    """The page needs no more than this width, and the console has no word: no blocked request."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    assert chromium.execute_script("return document.documentElement.scrollWidth") == width
-    assert chromium.get_log("browser") == []
-
-
-def test_the_page_in_a_browser(tmp_path, chromium, shown):
+def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen."""
     from selenium.webdriver.support.ui import Select
 
@@ -127,10 +81,10 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown):
     assert len(shown(".rung[open]")) == 2
     Select(shown("[name=climb]")[0]).select_by_value("other")
     assert len(shown(".bars .bar")) == 2
-    assert_narrow_and_silent(chromium, 360)
+    narrow(360)
 
 
-def test_the_site_in_a_browser(chromium, shown):
+def test_the_site_in_a_browser(chromium, shown, narrow):
     """The staircase to scale, the next and the previous rung by key, a phone."""
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -145,4 +99,4 @@ def test_the_site_in_a_browser(chromium, shown):
     for key, title in (("n", "00 baseline"), ("n", "01 weight tying"), ("p", "00 baseline")):
         body.send_keys(key)
         wait.until(lambda _, title=title: shown(".rung[open]")[0].text.startswith(title))
-    assert_narrow_and_silent(chromium, 400)
+    narrow(400)

@@ -1,10 +1,5 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
-import json
-import os
-import shutil
-from importlib.util import find_spec
-
 import pytest
 
 from ladder.commands.main import main
@@ -33,23 +28,18 @@ def write_log(path, first, last, vals=(), result="", **run):
     return path
 
 
-@pytest.fixture(autouse=True)
-def no_vocabulary(monkeypatch, tmp_path):
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "nothing"))
-
-
-def log_name(day, script="ddp_run"):
-    return f"{script}-202611{day:02}-100000-000000.log"
-
-
 @pytest.fixture
-def resumed(tmp_path):
+def resumed(tmp_path, monkeypatch):
     """Stopped at 60, resumed from 40 on one rank, then from 80 by the other script."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "nothing"))
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "demo"
-    write_log(folder / log_name(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
-    write_log(folder / log_name(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
+    stem = "ddp_run-2026110{}-100000-000000.log"
+    write_log(folder / stem.format(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
+    write_log(folder / stem.format(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
     end = 'RESULT {"status": "ok"}\n'
-    write_log(folder / log_name(3, "fsdp_run"), 81, 100, [(100, 9.2)], end, device="Other GPU")
+    last = folder / stem.format(3).replace("ddp", "fsdp")
+    write_log(last, 81, 100, [(100, 9.2)], end, device="Other GPU")
     (folder / "ddp_run-20261104 copy.log").write_text("not ours")
     return folder
 
@@ -124,76 +114,43 @@ def test_a_rung_beside_a_run_has_the_panels_that_both_have(resumed, tmp_path, mo
 def test_what_cannot_be_shown_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "letter.log").write_text("Dear Ada\n")
-    (tmp_path / "empty").mkdir()
-    for path, why in (("letter.log", "not a log of this ladder"), ("empty", "no climb.json")):
-        assert main(["report", path]) == 2
-        _, err = capsys.readouterr()
-        assert why in err and err.count("\n") == 1
+    assert main(["report", "letter.log"]) == 2
+    _, err = capsys.readouterr()
+    assert "not a log of this ladder" in err and err.count("\n") == 1
     assert not (tmp_path / "report.html").exists()
 
 
-# ------------------------------------------------------------------------------ in a browser
+def test_the_page_of_a_run_in_a_browser(resumed, chromium, shown, narrow):
+    """Four panels over the axis that is chosen, its marks, at two widths, light and dark.
 
-
-@pytest.fixture(scope="module")
-def chromium():
-    programs = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
-    if not all(programs):
-        stop = pytest.fail if "LADDER_BROWSER" in os.environ else pytest.skip
-        stop("needs selenium, chromium and chromedriver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[1]
-    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=programs[2])
-    with webdriver.Chrome(options=options, service=service) as driver:
-        yield driver
-
-
-def test_the_page_of_a_run_in_a_browser(resumed, tmp_path, monkeypatch, chromium):
-    """Four panels over the axis that is chosen, its marks, at two widths, light and dark."""
-    monkeypatch.chdir(tmp_path)
+    A loss and a norm that are not finite do not spoil it.
+    """
+    for path in resumed.glob("ddp_run-20261102-*.log"):
+        text = path.read_text().replace("loss 9.520000", "loss nan")
+        path.write_text(text.replace("norm 1.0000e+00", "norm inf", 1))
     assert main(["report", str(resumed)]) == 0
-    chromium.get((tmp_path / "report.html").as_uri())
-
-    def shown(selector):
-        found = chromium.find_elements("css selector", selector)
-        return [element for element in found if element.is_displayed()]
-
+    chromium.get(resumed.with_name("report.html").as_uri())
     (heading,) = shown("h2")
     assert heading.text == "Training gpt2 on my text: best validation loss 9.2000"
     choices = shown(".choice input")
     assert len(choices) == 3
     inks = set()
     for width, scheme, choice in ((1200, "light", 0), (400, "dark", 1), (400, "light", 2)):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
         choices[choice].click()
-        assert chromium.execute_script("return document.documentElement.scrollWidth") == width
+        narrow(width)
         assert len(shown(".chart")) == 4
         assert len(shown(".chart.loss path.mark")) == 2
         for line in shown(".chart.loss .mean"):
             inks.add(line.value_of_css_property("stroke"))
+            assert "nan" not in line.get_attribute("points")
     assert len(inks) == 2
     text = chromium.find_element("tag name", "main").text
     for said in (
         "best 9.2000, after step 100, the last one: still falling",
         "100 of 100 steps, 50,000,000 tokens, the text 5.00 times; 1.7 minutes of steps",
-        "no step took more than twice the median",
-        "at steps 41, 81",
         "ranks: 2, then 1, then 2",
         "OpenAI's GPT-2 (124M) on FineWeb-Edu: 3.2924 (reported elsewhere",
     ):
         assert said in text, text
-    assert chromium.get_log("browser") == []
-    sent = []
-    for entry in chromium.get_log("performance"):
-        event = json.loads(entry["message"])["message"]
-        if event["method"].endswith("WillBeSent"):
-            sent.append(event["params"]["request"]["url"])
-    assert all(url.startswith(("file:", "data:", "about:")) for url in sent) and sent
