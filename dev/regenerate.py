@@ -4,8 +4,8 @@
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
 markers in README.md and RUNLOG.md, docs/index.html, and the pictures in docs/. It takes seconds,
-and up to two minutes if all scripts have changed. A rung that no climb has yet gets a row without
-a gain.
+and up to two minutes if all scripts have changed. A rung of the ten that no climb has yet gets a
+row without a gain.
 """
 
 from blocks import render
@@ -13,6 +13,7 @@ from count_work import count_changed
 from matplotlib import pyplot as plt
 from site_page import site_sections
 
+from ladder.cli import Parser
 from ladder.files import ROOT, write_atomic
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
@@ -160,6 +161,7 @@ def draw_cards():
 
 
 def main():
+    Parser(__doc__).parse_args()
     count_changed()
     for name in ("README.md", "RUNLOG.md"):
         path = ROOT / name
@@ -168,7 +170,7 @@ def main():
     for draw in (draw_staircase, draw_roofline, draw_cards):
         with plt.rc_context({"font.family": "DejaVu Sans"}):
             draw()
-    print("made again: README.md, RUNLOG.md, docs/index.html, docs/*.png: see git diff")
+    print("done: git status says what has changed")
 
 
 if __name__ == "__main__":
