@@ -1,7 +1,6 @@
 """README.md, RUNLOG.md and docs/ say what the scripts, the commands and the raw logs say."""
 
 import io
-import json
 import re
 
 import pytest
@@ -9,7 +8,7 @@ from blocks import BLOCK, render
 from climbs import HERE, LOGS
 from rich.console import Console
 
-from ladder.commands import profile, roofline
+from ladder.commands import roofline
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT
 from ladder.log import parse_log
@@ -96,29 +95,15 @@ def anchors(path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["climb", "profile"])
-def test_examples_are_what_the_commands_print(name):
+def test_the_example_of_a_climb_is_what_is_printed():
     console = Console(width=140, file=io.StringIO())
-    if name == "climb":
-        console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
-    else:
-        console.width = 100
-        paths = sorted((LOGS / f"{HERE}-profile").glob("*.json"))
-        profile.report([json.loads(path.read_text()) for path in paths], console)
+    console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = words(console.file.getvalue())
-    block = code_blocks(section("docs/commands.md", name))[-1]
+    block = code_blocks(section("docs/commands.md", "climb"))[-1]
     lines = [words(line) for line in block.splitlines() if line != "…"]
     assert len(lines) > 3
     for line in lines:
         assert line in printed, line
-
-
-def test_the_example_of_a_roofline_is_what_is_printed(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["roofline", "--gpu", "A100 SXM"]) == 0
-    printed = {line.rstrip() for line in capsys.readouterr().out.splitlines()}
-    shown = page("docs/roofline.md").split("```\n")[1].splitlines()
-    assert set(shown) <= printed | {"…"}
 
 
 def test_docs_have_the_fastest_report_of_each_gpu():

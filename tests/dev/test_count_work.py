@@ -20,8 +20,6 @@ def test_work_json_has_the_counts_of_the_code_that_stands_here():
 @pytest.mark.parametrize(
     ("device", "stem"),
     [
-        ("cuda", "baseline"),
-        ("cuda", "03_bf16_autocast"),
         ("cuda", "10_fused_adamw"),
         ("cpu", "12_causal_blocks"),
     ],

@@ -137,7 +137,8 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
         (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
         *kept, _, saved = sorted(os.listdir(folder))  # _: its log
         assert kept == [".lock", "best"] and saved == f"step_00000{number}.pt"
-    (tmp_path / "checkpoints" / "mine").mkdir()  # a --ckpt-dir, which has no date
+    for name in ("mine", f"{folder.name} (copy)", f"{folder.name}-old"):  # a --ckpt-dir, copies
+        (tmp_path / "checkpoints" / name).mkdir()
     run("--steps", 4, "--resume")
     log = last_log(tmp_path)
     assert [step["step"] for step in log.steps] == [3, 4]

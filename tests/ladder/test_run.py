@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch._inductor.config
-from helpers import SMALL, SMALLER, closed_pipe, fails, load, rung
+from helpers import SMALL, closed_pipe, fails, load, rung
 
 from ladder import machine
-from ladder.batches import Batches
-from ladder.cli import parse_args
-from ladder.corpus import load_corpus
 from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.run import Run
@@ -44,7 +41,6 @@ def test_result_follows_from_the_step_lines(
 
     found = log.result
     times = [step["dt"] * 1e3 for step in log.steps]  # ms, to two digits
-    assert (found["warmup_steps"], found["measured_steps"]) == (2, 5)
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
     assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
     assert found["final_loss"] == pytest.approx(log.steps[-1]["loss"], abs=1e-6)
@@ -66,21 +62,6 @@ def test_result_follows_from_the_step_lines(
     assert len(log.run["data_sha256"]) == 12
 
 
-def test_what_only_the_screen_shows(shard, tmp_path, small_model, capsys):
-    args = parse_args("doc", [*SMALL, "--steps=6", "--log-dir", str(tmp_path)])
-    module = load(rung(3))
-    model = module.GPT(module.GPTConfig(**SMALLER))
-    with Run(rung(3), args) as run:
-        run.header(model, Batches(load_corpus(str(shard), print), 2, 64))
-        for step, dt in enumerate([90, 10, 40, 20, 0.05, 0.05]):
-            run.log(step, loss=9 - step, dt=dt, tok_per_s=128 / dt)
-    out = capsys.readouterr().out
-    # The median of the steps after the first, times the steps left.
-    assert re.findall(r" \| left (.*)", out) == ["0:00:40", "0:01:15", "0:00:40", "0:00:15"]
-    last = "03_bf16_autocast: 13 tok/s, 10,025.0 ms a step, loss 9.00 -> 4.00"
-    assert out.splitlines()[-1] == last
-
-
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     """The profile is one of the second step, and the first two are not a measurement."""
@@ -93,9 +74,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
 @pytest.mark.parametrize(
     ("script", "flags", "said", "autocast"),
     [
-        ("baseline.py", [], False, "off"),
         ("speedups/03_bf16_autocast.py", [], True, "off"),
-        ("ddp_run.py", [*DDP, "--dtype=auto"], True, "off"),
         ("ddp_run.py", [*DDP, "--dtype=bfloat16"], False, "bfloat16"),
     ],
 )

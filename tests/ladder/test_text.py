@@ -19,11 +19,7 @@ def test_what_people_write_is_shown(text):
     ("character", "escaped"),
     [
         ("\x1b", r"\x1b"),
-        ("\x9b", r"\x9b"),
-        ("\x7f", r"\x7f"),
-        ("\r", r"\r"),
         ("\n", r"\n"),
-        ("\x85", r"\x85"),
         ("\u2028", r"\u2028"),
         ("\u202e", r"\u202e"),
         ("\udce9", r"\udce9"),  # a byte of a file name that is not UTF-8

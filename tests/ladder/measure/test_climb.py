@@ -33,7 +33,7 @@ def test_files_beside_our_own_are_no_runs(tmp_path):
     assert climb_logs(folder, Climb.load_from(folder)) == logs
 
 
-@pytest.mark.parametrize("text", ['{"kind": "climb"}', "{", '{"what": 1}'])
+@pytest.mark.parametrize("text", ['{"kind": "climb"}', "{"])
 def test_a_foreign_climb_json_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "climb.json").write_text(text)
     with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):

@@ -174,19 +174,6 @@ def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, cap
     assert "The time (--max-minutes 5) was over before these could run: b, d\n" in out
     assert {path.stem for path in tmp_path.glob("*.log")} == {"a.r1", "c.r1"}
     assert read_climb(tmp_path)[1][-1].total
-    ended = (tmp_path / "climb.json").read_bytes()
-    assert resume(tmp_path) == 0  # it has ended: no time is left
-    assert (tmp_path / "climb.json").read_bytes() == ended
-
-
-def test_the_forecast_is_what_the_runs_so_far_took(tmp_path, timed, capsys):
-    """In the first round, before b has run, which takes ten times as long as a, nobody knows."""
-    write(tmp_path, {"a.py": "", "b.py": ""}, rounds=3)
-    timed({"a": 60, "b": 600})
-    assert resume(tmp_path) == 0
-    left = re.findall(r" tok/s \(\d of 6 runs(.*)\)", capsys.readouterr().out)
-    about = [f", about {minutes} min left" for minutes in (22, 21, 11, 5)]
-    assert left == ["", *about, ""]
 
 
 FAILS = {

@@ -1,7 +1,7 @@
 """rows.py: from the logs of a climb to rows."""
 
 import pytest
-from climbs import HERE, LOGS, a_climb, as_it_ran, as_row
+from climbs import HERE, LOGS, a_climb, as_it_ran
 
 from ladder.errors import BadInput
 from ladder.log import Log
@@ -37,9 +37,6 @@ def test_a_disturbed_run_is_named():
     assert disturbed == {"03_bf16_autocast": [1]}
     (line,) = footnotes(climb, rows)
     assert line.startswith("Round 1 of 03 bf16 autocast was disturbed: ")
-    steps = [1.0] * 9
-    assert as_row([[*steps, 9.0]]).disturbed_runs == {}  # one step is not yet a tenth of them
-    assert [*as_row([[*steps, 9.0, 9.0]]).disturbed_runs] == [1]
 
 
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
