@@ -8,13 +8,17 @@ and up to two minutes if all scripts have changed. A rung of the ten that no cli
 row without a gain.
 """
 
+import sys
+from pathlib import Path
+
 from blocks import render
 from count_work import count_changed
 from matplotlib import pyplot as plt
 from site_page import site_sections
 
 from ladder.cli import Parser
-from ladder.files import ROOT, write_atomic
+from ladder.commands.main import program
+from ladder.files import ROOT, require_own, write_atomic
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rows import read_climb
@@ -160,8 +164,9 @@ def draw_cards():
 # ------------------------------------------------------------------ all of it
 
 
-def main():
-    Parser(__doc__).parse_args()
+def run(argv: list[str]):
+    Parser(__doc__).parse_args(argv)
+    require_own(Path(__file__), "regenerate.py is in", "PYTHONPATH={}")
     count_changed()
     for name in ("README.md", "RUNLOG.md"):
         path = ROOT / name
@@ -174,4 +179,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(program(run, sys.argv[1:]))
