@@ -10,7 +10,6 @@ from ladder import files
 from ladder.commands.main import program
 from ladder.files import ROOT
 from ladder.measure import scripts
-from ladder.measure.merge import merge
 from ladder.measure.process import Finished
 from ladder.measure.scripts import all_scripts
 
@@ -91,21 +90,3 @@ def test_a_conflict_stops_it_and_is_marked(project, run):
     assert "go on from it:\npython dev/propagate.py 08_adamw_clipping\n" in done.stdout
     said = run(8)
     assert said.status == 2 and f"{NAMES[8]}:{number} is not valid Python" in said.stderr
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "merged"),
-    [
-        ("A b c d", "a B c d", "A B c d"),  # neighbours
-        ("a b new c d", "a c d", "a new c d"),  # put in beside a line that goes
-        ("a b c D", "a b", None),  # changed, and gone
-        ("a new b c d", "a other b c d", None),  # two at one place: which comes first?
-    ],
-)
-def test_merge(ours, theirs, merged):
-    sides = [side.replace(" ", "\n") + "\n" for side in ("a b c d", ours, theirs)]
-    text = merge(*sides)
-    if merged is None:
-        assert "<<<<<<< this script\n" in text
-    else:
-        assert text.split() == merged.split()

@@ -125,7 +125,6 @@ def test_a_gpu_stands_above_a_cpu(project):
     assert blocks.NO_GPU not in readme
     on_gpu, on_cpu = readme.partition("<!-- headline ")[2].splitlines()[2:4]
     assert on_cpu.startswith(f"- **4.2 times** (3.8 to 4.7, 95 % interval) on {CPU}, B=4, T=256")
-    assert "204 to 861 tokens per second at rung 12 (3.2 times at rung 10)" in on_cpu
     assert GPU in on_gpu
 
 

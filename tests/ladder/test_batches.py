@@ -72,7 +72,6 @@ def test_another_seed_begins_elsewhere_and_reads_the_same_epoch(shuffle):
     def rows(seed):
         return read(Batches(corpus_of(101), B=5, T=4, shuffle=shuffle, seed=seed), 5)
 
-    assert rows(1337) == read(Batches(corpus_of(101), B=5, T=4, shuffle=shuffle), 5)
     assert len({rows(seed)[0] for seed in range(1337, 1345)}) == 8
     assert sorted(rows(1338)) == sorted(rows(1337))
     assert rows(1338)[:10] == rows(1337)[15:]  # 0.618 of 25 rows later

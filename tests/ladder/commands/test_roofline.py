@@ -28,13 +28,3 @@ def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
     for B, told in ((largest, False), (2 * largest, True)):
         assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
         assert (note in capsys.readouterr().out) == told
-
-
-def test_no_figure_is_cut_on_a_narrow_screen(monkeypatch, capsys):
-    flags = ["roofline", "--gpu", "A100 SXM"]
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(flags) == 0
-    whole = capsys.readouterr().out
-    monkeypatch.setenv("COLUMNS", "20")
-    assert main(flags) == 0
-    assert capsys.readouterr().out == whole and "…" not in whole

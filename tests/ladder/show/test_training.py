@@ -108,15 +108,6 @@ def test_a_rung_beside_a_run_has_the_panels_that_both_have(resumed, tmp_path, mo
     assert "16384 tokens a step" in page
 
 
-def test_what_cannot_be_shown_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "letter.log").write_text("Dear Ada\n")
-    assert main(["report", "letter.log"]) == 2
-    _, err = capsys.readouterr()
-    assert "not a log of this ladder" in err and err.count("\n") == 1
-    assert not (tmp_path / "report.html").exists()
-
-
 def test_the_page_of_a_run_in_a_browser(resumed, chromium, shown, narrow):
     """Four panels over the axis that is chosen, its marks, at two widths, light and dark.
 
