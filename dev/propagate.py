@@ -20,7 +20,7 @@ from ladder.cli import Parser
 from ladder.commands.diff import A_RUNG, ladder_script
 from ladder.commands.main import program
 from ladder.errors import BadInput
-from ladder.files import git, write_atomic
+from ladder.files import git, require_own, write_atomic
 from ladder.measure.docstrings import parts_of, split_source
 from ladder.measure.merge import merge
 from ladder.measure.scripts import all_scripts, base_of, relative_name
@@ -30,7 +30,9 @@ def run(argv: list[str]) -> int:
     """Merge and write script by script, and print their names. Returns 1 after a conflict."""
     parser = Parser(__doc__)
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
-    edited = ladder_script(parser.parse_args(argv).rung)
+    args = parser.parse_args(argv)
+    require_own(Path(__file__), "propagate.py is in", "PYTHONPATH={}")
+    edited = ladder_script(args.rung)
     later = followers(edited)
     if not later:
         raise BadInput(f"{relative_name(edited)} is the last rung: no other goes on from it")

@@ -20,7 +20,7 @@ from blocks import USUAL, climbs_of, other_setting, render, rungs_marker
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.errors import BadInput
-from ladder.files import COMMITTED, ROOT, SCRIPTS, write_atomic
+from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.docstrings import low_precision
 from ladder.measure.losses import MIN_STEPS
@@ -38,6 +38,7 @@ def run(argv: list[str]):
     shown = "show it in README.md, for its kind of device (default: in RUNLOG.md alone)"
     parser.add_argument("--readme", action="store_true", help=shown)
     args = parser.parse_args(argv)
+    require_own(Path(__file__), "publish.py is in", "PYTHONPATH={}")
     publish(args.climb, args.finding, args.readme)
 
 

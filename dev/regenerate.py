@@ -4,16 +4,21 @@
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
 markers in README.md and RUNLOG.md, docs/index.html, and the pictures in docs/. It takes seconds,
-and up to two minutes if all scripts have changed. A rung that no climb has yet gets a row without
-a gain.
+and up to two minutes if all scripts have changed. A rung of the ten that no climb has yet gets a
+row without a gain.
 """
+
+import sys
+from pathlib import Path
 
 from blocks import render
 from count_work import count_changed
 from matplotlib import pyplot as plt
 from site_page import site_sections
 
-from ladder.files import ROOT, write_atomic
+from ladder.cli import Parser
+from ladder.commands.main import program
+from ladder.files import ROOT, require_own, write_atomic
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rows import read_climb
@@ -159,7 +164,9 @@ def draw_cards():
 # ------------------------------------------------------------------ all of it
 
 
-def main():
+def run(argv: list[str]):
+    Parser(__doc__).parse_args(argv)
+    require_own(Path(__file__), "regenerate.py is in", "PYTHONPATH={}")
     count_changed()
     for name in ("README.md", "RUNLOG.md"):
         path = ROOT / name
@@ -168,8 +175,8 @@ def main():
     for draw in (draw_staircase, draw_roofline, draw_cards):
         with plt.rc_context({"font.family": "DejaVu Sans"}):
             draw()
-    print("made again: README.md, RUNLOG.md, docs/index.html, docs/*.png: see git diff")
+    print("done: git status says what has changed")
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(program(run, sys.argv[1:]))

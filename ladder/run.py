@@ -227,7 +227,7 @@ class Run:
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
-        if self.steps_left and (self.compiled or hasattr(model, "_orig_mod")):
+        if self.compiled or hasattr(model, "_orig_mod"):
             self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
@@ -297,7 +297,7 @@ class Run:
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
         planned = len(self.step_times) + self.steps_left
-        if not planned:  # it was resumed after its last step
+        if not planned:  # it was resumed after its last step, or was to validate only
             return
         if planned < 3:
             self.say("note  not a measurement: the first two steps of a run are warm-up")
@@ -318,22 +318,23 @@ class Run:
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.say("RESULT " + json.dumps(self.result, allow_nan=False))
-        if self.result["tok_per_s"] or self.validation:
+        if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
-        parts = []
-        if self.result["tok_per_s"]:
-            parts.append(f"{self.result['tok_per_s']:,.0f} tok/s")
-            parts.append(f"{self.result['median_ms']:,.1f} ms a step")
-            parts.append(f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}")
+        name = Path(self.script).stem
+        line = (
+            f"{name}: {self.result['tok_per_s']:,.0f} tok/s, "
+            f"{self.result['median_ms']:,.1f} ms a step, "
+            f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
+        )
         if self.validation:
             last, best = self.validation.values()
-            parts.append(f"validation loss {last:.4f} (best {best:.4f})")
+            line += f", validation loss {last:.4f} (best {best:.4f})"
         if self.folder:
-            parts.append(f"now: `ladder report {self.folder}` and `ladder sample {self.folder}`")
-        return f"{Path(self.script).stem}: " + ", ".join(parts)
+            line += f"; now: `ladder report {self.folder}`, `ladder sample {self.folder}`"
+        return line
 
 
 def flops_per_token(model, T: int) -> int:

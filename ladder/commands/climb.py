@@ -63,7 +63,7 @@ def add_arguments(parser):
     add("--resume", type=Path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
     minutes = "begin no round that would not end in this time, and stop when it is over"
-    add("--max-minutes", type=float, metavar="MINUTES", help=minutes)
+    add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
     add("--out", help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
 
@@ -87,6 +87,8 @@ def run(args) -> int:
             chosen = [*chosen[:6], chosen[10], chosen[-1]]
     kind = "climb"
     if args.batch_sizes:
+        if args.batch_size:
+            raise BadInput("give --batch-size or --batch-sizes, not both")
         kind = "batch"
         warn_of_few_steps(args)
     elif chosen[0] in scripts.peer_scripts():
@@ -110,8 +112,10 @@ def resume(args) -> int:
 
 def climb_without(args) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
-    if args.rungs or args.quick or args.batch_sizes:
+    if args.rungs:
         raise BadInput("--without takes the top rung: name the rungs to leave out after it")
+    if args.quick or args.batch_sizes:
+        raise BadInput("--without goes with neither --quick nor --batch-sizes")
     rungs = scripts.rungs_for(cli.pick_device(args.device).type)
     top = rungs[-1]
     chosen = select(args.without) or rungs[1:]
@@ -177,10 +181,10 @@ def run_and_report(folder: Path) -> int:
     say(f"Logs, climb.json, what ran: {folder}")
     if good:
         say(f"As a page: ladder report {quote(str(folder))} --open")
-        where = folder.resolve()
-        left_out = "--exclude=code --exclude='*.failed'"  # tracebacks name paths
-        what = f"-C {quote(str(where.parent))} {quote(where.name)}"
-        say(f"To send it: tar czf {quote(where.name)}.tar.gz {left_out} {what}")
+        # Without tracebacks, which name paths, and the name of a user.
+        options = "--numeric-owner --exclude=code --exclude='*.failed'"
+        what = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
+        say(f"To send it: tar czf {quote(folder.name)}.tar.gz {options} {what}")
     return 0 if good else 1
 
 

@@ -81,18 +81,19 @@ def select(words: list[str]) -> list[Path]:
 
 
 def numbered(first: int, last: int) -> list[Path]:
-    """The scripts with these numbers: of a rung and a candidate with the same one, the rung.
-
-    Raises BadInput if there is none.
-    """
-    by_number = {}
-    for path in reversed(all_scripts()):  # a rung replaces a candidate
-        by_number[number_of(path)] = path
-    paths = [by_number[number] for number in sorted(by_number) if first <= number <= last]
-    if not paths:
-        top = all_scripts()[-1].stem
-        raise BadInput(f"no rung has a number {first} to {last}: they end with {top}")
-    return paths
+    """The scripts with these numbers. Raises BadInput if there is none, or several have one."""
+    found = {}
+    for path in all_scripts():
+        number = number_of(path)
+        if first <= number <= last:
+            if number in found:  # one of cpu/ and one of candidates/
+                raise BadInput(f"{number} is {found[number].stem} or {path.stem}: write its name")
+            found[number] = path
+    if not found:
+        top = number_of(all_scripts()[-1])
+        which = first if first == last else f"from {first} to {last}"
+        raise BadInput(f"no rung has a number {which}: they end with {top}")
+    return [found[number] for number in sorted(found)]
 
 
 def named(word: str, paths: list[Path]) -> Path:

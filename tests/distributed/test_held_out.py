@@ -5,6 +5,7 @@ import json
 import pytest
 from jobs import EXACT, last_log
 
+from ladder.log import read_log
 from ladder.ranks import parse
 
 
@@ -19,7 +20,7 @@ def test_held_out_loss_before_training_and_in_result(alone, tmp_path):
     *_, people = out.splitlines()
     assert f"validation loss {losses[2]:.4f} (best {losses[2]:.4f})" in people
     folder = tmp_path / "ckpt"
-    assert people.endswith(f"now: `ladder report {folder}` and `ladder sample {folder}`")
+    assert people.endswith(f"; now: `ladder report {folder}`, `ladder sample {folder}`")
 
 
 def test_no_step_validates_what_one_starts_from(alone, tmp_path):
@@ -28,12 +29,13 @@ def test_no_step_validates_what_one_starts_from(alone, tmp_path):
     trained = last_log(tmp_path).vals[-1]["loss"]
     other = tmp_path / "other"
     flags = ["--steps", 0, "--init", tmp_path / "ckpt", f"--ckpt-dir={other}"]
-    alone(*flags)
-    log = last_log(tmp_path)
+    out, _ = alone(*flags)
+    assert not other.exists()
+    *_, path = sorted((tmp_path / "runs").glob("*.log"))
+    log = read_log(path, ended=False)
     (val,) = log.vals
     assert val["step"] == 0 and val["loss"] == pytest.approx(trained, abs=2e-3)  # padding rows
-    assert log.steps == [] and not other.exists()
-    assert log.result["status"] == "ok" and log.result["final_loss"] is None
+    assert out.splitlines()[-1].startswith("val   step=0 loss=") and not log.steps
 
 
 def test_the_best_model_is_better_than_what_training_starts_from(alone, tmp_path):

@@ -15,6 +15,7 @@ from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import rounds
 from ladder.measure.rows import read_climb
+from ladder.measure.scripts import branch, rungs
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +78,28 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert said in refused(capsys, "climb", path)
 
 
-@pytest.mark.parametrize(
-    ("device", "top", "quick"), [("cpu", 12, (4, 1, 5)), ("cuda", 10, (12, 3, 5))]
-)
-def test_what_is_climbed_without_numbers(device, top, quick, monkeypatch):
+@pytest.mark.parametrize(("device", "quick"), [("cpu", (4, 1, 5)), ("cuda", (12, 3, 5))])
+def test_what_is_climbed_without_numbers(device, quick, monkeypatch):
     given = []
     monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
     monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
     (_, _, full), (args, _, some) = given
-    assert [path.stem[:2] for path in full[1:]] == [f"{n:02}" for n in range(1, top + 1)]
-    assert {*some} == {*full[:6], full[10], full[top]}
+    beyond = branch("cpu") if device == "cpu" else []
+    assert full == rungs() + beyond
+    assert {*some} == {*full[:6], full[10], full[-1]}
     assert (args.steps, args.rounds, args.max_minutes) == quick
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("0 --batch-sizes 1 2 --batch-size 4", "give --batch-size or --batch-sizes, not both"),
+        ("--max-minutes 0", "expected an integer of at least 1, got 0"),
+        ("99", "no rung has a number 99"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_runs(words, why, ladder, tmp_path):
+    done = ladder("climb", *words.split(), "--device", "cpu", "--out", tmp_path / "run")
+    assert done.status == 2 and why in done.stderr and not (tmp_path / "run").exists()

@@ -49,9 +49,9 @@ def test_without_as_a_user_runs_it(shard, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["0"], "baseline cannot be left out: it is not below 12_causal_blocks here"),
+        (["0"], f"baseline cannot be left out: it is not below {TOP.stem} here"),
         (["6"], "none of these changes can be taken back"),
-        (["3", "--quick"], "--without takes the top rung"),
+        (["3", "--quick"], "--without goes with neither --quick nor --batch-sizes"),
     ],
 )
 def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):

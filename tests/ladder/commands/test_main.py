@@ -19,7 +19,7 @@ CASES = [
     ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),
     ("roofline --gpu nonsense", "nonsense is in no data sheet here: --help lists the names"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
-    ("climb 0 --max-minutes abc", "--max-minutes: invalid float value: 'abc'"),
+    ("climb 0 --max-minutes abc", "--max-minutes: invalid integer value: 'abc'"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb 0 --out /", "error / is there already: choose another --out"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: line 1"),
