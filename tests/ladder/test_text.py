@@ -9,7 +9,7 @@ from ladder.text import printable
 
 
 @pytest.mark.parametrize(
-    "text", ["a\xa0b", "世\u3000界", "👩\u200d👩", "نمی\u200cشود", "e\u0301", "\U0001fae9"]
+    "text", ["世\u3000界", "👩\u200d👩", "نمی\u200cشود", "e\u0301", "\U0001fae9"]
 )
 def test_what_people_write_is_shown(text):
     assert printable(text) == text

@@ -67,25 +67,15 @@ def test_a_gpt2_of_transformers_is_started_from(tmp_path):
     assert -1e-5 < more <= math.log(1 + 47 / V) + 1e-5
 
 
-@pytest.mark.parametrize(
-    ("trouble", "said"),
-    [
-        ("cut", "no model in .* \\(Error while deserializing header"),
-        ("another kind", "has model_type='llama' in config.json, GPT-2 here 'gpt2'"),
-        ("another size", "the model to start from has .*'n_layer': 2"),
-    ],
-)
-def test_weights_that_cannot_be_used_are_refused_in_a_line(trouble, said, tmp_path):
+def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
     saved_model(tmp_path)
-    config = tmp_path / "best" / "config.json"
+    tiny = DDP.GPT(DDP.GPTConfig(**TINY))
+    with pytest.raises(BadInput, match=r"^the model to start from has .*'n_layer': 2"):
+        weights.fill(tiny, *weights.load(str(tmp_path)))
     tensors = tmp_path / "best" / "model.safetensors"
-    if trouble == "another kind":
-        config.write_text(config.read_text().replace('"gpt2"', '"llama"'))
-    if trouble == "cut":
-        tensors.write_bytes(tensors.read_bytes()[:-100])
-    model = DDP.GPT(DDP.GPTConfig(**TINY))
-    with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
-        weights.fill(model, *weights.load(str(tmp_path)))
+    tensors.write_bytes(tensors.read_bytes()[:-100])
+    with pytest.raises(BadInput, match=r"^no model in .* \(Error while deserializing header"):
+        weights.load(str(tmp_path))
 
 
 # ------------------------------------------------------------------ what others saved
@@ -153,14 +143,15 @@ def test_a_model_in_several_files_is_loaded(saved):
         model_of(saved.folder)
 
 
-def test_an_mlp_of_four_times_the_width_may_be_written_out(saved):
+def test_a_config_that_says_the_same_in_other_words_is_accepted(saved):
     path = saved.folder / "config.json"
     fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"n_inner": 512}))
+    path.write_text(json.dumps(fields | {"n_inner": 512}))  # four times the width
     assert_loads(saved)
-    path.write_text(json.dumps(fields | {"n_inner": 500}))
-    with pytest.raises(BadInput, match="has n_inner=500"):
-        model_of(saved.folder)
+    for key, value in (("n_inner", 500), ("model_type", "llama")):
+        path.write_text(json.dumps(fields | {key: value}))
+        with pytest.raises(BadInput, match=f"has {key}={value!r} in config.json, GPT-2 here "):
+            model_of(saved.folder)
 
 
 def without_bias(tensors):
