@@ -26,7 +26,6 @@ def test_the_command_line_is_frozen():
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
         (["--steps", "0"], "--steps: expected an integer of at least 1, got 0"),
-        (["--stpes", "3"], "unrecognized arguments: --stpes 3"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],
