@@ -4,7 +4,7 @@ Change: GELU's 0.5 (1 + tanh u) is written as sigmoid(2 u), the same function.
 Why: on CUDA the compiler calls libdevice's tanh, some thirty instructions with a branch; a sigmoid
   is one exponential and one division. Forward and backward compute it for 2.4 billion values at
   B=64, T=1024 (12 layers of 65,536 x 3072). The traffic stays the same, 24 GB, which is 6.2 ms at
-  3.9 TB/s. With the tanh it takes 8.4 ms, limited by arithmetic: 2.2 ms less.
+  3.9 TB/s. We assume that with the tanh, limited by arithmetic, it takes 8.4 ms: 2.2 ms less.
 Numerics: rounding. The same function to the last bits of FP32.
 Run: python candidates/15_sigmoid_gelu.py
 """

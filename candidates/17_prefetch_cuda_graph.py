@@ -3,12 +3,12 @@
 Change: on CUDA, the second step is recorded as a CUDA graph, and replayed from then on; while the
   device works, the next batch is read and copied to it.
 Why: at the start of a step the device waits while the CPU reads the batch, copies it and launches
-  the first kernels, and launching the optimizer's takes the CPU longer than they run: 1 ms of 133
-  at B=64, T=1024, 3 % of a step at B=16. A graph is one launch. Its tensors lie at fixed places:
-  the batch is copied over the one before, from pinned memory, on the same stream and so after the
-  kernels that read that one; the learning rate is a tensor on the device. The first batch is read
-  before the loop; each step reads one, inside the clock. `ladder profile` cannot see the parts of a
-  replayed graph: it books all of it as "optimizer".
+  the first kernels, and launching the optimizer's takes the CPU longer than they run. We assume 1
+  ms of 133 at B=64, T=1024, and as much at any B. A graph is one launch. Its tensors lie at fixed
+  places: the batch is copied over the one before, from pinned memory, on the same stream and so
+  after the kernels that read that one; the learning rate is a tensor on the device. The first batch
+  is read before the loop; each step reads one, inside the clock. `ladder profile` cannot see the
+  parts of a replayed graph: it books all of it as "optimizer".
 Numerics: rounding. The learning rate is a float32.
 Run: python candidates/17_prefetch_cuda_graph.py
 """

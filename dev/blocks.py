@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
@@ -12,7 +13,7 @@ from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.work import AS_BEFORE, LABELS, roofline_ms, work
 from ladder.show.reported import reported_climb
-from ladder.show.tables import Cell, factor, gain_cell, markdown, percent, pipes
+from ladder.show.tables import Cell, factor, footnotes, gain_cell, markdown, percent, pipes
 
 # In README.md the headline and the table of rungs name a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one, and the machines are all of logs/.
@@ -104,7 +105,7 @@ def rungs_table(climbs: list) -> str:
     header = [Cell(heading) for heading in lines[0]]
     body = [list(line.values()) for line in lines]
     note = f"\n*Reported*: {reported_climb()['note']}"
-    return pipes([header, *body], left=4) + beyond(climbs) + note + ROOFLINE
+    return pipes([header, *body], left=4) + beyond(climbs) + disturbed(climbs) + note + ROOFLINE
 
 
 def beyond(climbs: list) -> str:
@@ -121,6 +122,15 @@ def beyond(climbs: list) -> str:
         if gains:
             text += f"\nOn CPUs the ladder goes on in [cpu/](cpu); {machine_of(rows)}: "
             text += f"{', '.join(gains)}.\n"
+    return text
+
+
+def disturbed(climbs: list) -> str:
+    """What stands below the tables of these climbs in RUNLOG.md, such as a disturbed round."""
+    text = ""
+    for _, climb, rows in climbs:
+        for note in footnotes(climb, rows):
+            text += f"\n{machine_of(rows)}: {note}\n".replace("<", "&lt;")
     return text
 
 
@@ -198,9 +208,17 @@ def other_setting(run: dict[str, str]) -> str:
     return "" if setting == USUAL else setting
 
 
-def machines_table() -> str:
-    """A row for each machine under logs/, the fastest first: its newest climb from the baseline to
-    rung 10 or above, of README.md's model and text."""
+class Machine(NamedTuple):
+    """A machine under logs/ and its newest climb from the baseline to rung 10 or above."""
+
+    tok_per_s: float  # of the highest rung
+    folder: Path
+    climb: Climb
+    ran: dict[int, Row]  # by number of the rung
+
+
+def machines() -> list[Machine]:
+    """Every machine under logs/, the fastest first. Only README.md's model and text count."""
     newest = {}
     for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
         climb, rows = read_climb(path.parent)
@@ -208,12 +226,17 @@ def machines_table() -> str:
         complete = climb.kind == "climb" and 0 in ran and 10 in ran
         if complete and not other_setting(ran[0].log.run):
             top = ran[max(ran)]
-            newest[climb.device] = top.tok_per_s, machine_line(path.parent, climb, ran)
+            newest[climb.device] = Machine(top.tok_per_s, path.parent, climb, ran)
+    return sorted(newest.values(), key=lambda machine: -machine.tok_per_s)
+
+
+def machines_table() -> str:
+    """A row for each of `machines`."""
     header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
     header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
     lines = [header]
-    for _, line in sorted(newest.values(), reverse=True):  # the fastest first
-        lines.append(line)
+    for machine in machines():
+        lines.append(machine_line(machine.folder, machine.climb, machine.ran))
     return pipes([[Cell(text) for text in line] for line in lines], left=2)
 
 

@@ -1,19 +1,22 @@
 """README.md, RUNLOG.md and docs/ say what the scripts, the commands and the raw logs say."""
 
+import ast
 import io
 import re
+from pathlib import Path
 
 import pytest
-from blocks import BLOCK, render
+from blocks import BLOCK, render, rungs_marker
 from climbs import HERE, LOGS
 from rich.console import Console
 
 from ladder.commands import roofline
 from ladder.commands.main import COMMANDS, main
-from ladder.files import ROOT
+from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.climb import log_texts
 from ladder.measure.rows import read_climb
+from ladder.measure.scripts import all_scripts
 from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, for_terminal, percent
 
@@ -63,11 +66,60 @@ def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
     diff, _, log = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
-    texts = log_texts(ROOT / "logs" / "2026-11-23-intel-xeon-amx-2-threads-climb")
+    texts = log_texts(ROOT / shown_climbs()[0])
     lines = texts["05_torch_compile.r1"].splitlines()
     for line in log.splitlines():
         pattern = ".*".join(map(re.escape, line.split("…")))
         assert any(re.fullmatch(pattern, found) for found in lines), line
+
+
+def shown_climbs() -> list[str]:
+    """The folders of the climbs that README.md shows."""
+    return rungs_marker(page("README.md"))["folders"].split()
+
+
+# What has changed in the scripts since the climb that README.md shows and cannot show in its times:
+# names, where the text begins (round 1 reads the same), and autocast, which is now made once
+# before the steps and not in each of them.
+SINCE_THEN = {
+    "future": "mask",
+    "scaler = run.scaler = torch.amp": "scaler = torch.amp",
+    "run.dtype, run.scaler = (dtype, scaler)\n": "",
+    "run.say), B, T)": "run.say), B, T, seed=args.seed)",
+    "autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)\n": "",
+    "with torch.autocast(device.type, dtype=dtype):": "with autocast:",
+}
+
+
+def code_of(source: str) -> str:
+    """A script's code without docstrings, comments and SINCE_THEN."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        is_documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        if is_documented and ast.get_docstring(node):
+            del node.body[0]
+    text = re.sub("^ +", "", ast.unparse(tree), flags=re.MULTILINE)
+    for old, new in SINCE_THEN.items():
+        text = text.replace(old, new)
+    return text
+
+
+def test_a_climb_in_readme_ran_the_code_that_stands_here():
+    """Else README.md has to show another climb, or these scripts have to be measured again.
+
+    The whole script is compared with itself at the climb's commit, without docstrings and comments.
+    It may differ in SINCE_THEN, which lists each change, so that a new one needs a decision. What
+    scripts import from ladder/ is not compared: of that, only `next(batches)` is timed.
+    """
+    here = {path.stem: path for path in all_scripts()}
+    for folder in shown_climbs():
+        climb = read_climb(ROOT / folder)[0]
+        for script in climb.scripts:
+            then = git("show", f"{climb.commit}:{script}")
+            if then.returncode:
+                pytest.skip(f"no history: {then.stderr}")
+            now = here[Path(script).stem].read_text(encoding="utf-8")
+            assert code_of(now) == code_of(then.stdout), script
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -57,7 +57,7 @@ def holm(gains: Iterable[Estimate | None]):
 
     The smallest of m p-values has to be below 0.05 / m, the next one below 0.05 / (m - 1), and so
     on. From the first one that is not, none is significant. Where nothing differs, at most one
-    table in twenty then has a significant gain.
+    column in twenty then has a significant gain.
     """
     tested = [gain for gain in gains if gain is not None and gain.p is not None]
     tested.sort(key=lambda gain: gain.p)

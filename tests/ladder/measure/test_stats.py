@@ -1,10 +1,12 @@
 """stats.py: the rule that tells a gain from noise."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from climbs import HERE, LOGS
 
-from ladder.measure.rows import read_climb, step_times
+from ladder.measure.rows import median_ms, read_climb, step_times
 from ladder.measure.stats import Gain, gain_of, holm
 
 
@@ -44,3 +46,24 @@ def test_two_identical_scripts_differ_once_in_twenty(rounds):
         before, after = random.choice(deviations, (2, rounds))
         significant += gain_of(before - after).p < 0.05
     assert 0.035 < significant / 3000 < 0.065
+
+
+def test_neighbours_are_surer_than_rows_far_apart():
+    """Eight identical scripts, as three climbs of six rounds: how many intervals exclude zero.
+
+    docs/measuring.md and RUNLOG.md say these counts. Of 21 intervals one should, of 84 four.
+    """
+    rows = read_climb(LOGS / "2026-11-24-amd-epyc-2-threads-a-a")[1]
+    wrong = []
+    for start in (1, 7, 13):
+        for first, second in combinations(range(8), 2):
+            log_ratios = []
+            for k in range(start, start + 6):
+                before, after = rows[first].logs[k], rows[second].logs[k]
+                log_ratios.append(np.log(median_ms(before) / median_ms(after)))
+            if gain_of(log_ratios).p < 0.05:
+                wrong.append((start, first, second))
+    assert len(wrong) == 12
+    assert len([pair for pair in wrong if pair[0] == 7]) == 10
+    assert len([pair for pair in wrong if pair[1] == 0]) == 3
+    assert len([pair for pair in wrong if pair[2] - pair[1] == 1]) == 1
