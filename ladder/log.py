@@ -153,7 +153,8 @@ def read_step(text: str) -> dict[str, float]:
     step = {"step": int(position.partition("/")[0])}
     for field_text in fields:
         key, value, *_unit = field_text.split()
-        step[key] = float(value)
+        if key != "left":  # the screen's: the time that is left
+            step[key] = float(value)
     step["dt"] /= 1e3
     step["tok_per_s"] = step.pop("tok/s")
     return step

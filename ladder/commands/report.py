@@ -50,7 +50,7 @@ def run(args) -> int:
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
         print(printable(f"{section['id']}: {section['label']}"))
-    print(f"written: {args.out}")
+    print(f"written: {args.out} (for a browser)")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())
     return 0

@@ -1,6 +1,7 @@
 """Text that a model writes."""
 
 import runpy
+from pathlib import Path
 
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE
 from ladder.errors import BadInput
@@ -8,7 +9,10 @@ from ladder.files import ROOT
 
 
 def load_model(name: str):
-    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises BadInput."""
+    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises BadInput.
+
+    Its block_size is the T of its run: no later position was trained.
+    """
     from ladder import weights  # it imports torch, which --help need not
 
     shape, state = weights.load(name)
@@ -18,6 +22,9 @@ def load_model(name: str):
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
+    folder = Path(name)
+    metadata = weights.read_metadata(folder / weights.BEST) or weights.read_metadata(folder)
+    model.config.block_size = int(metadata.get("seq_len", shape["block_size"]))
     return model
 
 

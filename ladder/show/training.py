@@ -71,7 +71,7 @@ def gather_run(path: Path) -> dict:
     return {
         "name": path.resolve().name,
         "fields": fields,
-        "status": log.result.get("status", "under way, or killed"),
+        "status": log.result.get("status"),
         "steps": steps,
         "vals": vals,
         "axes": {"million tokens": done * tokens / 1e6, "steps": done, "hours": seconds / 3600},
@@ -132,4 +132,5 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
         "up": Scale(low, 1.05 * np.percentile(values, high)),
         "lines": lines,
         "marks": marks,
+        "highest": values.max(),
     }

@@ -6,10 +6,12 @@ import torch
 from helpers import TINY, load, refused
 from models import saved_model
 
+from ladder import weights
 from ladder.commands.main import main as ladder
 from ladder.commands.sample import sample
 from ladder.corpus import END_OF_TEXT
 from ladder.files import ROOT
+from ladder.show.sampling import load_model
 from ladder.text import printable
 
 DDP = load(ROOT / "ddp_run.py")
@@ -49,6 +51,16 @@ def test_what_is_drawn_follows_the_model():
     model.forward = forward
     drawn = list(sample(model, [7], 9, seed=0))
     assert drawn == [8, 9, *range(7)] and max(sizes) == 4
+
+
+def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatch):
+    """--seq-len of its run; later positions have random weights."""
+    monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
+    model = saved_model(tmp_path)
+    assert load_model(str(tmp_path)).config.block_size == model.config.block_size
+    weights.save(tmp_path / "best", model.config, model.state_dict(), {"seq_len": "3"})
+    for name in (tmp_path, tmp_path / "best"):
+        assert load_model(str(name)).config.block_size == 3
 
 
 def test_a_model_of_another_vocabulary_is_refused_in_a_line(tmp_path, capsys):

@@ -58,11 +58,34 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
     assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
 
 
+def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
+    """Resumed once more, it has nothing left to train, and the last log no RESULT."""
+    write_log(resumed / "ddp_run-20261104-100000-000000.log", 101, 100, [(100, 9.2)])
+    assert main(["report", str(resumed)]) == 0
+    page = resumed.with_name("report.html").read_text()
+    assert "<dt>Ended<dd>all steps are done<" in page
+
+
 def test_a_run_under_way_is_shown_as_far_as_it_is(resumed):
     path = max(resumed.glob("ddp_run*-000000.log"))
     with path.open("a") as file:
         file.write("step   86/100 | loss 9.1")
     assert training.gather_run(path)["steps"][-1]["step"] == 85
+
+
+def test_the_page_says_which_values_are_cut_off_and_claims_no_trend_from_one_validation(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = write_log(tmp_path / "run.log", 1, 50, [(0, 11)], ranks=1)
+    assert main(["report", str(path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "cut off" not in page and "falling" not in page
+    assert "the last one is the lowest" in page and "under way, or killed" in page
+    path.write_text(path.read_text().replace("norm 1.0000e+00", "norm 7.5000e+00", 1))
+    assert main(["report", str(path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("before clipping; cut off above, the highest is 7.5") == 3
 
 
 def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
@@ -120,9 +143,10 @@ def test_the_page_of_a_run_in_a_browser(resumed, chromium, shown, narrow):
     assert len(inks) == 2
     text = chromium.find_element("tag name", "main").text
     for said in (
-        "best 9.2000, after step 100, the last one: still falling",
+        "best 9.2000, after step 100: the last one is the lowest; on 4,096 tokens each",
         "100 of 100 steps, 50,000,000 tokens, the text 5.00 times; 1.7 minutes of steps",
         "ranks: 2, then 1, then 2",
+        "went on after step 40, 80",
         "OpenAI's GPT-2 (124M) on FineWeb-Edu: 3.2924 (reported elsewhere",
     ):
         assert said in text, text
