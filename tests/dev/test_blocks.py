@@ -1,7 +1,7 @@
 """blocks.py: the generated parts of README.md."""
 
 import blocks
-from climbs import PUBLISHED
+from climbs import LOGS, PUBLISHED
 from site_page import site_sections
 
 from ladder.files import ROOT
@@ -22,6 +22,12 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     on_cpu = "[11 keep memory](cpu/11_keep_memory.py) +18.4 % (+11.6 … +25.5)"
     assert on_cpu in below.partition("\n")[0]
     assert [row[5] for row in cells[6:8]] == ["63 ms", "as 06"]
+
+
+def test_readme_names_a_disturbed_run():
+    climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
+    table = blocks.rungs_table([("logs/x", climb, rows)])
+    assert "(2 threads), B=4, T=256: Round 1 of 03 bf16 autocast was disturbed: " in table
 
 
 def test_the_page_is_what_is_made_of_the_repository():
