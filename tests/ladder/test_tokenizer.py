@@ -4,7 +4,8 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from helpers import load
+import transformers
+from helpers import SMALLER, load
 
 from ladder import weights
 from ladder.corpus import VOCABULARY_FILES, gpt2_vocabulary
@@ -53,6 +54,19 @@ def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
         assert ids == vocabulary.encode_ordinary(text)
         assert tokenizer.decode(ids) == text
     assert tokenizer.eos_token_id == tokenizer.bos_token_id == 50256
+
+
+def test_the_pipeline_of_transformers_writes_text(tmp_path, monkeypatch):
+    """Offline: docs/train.md has this command."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    sizes = {key: SMALLER[key] for key in ("n_layer", "n_head", "n_embd")}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(tmp_path)
+    if not weights.save_tokenizer(tmp_path):
+        pytest.skip("GPT-2's vocabulary is not here")
+    writer = transformers.pipeline("text-generation", str(tmp_path))
+    (written,) = writer("The sea", max_new_tokens=5)
+    text = written["generated_text"]
+    assert text.startswith("The sea") and text != "The sea"  # as with an empty tokenizer
 
 
 def test_without_the_vocabulary_training_goes_on(train, tmp_path, monkeypatch):
