@@ -68,3 +68,14 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     if not has:
         with pytest.raises(BadInput, match="has no bfloat16 units"):
             machine.require_bf16(device)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"), [("1410 MHz", f"{machine.CLOCKS}: 1410 MHz"), ("", "unknown")]
+)
+def test_clocks_are_what_nvidia_smi_says_of_this_gpu(answer, found, card, monkeypatch):
+    asked = []
+    monkeypatch.setattr(machine, "first_line", lambda *words: asked.append(words) or answer)
+    assert machine.clocks(card("H100")) == found
+    assert "--id=GPU-0-0" in asked[0]
+    assert machine.clocks(torch.device("cpu")) == "unknown"

@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from ladder.measure import matmul
+from ladder.measure import matmul, rounds
 
 
 def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
@@ -12,3 +12,10 @@ def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
     started = time.perf_counter()
     matmul.warm_up(torch.ones(8, 8))
     assert time.perf_counter() - started >= 0.2
+
+
+def test_a_climb_gets_the_rates_of_a_cpu():
+    """From a process of its own, whose last line they are."""
+    measured = rounds.large_matmul(["--device=cpu"])
+    assert set(measured["rates"]) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
+    assert min(measured["rates"].values()) > 1e6 and measured["device_type"] == "cpu"
