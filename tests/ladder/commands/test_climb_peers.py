@@ -4,6 +4,7 @@ import pytest
 from helpers import AUTOCAST, SMALL, refused, run_script
 
 from ladder.commands import climb
+from ladder.commands.main import main
 from ladder.measure.rows import read_climb
 
 
@@ -31,3 +32,13 @@ def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path,
     monkeypatch.setattr(climb, "find_spec", lambda name: None)
     line = refused(capsys, "climb", "transformers", "--out", tmp_path / "out")
     assert "pip install -e '.[peers]'" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), [("transformers 0", "peers"), ("0 transformers", "climb")]
+)
+def test_rows_are_compared_with_a_peer_if_it_is_the_first(words, kind, monkeypatch):
+    given = []
+    monkeypatch.setattr(climb, "prepare_and_run", lambda args, kind, chosen: given.append(kind))
+    main(["climb", *words.split(), "--device", "cpu"])
+    assert given == [kind]

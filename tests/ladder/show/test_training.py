@@ -58,6 +58,18 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
     assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
 
 
+def test_the_running_mean_stands_in_the_middle_of_its_steps(resumed):
+    """Of a straight line it is the same line. Only loss and norm are cut off above."""
+    run = training.gather_run(resumed)
+    loss = training.panel([run], [], "steps", "loss")
+    ((_, _, x, y),) = (line for line in loss["lines"] if line[0] == "mean")
+    assert len(x) == len(y) == 100 - run["window"] + 1
+    assert y == pytest.approx(10 - x / 100)
+    assert loss["up"].low == pytest.approx(0.98 * 9)
+    speed = training.panel([run], [], "steps", "tok_per_s")
+    assert (speed["up"].low, speed["up"].high) == (0, pytest.approx(1.05 * 5e5))
+
+
 def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
     """Resumed once more, it has nothing left to train, and the last log no RESULT."""
     write_log(resumed / "ddp_run-20261104-100000-000000.log", 101, 100, [(100, 9.2)])
