@@ -217,6 +217,8 @@ class Rounds:
             news = f"{self.run_once(run, k):.0f} tok/s"
         except subprocess.TimeoutExpired:
             news = "stopped, the time is over"
+            self.left.insert(0, (k, run))  # it is still to be done
+            self.done -= 1
         except BadInput as error:
             why = str(error)
             news = f"failed: {why}"

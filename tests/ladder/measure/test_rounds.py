@@ -171,6 +171,7 @@ def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, cap
     out = capsys.readouterr().out
     begun = re.findall(r"^(\w), round 1 of 1, running since", out, re.M)
     assert begun == ["a", "c", "b"]
+    assert "b, round 1 of 1: stopped, the time is over (2 of 4 runs)\n" in out
     assert "The time (--max-minutes 5) was over before these could run: b, d\n" in out
     assert {path.stem for path in tmp_path.glob("*.log")} == {"a.r1", "c.r1"}
     assert read_climb(tmp_path)[1][-1].total
