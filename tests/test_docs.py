@@ -34,7 +34,7 @@ def section(name: str, heading: str) -> str:
 
 
 def code_blocks(text: str) -> list[str]:
-    return re.findall(r"^```\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(?:diff)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def words(text: str) -> str:
@@ -64,7 +64,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
-    diff, _, log = code_blocks(page("README.md"))
+    _, log, diff, *_ = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
     texts = log_texts(ROOT / shown_climbs()[0])
     lines = texts["05_torch_compile.r1"].splitlines()
