@@ -161,7 +161,7 @@ def test_the_example_of_a_climb_is_what_is_printed():
 
 
 def test_the_drawing_of_a_step_has_the_calculated_times():
-    """docs/step.svg is drawn by hand: whole milliseconds on an A100, of a step and of what goes."""
+    """docs/step.svg is not generated: whole milliseconds on an A100, of a step and of what goes."""
     rates = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
     ms = {stem[:2]: roofline_ms(step, rates) for stem, step in work(16).items()}
     drawn = page("docs/step.svg")
