@@ -4,7 +4,7 @@ Change: the residual stream is bfloat16 from the embeddings on; LayerNorm still 
 Why: every addition reads and writes the stream, every LayerNorm reads it, forward and backward. At
   B=64, T=1024 it has 50 million values: 201 MB in FP32, 101 MB in bfloat16. In FP32, two kernels
   of each layer also do nothing but cast its gradient to bfloat16 for the matmuls. Counted as
-  docs/roofline.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
+  docs/measuring.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
   LayerNorms, which are kept for backward, take 2.5 GB less.
 Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. From here on the
   model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's

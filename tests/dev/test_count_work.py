@@ -55,7 +55,7 @@ def test_the_bytes_of_candidates_are_those_of_their_page():
 
 @pytest.mark.slow
 def test_the_compiler_counts_more_bytes_between_matmuls(monkeypatch):
-    """docs/roofline.md says these megabytes, forward and backward: Inductor's and ours."""
+    """docs/measuring.md says these megabytes, forward and backward: Inductor's and ours."""
     script = RUNGS["06_flash_attention"]
     rung = runpy.run_path(str(script))
     config = rung["GPTConfig"](n_layer=2)
