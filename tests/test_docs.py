@@ -10,6 +10,7 @@ from blocks import BLOCK, render, rungs_marker
 from climbs import HERE, LOGS
 from rich.console import Console
 
+from ladder.cli import MODELS
 from ladder.commands import roofline
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
@@ -19,10 +20,11 @@ from ladder.measure.climb import log_texts
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import all_scripts
 from ladder.measure.work import roofline_ms, work
+from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -153,7 +155,7 @@ def test_the_example_of_a_climb_is_what_is_printed():
     console = Console(width=140, file=io.StringIO())
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = words(console.file.getvalue())
-    block = code_blocks(section("docs/commands.md", "climb"))[-1]
+    block = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
     lines = [words(line) for line in block.splitlines() if line != "…"]
     assert len(lines) > 3
     for line in lines:
@@ -180,6 +182,37 @@ def test_the_drawing_of_a_step_has_the_calculated_times():
         assert f">{ms[before][part] - ms[after][part]:.0f}<" in drawn, (after, part)
     assert f"03 removes {ms['02'][between] - ms['03'][between]:.0f} ms" in drawn
     assert f"10 removes {ms['09'][optimizer] - ms['10'][optimizer]:.0f} ms" in drawn
+
+
+def test_the_example_of_a_roofline_is_what_is_printed(capsys):
+    assert main(["roofline", "--gpu", "RTX 4090"]) == 0
+    printed = [words(line) for line in capsys.readouterr().out.splitlines()]
+    (block,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
+    for line in block.splitlines():
+        assert words(line) in printed, line
+
+
+def test_the_table_of_cards_is_calculated():
+    rows = re.findall(
+        r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \| (.+?) \|$",
+        section("docs/your-card.md", r"Find your card \(calculated\)"),
+        flags=re.MULTILINE,
+    )
+    assert len(rows) > 12
+    steps = work(16)
+    for name, gigabytes, compare, train, gain in rows:
+        memory = memory_on_sale(int(gigabytes))
+        assert int(compare) == min(16, baseline_batch(memory, MODELS["gpt2"], 1024)), name
+        assert int(train) == ddp_batch(memory, MODELS["gpt2"], 1024), name
+        card = roofline.LISTED.get(name)
+        if not card:  # AMD's have no data sheet here
+            assert gain == "–"
+            continue
+        assert card.memory == int(gigabytes), name
+        first, last = (
+            sum(roofline_ms(steps[stem], card._asdict())) for stem in ("baseline", "10_fused_adamw")
+        )
+        assert gain == f"{first / last:.1f}×", name
 
 
 def test_docs_have_the_fastest_report_of_each_gpu():
