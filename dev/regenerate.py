@@ -25,8 +25,7 @@ from ladder.machine import find_gpu
 from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import number_of, rungs
-from ladder.measure.work import LABELS, roofline_ms, work
-from ladder.measure.work import PARTS as PART_KEYS
+from ladder.measure.work import roofline_ms, work
 from ladder.show.colors import PARTS, REPORTED
 from ladder.show.page import page
 from ladder.show.reported import reported_climb, reported_gpus
@@ -104,26 +103,6 @@ def draw_curve():
     figure.savefig(ROOT / "docs" / "curve.png")
 
 
-# ------------------------------------------------------------------ docs/roofline.png
-
-
-def draw_roofline():
-    """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part."""
-    steps = work(16)
-    names = [title(path) for path in rungs()]
-    figure, axes = plt.subplots(figsize=(9, 4), layout="tight")
-    left = [0.0] * len(steps)
-    for part, label, color in zip(PART_KEYS, LABELS, PARTS, strict=True):
-        widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
-        axes.barh(names, widths, left=left, label=label, color=color)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.set_xlabel("gigabytes read and written in one step, B=16, T=1024: counted, not measured")
-    axes.legend()
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(ROOT / "docs" / "roofline.png", dpi=110)
-
-
 # ------------------------------------------------------------------ docs/cards.png
 
 HERE, STEPS, END = PARTS[0], PARTS[1], REPORTED
@@ -199,7 +178,7 @@ def run(argv: list[str]):
         path = ROOT / name
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
-    for draw in (draw_staircase, draw_curve, draw_roofline, draw_cards):
+    for draw in (draw_staircase, draw_curve, draw_cards):
         with plt.rc_context({"font.family": "DejaVu Sans"}):
             draw()
     print("done: git status says what has changed")
