@@ -1,16 +1,9 @@
 """The ladder as a page: what each rung changes and removes, what was reported and what measured."""
 
-from blocks import (
-    GPUS,
-    calculated,
-    climbs_of,
-    reported_column,
-    rung_lines,
-    rungs_marker,
-)
+from blocks import A100, calculated, climbs_of, reported_column, rungs_marker
 
 from ladder.files import ROOT
-from ladder.measure.docstrings import docstring
+from ladder.measure.docstrings import docstring, title
 from ladder.measure.scripts import base_of, rungs
 from ladder.show.diffs import diff_lines
 from ladder.show.gather import gather
@@ -37,22 +30,20 @@ def reported_section(climbs: list) -> dict:
     Inside each rung stands its line of README.md's table, of these climbs.
     """
     other = reported_climb()
-    lines = rung_lines(climbs)
     scripts = rungs()
     reported = reported_column(scripts, other)
     shown = {}
     longest = other["ms"]["00"]
     for number, path in enumerate(scripts):
-        line = lines[number]
         base = shown.get(base_of(path))
         rung = {
             "stem": path.stem,
-            "title": line["rung"].text,
+            "title": title(path),
             "effective": {},
-            "figures": {name.replace("*", ""): cell.text for name, cell in line.items()},
-            "reported": reported[number].text,
+            "figures": {},
+            "reported": reported[number],
             "reported_ms": other["ms"].get(f"{number:02}"),
-            "roofline": calculated(path, GPUS["A100 80GB"]),
+            "roofline": calculated(path, A100),
             "base": base,
             "path": path,
             "source": "as they are in the repository",

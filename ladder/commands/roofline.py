@@ -22,7 +22,7 @@ from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
-from ladder.memory import baseline_batch
+from ladder.memory import baseline_batch, memory_on_sale
 from ladder.show.console import Screen
 from ladder.show.reported import reported_gpus, roofline_fraction
 
@@ -54,8 +54,7 @@ def run(args) -> int:
     print(f"({rates}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB)")
     if gpu.note:
         console.print(f"note  {gpu.note}")
-    memory = 0.97 * gpu.memory * 2**30  # a driver reports about 97 % of the GiB
-    largest = baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
+    largest = baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
     if largest == 0:
         print(f"note  the baseline does not fit its {gpu.memory:g} GB even with B=1")
     elif largest < B:
