@@ -160,7 +160,9 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
         for share in shares:  # two digits are more than is known
             two_digits = float(f"{total / share:.2g}")
             guesses.append(f"~{two_digits:.0f}")
-        table.add_row(TITLES[stem], f"{total:.1f}", gain(before, total), *cells, " – ".join(guesses))
+        table.add_row(
+            TITLES[stem], f"{total:.1f}", gain(before, total), *cells, " – ".join(guesses)
+        )
         before = total
     return table
 
