@@ -2,7 +2,7 @@
 
 from blocks import B, climbs_of, reported_column, rungs_marker
 
-from ladder.commands.roofline import LISTED, gain, rates, what_fits
+from ladder.commands.roofline import LISTED, gain, percents, rates, reported_shares, what_fits
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import describe, title
@@ -55,6 +55,7 @@ def learn_section() -> dict:
         "rungs": [*shown.values()],
         "longest": max(first["ms"], first["reported_ms"]),
         "times": first["ms"] / last["ms"],
+        "shares": percents(sorted(reported_shares("any", B)[1])),
         "gpu": A100.name,
         "B": B,
         "batches": BATCHES,

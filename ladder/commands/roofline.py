@@ -155,14 +155,13 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
             continue
         parts = roofline_ms(step, gpu._asdict())
         total = sum(parts)
-        cells = [f"{part:.1f}" for part in parts]
+        cells = [f"{total:.1f}", gain(before, total)]
+        cells += [f"{part:.1f}" for part in parts]
         guesses = []
         for share in shares:  # two digits are more than is known
             two_digits = float(f"{total / share:.2g}")
             guesses.append(f"~{two_digits:.0f}")
-        table.add_row(
-            TITLES[stem], f"{total:.1f}", gain(before, total), *cells, " – ".join(guesses)
-        )
+        table.add_row(TITLES[stem], *cells, " – ".join(guesses))
         before = total
     return table
 
