@@ -1,7 +1,9 @@
 """page.py: the page's words, and a look at it in a browser."""
 
 import html
+import os
 import re
+import subprocess
 
 import pytest
 from climbs import HERE, LOGS, climb_of
@@ -55,7 +57,7 @@ def test_the_headline_claims_only_what_is_significant(
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     times = {"baseline": 20, "mine": 10}
     folder = climb_of(tmp_path, times, device=f"GPU {EVIL}", data="/home/someone/texts")
-    (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
+    (folder / "baseline.py").write_text(f"'''00 {EVIL} `{EVIL}`'''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
     text = page([{**gather(folder), "ablation": None}], made="")
     assert text.count("<script") == 1  # its own
@@ -96,6 +98,9 @@ def site(chromium):
 
 def test_the_story_in_a_browser(site, shown, narrow):
     """Bars before and after to one scale, what is removed hatched, two tabs, a phone."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(site, 10, ignored_exceptions=[IndexError])
     rungs = learn_section()["rungs"]
     total = shown(".after .parts")[0].rect["width"] * rungs[0]["ms"] / 1000  # that was reported
     for rung, bar in zip(rungs, shown(".after .parts"), strict=True):
@@ -109,7 +114,7 @@ def test_the_story_in_a_browser(site, shown, narrow):
     assert not shown(".keys")
     for kind in ("measured", "learn"):
         site.find_element("link text", kind).click()
-        assert [tab.text for tab in shown(".tabs [aria-current]")] == [kind]
+        wait.until(lambda _, kind=kind: shown(".tabs [aria-current]")[0].text == kind)
         assert bool(shown(".story")) == (kind == "learn")
 
 
@@ -182,6 +187,22 @@ def of_page(rung):
         return *texts("h3"), total.split()
     parts = [text.removesuffix(" ms").split()[-1] for text in texts(".milliseconds i + b")]
     return *texts("h3"), [total.removesuffix(" ms"), *" ".join(texts(".gain")).split(), *parts]
+
+
+def test_published_the_page_links_to_the_pages_of_its_repository(tmp_path):
+    """Markdown on a website would open as raw text."""
+    workflow = (ROOT / ".github" / "workflows" / "pages.yml").read_text()
+    script = re.search(r"- run: \|\n(.*?)\n        env:", workflow, re.DOTALL)[1]
+    page = tmp_path / "docs" / "index.html"
+    page.parent.mkdir()
+    page.write_bytes((ROOT / "docs" / "index.html").read_bytes())
+    places = {"REPOSITORY": "https://github.com/a/b", "SITE": "https://a.github.io/b"}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | places, check=True)
+    links = re.findall(r'href="([^"#][^"]*)', page.read_text())
+    assert "https://github.com/a/b" in links
+    assert "https://github.com/a/b/blob/HEAD/docs/primer.md" in links
+    assert [link for link in links if not link.startswith(("https:", "data:"))] == []
+    assert 'content="https://a.github.io/b/staircase.png"' in page.read_text()
 
 
 def test_without_script_the_story_shows_the_a100_and_both_tabs(site, shown):
