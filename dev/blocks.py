@@ -12,7 +12,7 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
-from ladder.measure.work import AS_BEFORE, LABELS, roofline_ms, work
+from ladder.measure.work import AS_BEFORE, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_climb
 from ladder.show.tables import Cell, factor, gain_cell, markdown, percent, pipes
@@ -92,6 +92,10 @@ def rungs_table(climbs: list) -> str:
     note = (
         f"\n*Reported*: [{other['what']}]({other['url']}), {other['settings']}. {other['note']}\n"
     )
+    note += (
+        f"\n*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, "
+    )
+    note += "even if that does not fit the card.\n"
     return table + note + "".join(measured(*climb) for climb in climbs)
 
 
@@ -157,23 +161,16 @@ def reported_column(scripts: list[Path], other: dict) -> list[str]:
     return column
 
 
-def calculated_column(scripts: list[Path], gpu: str) -> list[str]:
+def calculated_column(scripts: list[Path], name: str) -> list[str]:
     """The roofline of each rung on this GPU."""
+    rates = find_gpu(name)._asdict()
     column = []
     for path in scripts:
         if path.stem == AS_BEFORE:
             column.append("as 06")
         else:
-            column.append(f"{sum(calculated(path, gpu).values()):.0f} ms")
+            column.append(f"{sum(roofline_ms(work(B)[path.stem], rates)):.0f} ms")
     return column
-
-
-def calculated(path: Path, gpu: str) -> dict[str, float]:
-    """The milliseconds of each part of a rung's step at a GPU's data sheet; empty if unknown."""
-    step = work(B).get(path.stem)
-    if step is None:
-        return {}
-    return dict(zip(LABELS, roofline_ms(step, find_gpu(gpu)._asdict()), strict=True))
 
 
 def other_setting(run: dict[str, str]) -> str:
