@@ -84,7 +84,7 @@ def rungs_table(climbs: list) -> str:
     other = reported_climb()
     reported = reported_column(scripts, other)
     calculated_ms = calculated_column(scripts, RTX_4090)
-    lines = [["rung", "what it removes", "A100, reported", "RTX 4090, calculated"]]
+    lines = [["rung", "what it removes", "A100, reported", f"RTX 4090, calculated, B={B}"]]
     for number, path in enumerate(scripts):
         name = f"[{title(path)}]({relative_name(path)})"
         lines.append([name, removes(path, other), reported[number], calculated_ms[number]])
@@ -103,7 +103,7 @@ def removes(path: Path, other: dict) -> str:
     """What a rung removes from a step, or, if it is for the loss, what others say of that."""
     loss = other["loss"].get(f"{number_of(path):02}")
     if loss:
-        return f"nothing. For the loss: {loss}"
+        return f"nothing; for the loss: {loss}"
     return describe(path).get("Removes", "")
 
 
@@ -111,8 +111,10 @@ def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
     """What a climb gained, in one line; another one for the rungs in cpu/ if it ran them."""
     ran = by_number(rows)
     text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds} rounds ([logs]({folder})): "
-    text += f"rung 10 is {times(ran[10])} as fast as the baseline, "
-    text += f"{ran[10].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens per second.\n"
+    text += (
+        f"rung 10 is {times(ran[10])} as fast as the baseline. It trains {ran[10].tok_per_s:,.0f} "
+    )
+    text += f"instead of {ran[0].tok_per_s:,.0f} tokens per second. Brackets have 95 % intervals.\n"
     gains = []
     for path in branch("cpu"):
         row = ran.get(number_of(path))
@@ -122,8 +124,8 @@ def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
             gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
     if gains:
         top = ran[max(ran)]
-        text += f"On CPUs the ladder goes on in [cpu](cpu): {', '.join(gains)}. "
-        text += f"There it is {times(top)} as fast.\n"
+        text += f"Two more rungs are for CPUs only: {', '.join(gains)}. "
+        text += f"With both it is {times(top)} as fast.\n"
     return text
 
 
@@ -138,17 +140,15 @@ def times(row: Row) -> str:
 
 def cards_table() -> str:
     """Five cards: the B that fits each, and what the whole ladder is calculated to bring there."""
-    lines = [["card", "B to compare rungs", "B to train with", "00, ms", "10, ms", "faster by"]]
+    lines = [["card", "B to compare rungs", "B to train", f"rung 10 is faster by (B={B})"]]
     for label, name in CARDS.items():
         gpu = find_gpu(name)
         memory = memory_on_sale(gpu.memory)
-        fits = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
-        steps = work(fits)
-        slow = sum(roofline_ms(steps["baseline"], gpu._asdict()))
-        fast = sum(roofline_ms(steps["10_fused_adamw"], gpu._asdict()))
+        compare = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
         train = ddp_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
-        cells = [label, f"{fits}", f"{train}", f"{slow:.0f}", f"{fast:.0f}"]
-        lines.append([*cells, f"{slow / fast:.1f} times"])
+        slow = sum(roofline_ms(work(B)["baseline"], gpu._asdict()))
+        fast = sum(roofline_ms(work(B)["10_fused_adamw"], gpu._asdict()))
+        lines.append([label, f"{compare}", f"{train}", f"{slow / fast:.1f} times"])
     return pipes([[Cell(text) for text in line] for line in lines], left=1)
 
 

@@ -63,11 +63,15 @@ def draw_staircase():
                 ink = "black" if color == PARTS[2] else "white"
                 right.text(middle, y, f"{part:.0f}", ha="center", va="center", color=ink)
             start += share
+        right.text(1.02, y, f"{sum(parts):.0f} ms", va="center")
     left.set_yticks(range(len(scripts)), [title(path) for path in scripts])
     left.invert_yaxis()
     left.set_xlim(0, 1330)
+    right.set_xlim(0, 1.14)
     left.set_title("reported: ms a step, one A100", loc="left", fontsize=10.5)
-    right.set_title("calculated: share of a step (numbers: ms)", loc="left", fontsize=10.5)
+    right.set_title(
+        "calculated: what such a step is made of at best, ms", loc="left", fontsize=10.5
+    )
     for axes in (left, right):
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)

@@ -19,13 +19,13 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     assert len(shown) == 11
     assert shown[1] == ["the update of 38.6M parameters", "", "455 ms"]
     assert shown[7] == ["misaligned rows of the logits", "93 ms", "as 06"]
-    assert shown[9] == ["nothing. For the loss: −0.09", "", "123 ms"]
-    assert "+18.4 % (+11.6 … +25.5), [12" in below and "of 204 tokens per second" in below
+    assert shown[9] == ["nothing; for the loss: 0.09 lower in one report", "", "123 ms"]
+    assert "+18.4 % (+11.6 … +25.5), [12" in below and "instead of 204 tokens per second" in below
 
 
 def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
     lines = [line.split(" | ") for line in blocks.cards_table().splitlines()[2:]]
-    assert lines[2] == ["| RTX 4090, 24 GB", "8", "16", "235", "61", "3.8 times |"]
+    assert lines[2] == ["| RTX 4090, 24 GB", "8", "16", "3.9 times |"]
     assert len(lines) == 5
 
 
