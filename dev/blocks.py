@@ -26,6 +26,7 @@ BLOCK = re.compile(
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4090 = "NVIDIA GeForce RTX 4090"
 B = 16  # of the reported climb and of the calculated columns
+NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
 CARDS = {
     "RTX 4070, 12 GB": "NVIDIA GeForce RTX 4070",
     "RTX 3090, 24 GB": "NVIDIA GeForce RTX 3090",
@@ -96,7 +97,11 @@ def rungs_table(climbs: list) -> str:
         f"\n*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, "
     )
     note += "even if that does not fit the card.\n"
-    return table + note + "".join(measured(*climb) for climb in climbs)
+    for climb in climbs:
+        note += measured(*climb)
+    if all(climb.device_type == "cpu" for _, climb, _ in climbs):
+        note += f"\n{NO_GPU}\n"
+    return table + note
 
 
 def removes(path: Path, other: dict) -> str:
@@ -124,7 +129,7 @@ def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
             gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
     if gains:
         top = ran[max(ran)]
-        text += f"Two more rungs are for CPUs only: {', '.join(gains)}. "
+        text += f"Two more rungs are for CPUs only, each over the one before: {', '.join(gains)}. "
         text += f"With both it is {times(top)} as fast.\n"
     return text
 
@@ -140,14 +145,15 @@ def times(row: Row) -> str:
 
 def cards_table() -> str:
     """Five cards: the B that fits each, and what the whole ladder is calculated to bring there."""
-    lines = [["card", "B to compare rungs", "B to train", f"rung 10 is faster by (B={B})"]]
+    lines = [["card", "B to compare rungs", "B to train", "rung 10 is faster by"]]
     for label, name in CARDS.items():
         gpu = find_gpu(name)
         memory = memory_on_sale(gpu.memory)
         compare = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
         train = ddp_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
-        slow = sum(roofline_ms(work(B)["baseline"], gpu._asdict()))
-        fast = sum(roofline_ms(work(B)["10_fused_adamw"], gpu._asdict()))
+        steps = work(compare)
+        slow = sum(roofline_ms(steps["baseline"], gpu._asdict()))
+        fast = sum(roofline_ms(steps["10_fused_adamw"], gpu._asdict()))
         lines.append([label, f"{compare}", f"{train}", f"{slow / fast:.1f} times"])
     return pipes([[Cell(text) for text in line] for line in lines], left=1)
 

@@ -3,10 +3,10 @@
     python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
 
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
-sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md's
-headline and gains are those of this climb, for its kind of device. A climb of another model or
-text is for the loss: its entry names both, and README.md does not show it. The climb has to come
-from a committed state, so that its logs name what was measured. To undo it, use git.
+sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md shows
+what this climb measured, for its kind of device. A climb of another model or text is for the loss:
+its entry names both, and README.md does not show it. The climb has to come from a committed state,
+so that its logs name what was measured. To undo it, use git.
 """
 
 import itertools
@@ -135,7 +135,7 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     named = {old.device_type == "cpu": folder for folder, old, _ in climbs_of(rungs_marker(readme))}
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
-    return re.sub("<!-- (headline|rungs) .*? -->", rf"<!-- \1 {folders} -->", readme)
+    return re.sub("<!-- rungs .*? -->", f"<!-- rungs {folders} -->", readme)
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:

@@ -25,7 +25,7 @@ from ladder.machine import find_gpu
 from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import number_of, rungs
-from ladder.measure.work import roofline_ms, work
+from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.colors import PARTS, REPORTED
 from ladder.show.page import page
 from ladder.show.reported import reported_climb, reported_gpus
@@ -34,7 +34,6 @@ from ladder.show.training import gather_run, panel
 # ------------------------------------------------------------------ docs/staircase.png
 
 SHOWN = ("00", "02", "03", "05", "06", "10")  # the rungs with a reported time of their own, but 07
-PART_NAMES = ("matrix multiplications", "attention", "memory traffic between them", "optimizer")
 
 
 def draw_staircase():
@@ -52,7 +51,7 @@ def draw_staircase():
         left.text(ms + 20, y, f"{ms} ms", va="center")
         parts = roofline_ms(work(B)[path.stem], gpu._asdict())
         start = 0.0
-        for part, color, name in zip(parts, PARTS, PART_NAMES, strict=True):
+        for part, color, name in zip(parts, PARTS, LABELS, strict=True):
             share = part / sum(parts)
             label = name if y == 0 else None
             right.barh(
@@ -70,7 +69,7 @@ def draw_staircase():
     right.set_xlim(0, 1.14)
     left.set_title("reported: ms a step, one A100", loc="left", fontsize=10.5)
     right.set_title(
-        "calculated: what such a step is made of at best, ms", loc="left", fontsize=10.5
+        "calculated, at best: share of each part (numbers: ms)", loc="left", fontsize=10.5
     )
     for axes in (left, right):
         axes.spines[:].set_visible(False)

@@ -13,7 +13,7 @@ from ladder.measure.climb import Climb
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
-LABELS = ("matmuls", "attention", "between them", "optimizer")
+LABELS = ("matmuls", "attention", "memory traffic", "optimizer")
 # Not calculated: the compiler may pad the matmul by itself that this rung pads.
 AS_BEFORE = "07_vocab_50304"
 # The T behind the counts. A CPU's steps are counted with its own autocast and kernels.
