@@ -8,8 +8,9 @@ Why: each rank holds the whole model and works on its own rows of the batch; the
   that (no NVLink), PyTorch's bf16_compress_hook, not used here, would send half the bytes. The
   batch is fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same
   training.
-Numerics: rounding, between any two numbers of ranks: the same tokens in the same order, the
-  gradient summed in another one. The batch differs from rung 10's, and so does the training.
+Numerics: rounding, between any two numbers of ranks: the same tokens in the same order; only the
+  summation order of the gradients differs. The batch differs from rung 10's, and so does the
+  training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
@@ -159,7 +160,7 @@ def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -186,7 +187,7 @@ def train(args):
         raw_model = model = GPT(config).to(device)
         if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
             ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [
@@ -232,7 +233,7 @@ def train(args):
                 waits = DISTRIBUTED and micro < job.micro_steps - 1
                 with model.no_sync() if waits else nullcontext(), autocast:
                     _, loss = model(x, y)
-                scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
+                scaler.scale(loss / job.micro_steps).backward()  # gradients add up over micro-steps
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm

@@ -157,7 +157,7 @@ def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -186,7 +186,7 @@ def train(args):
         initial = model.state_dict()
         mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
         # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
-        # model.norms has them, since fully_shard(model) skips what only sharded blocks have.
+        # model.norms holds them too, since fully_shard(model) skips what only sharded blocks own.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -197,7 +197,7 @@ def train(args):
         model.to_empty(device=device)
         checkpoint.scatter(initial, model)  # fsdp: a tensor at a time, to each rank its shard
         del initial
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [
@@ -242,7 +242,7 @@ def train(args):
                 with autocast:
                     _, loss = model(x, y)
                 # fsdp: each backward averages over the ranks; waiting would take whole gradients
-                scaler.scale(loss / job.micro_steps).backward()  # its share of the mean
+                scaler.scale(loss / job.micro_steps).backward()  # gradients add up over micro-steps
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm

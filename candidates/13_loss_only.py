@@ -140,7 +140,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -156,7 +156,7 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [

@@ -4,7 +4,7 @@ Change: the residual stream is bfloat16 from the embeddings on; LayerNorm still 
 Why: every addition reads and writes the stream, every LayerNorm reads it, forward and backward. At
   B=64, T=1024 it has 50 million values: 201 MB in FP32, 101 MB in bfloat16. In FP32, two kernels
   of each layer also do nothing but cast its gradient to bfloat16 for the matmuls. Counted as
-  docs/roofline.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
+  docs/measuring.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
   LayerNorms, which are kept for backward, take 2.5 GB less.
 Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. From here on the
   model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
@@ -145,7 +145,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -162,7 +162,7 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [

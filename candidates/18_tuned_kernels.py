@@ -5,7 +5,7 @@ Why: without it, it takes tile sizes and warps by a rule; coordinate descent sta
   neighbours, one number at a time, each measured. LayerNorm, GELU, the loss, the residual additions
   and the bias gradients move 89.4 GB (counted) at B=64, T=1024, 22.9 ms at 3.9 TB/s. We assume to
   gain 8 % of that, 1.8 ms.
-  It makes the first step longer: `first step` in the tables has that apart, and the cache keeps it.
+  It makes the first step longer: tables report it as `first step`; later runs hit the cache.
 Numerics: rounding. Sums are done in another order.
 Run: python candidates/18_tuned_kernels.py
 """
@@ -164,7 +164,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -194,7 +194,7 @@ def main(argv=None):
         tuning = {"coordinate_descent_tuning": True}
         # speedup 05: fuses the elementwise chains between matmuls
         model = torch.compile(model, options=tuning)
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [
@@ -202,7 +202,7 @@ def main(argv=None):
             {"params": no_decay, "weight_decay": 0.0},
         ]
         graph = step_graph(device, run.say)
-        lr_of_step = torch.tensor(MAX_LR, device=device)  # a number would be recorded as it is
+        lr_of_step = torch.tensor(MAX_LR, device=device)  # a float would be baked into the graph
         for group in groups:
             group.update(lr=lr_of_step, capturable=graph is not None)
         # speedup 10: fused, one pass over weights, gradients and moments

@@ -8,7 +8,8 @@ Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CP
   and a quarter of them at T=1024. Here, 128 queries are multiplied only with the keys up to the
   last of them, which leaves out 1/4 of them at T=256 and 7/16 at T=1024. Nor is q x k multiplied
   again backward. So attention takes 5.4 instead of 8.5 GFLOP a sequence at T=256, 36 % less. But
-  its scores are in memory again, and by its counted work (docs/roofline.md) the step gains nothing.
+  its scores are materialised again, and by its counted work (docs/measuring.md) the step gains
+  nothing.
   One profile of 10 and 12 on a CPU shows more (logs/2026-11-21-amd-epyc-2-threads-profile, before
   `k.contiguous()`): the fused kernels, forward 65 ms and backward 141 ms, are gone, 144 matmuls
   with 36 ms and 37 ms between them have come: 64 % less. So the larger part of the gain is probably
@@ -172,7 +173,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -206,7 +207,7 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
@@ -11,23 +12,27 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
-from ladder.measure.work import AS_BEFORE, LABELS, roofline_ms, work
+from ladder.measure.work import AS_BEFORE, roofline_ms, work
+from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_climb
-from ladder.show.tables import Cell, factor, footnotes, gain_cell, markdown, percent, pipes
+from ladder.show.tables import Cell, factor, gain_cell, markdown, percent, pipes
 
-# In README.md the headline and the table of rungs name a climb on a GPU, one on a CPU or both; in
-# RUNLOG.md each entry has the table of one, and the machines are all of logs/.
+# In README.md the table of rungs names a climb on a GPU, one on a CPU or both, and the cards have a
+# table; in RUNLOG.md each entry has the table of one climb, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>headline|rungs|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>rungs|cards|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
-# Of the calculated columns; B is that of the reported climb.
-GPUS = {"A100 80GB": "NVIDIA A100-SXM4-80GB", "RTX 4090": "NVIDIA GeForce RTX 4090"}
-B = 16
-ROOFLINE = """
-*Calculated*: the [roofline](docs/roofline.md) at this B and T, even if they do not fit the GPU.
-"""
-NO_GPU = " No GPU has been measured here yet: [send yours](docs/commands.md#send-a-climb)."
+A100 = "NVIDIA A100-SXM4-80GB"
+RTX_4090 = "NVIDIA GeForce RTX 4090"
+B = 16  # of the reported climb and of the calculated columns
+CARDS = {
+    "RTX 4070, 12 GB": "NVIDIA GeForce RTX 4070",
+    "RTX 3090, 24 GB": "NVIDIA GeForce RTX 3090",
+    "RTX 4090, 24 GB": RTX_4090,
+    "A100, 80 GB": A100,
+    "H100, 80 GB": "NVIDIA H100 80GB HBM3",
+}
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
@@ -40,10 +45,10 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     climbs = climbs_of(match)
-    if match["kind"] == "headline":
-        made = headline(climbs)
-    elif match["kind"] == "rungs":
+    if match["kind"] == "rungs":
         made = rungs_table(climbs)
+    elif match["kind"] == "cards":
+        made = cards_table()
     elif match["kind"] == "machines":
         made = machines_table()
     else:
@@ -68,137 +73,103 @@ def rungs_marker(readme: str) -> re.Match | None:
     return None
 
 
-def headline(climbs: list) -> str:
-    """What the ladder gains: as reported for a GPU, and in each of these climbs."""
-    other = reported_climb()
-    first = other["ms"]["00"]
-    last = other["ms"]["10"]
-    text = f"- **{first / last:.0f} times** on {other['settings']}: {first} to {last} ms a step. "
-    text += f"*Reported elsewhere*, for rungs 02 to 10: [{other['what']}]({other['url']}) by "
-    text += f"{other['who']}."
-    if all(climb.device_type == "cpu" for _, climb, _ in climbs):
-        text += NO_GPU
-    for folder, climb, rows in climbs:
-        ran = by_number(rows)
-        top = ran[max(ran)]
-        text += f"\n- **{top.total.ratio:.1f} times**"
-        if top.total.low:
-            text += f" ({top.total.low:.1f} to {top.total.high:.1f}, 95 % interval)"
-        text += f" on {machine_of(rows)}: "
-        text += f"{ran[0].tok_per_s:,.0f} to {top.tok_per_s:,.0f} tokens per second"
-        if max(ran) > 10:
-            text += f" at rung {max(ran)} ({ran[10].total.ratio:.1f} times at rung 10)"
-        text += f". *Measured here*, {climb.rounds} rounds of all scripts ([logs]({folder}))."
-    return f"{text}\n"
-
-
 def machine_of(rows: list[Row]) -> str:
     """The device of these rows, with B and T."""
     return "{device}, B={B}, T={T}".format(**first_log(rows).run)
 
 
 def rungs_table(climbs: list) -> str:
-    """The ten rungs, each with its one change and what that gains; below it the rungs in cpu/."""
-    lines = rung_lines(climbs)
-    for path, line in zip(rungs(), lines, strict=True):
-        line["rung"] = Cell(f"[{title(path)}]({relative_name(path)})")
-    header = [Cell(heading) for heading in lines[0]]
-    body = [list(line.values()) for line in lines]
-    note = f"\n*Reported*: {reported_climb()['note']}"
-    return pipes([header, *body], left=4) + beyond(climbs) + disturbed(climbs) + note + ROOFLINE
-
-
-def beyond(climbs: list) -> str:
-    """What the rungs in cpu/ gain in each of these climbs that ran them, in one line."""
-    text = ""
-    for _, _, rows in climbs:
-        gains = []
-        for path in branch("cpu"):
-            row = by_number(rows).get(number_of(path))
-            if row:
-                cell = gain_cell(percent(row.gain), row.gain)
-                gain = f"**{cell.text}**" if cell.bold else cell.text
-                gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
-        if gains:
-            text += f"\nOn CPUs the ladder goes on in [cpu/](cpu); {machine_of(rows)}: "
-            text += f"{', '.join(gains)}.\n"
-    return text
-
-
-def disturbed(climbs: list) -> str:
-    """What stands below the tables of these climbs in RUNLOG.md, such as a disturbed round."""
-    text = ""
-    for _, climb, rows in climbs:
-        for note in footnotes(climb, rows):
-            text += f"\n{machine_of(rows)}: {note}\n".replace("<", "&lt;")
-    return text
-
-
-def rung_lines(climbs: list) -> list[dict[str, Cell]]:
-    """A line of a table for each of the ten rungs: what it changes, removes and is for; its times
-    as reported, which are not ours, and as calculated; its gain in each of these climbs."""
+    """The ten rungs: what each removes, reported and calculated; below it what was measured."""
     scripts = rungs()
     other = reported_climb()
-    columns = {f"*reported*: {other['settings']}": reported_column(scripts, other)}
-    for name, gpu in GPUS.items():
-        columns[f"*calculated*: {name}"] = calculated_column(scripts, gpu)
-    for _, _, rows in climbs:
-        columns[f"*measured*: {machine_of(rows)}"] = measured_column(scripts, by_number(rows))
-    lines = []
+    reported = reported_column(scripts, other)
+    calculated_ms = calculated_column(scripts, RTX_4090)
+    lines = [["rung", "what it removes", "A100, reported", f"RTX 4090, calculated, B={B}"]]
     for number, path in enumerate(scripts):
-        fields = describe(path)
-        line = {"rung": Cell(title(path))}
-        line["the one change"] = Cell(re.split(r"\.(?: |$)", fields["Change"])[0])
-        removes, _, purpose = fields.get("Removes", "").partition(": for the ")
-        line["what it removes"] = Cell(removes)
-        line["for"] = Cell((purpose or "speed") if number else "")
-        for heading, column in columns.items():
-            line[heading] = column[number]
-        lines.append(line)
-    return lines
+        name = f"[{title(path)}]({relative_name(path)})"
+        lines.append([name, removes(path, other), reported[number], calculated_ms[number]])
+    table = pipes([[Cell(text) for text in line] for line in lines], left=2)
+    note = (
+        f"\n*Reported*: [{other['what']}]({other['url']}), {other['settings']}. {other['note']}\n"
+    )
+    note += (
+        f"\n*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, "
+    )
+    note += "even if that does not fit the card.\n"
+    return table + note + "".join(measured(*climb) for climb in climbs)
 
 
-def reported_column(scripts: list[Path], other: dict) -> list[Cell]:
-    """What was reported for each rung, with the gain over the reported time before it."""
+def removes(path: Path, other: dict) -> str:
+    """What a rung removes from a step, or, if it is for the loss, what others say of that."""
+    loss = other["loss"].get(f"{number_of(path):02}")
+    if loss:
+        return f"nothing; for the loss: {loss}"
+    return describe(path).get("Removes", "")
+
+
+def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
+    """What a climb gained, in one line; another one for the rungs in cpu/ if it ran them."""
+    ran = by_number(rows)
+    text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds} rounds ([logs]({folder})): "
+    text += (
+        f"rung 10 is {times(ran[10])} as fast as the baseline. It trains {ran[10].tok_per_s:,.0f} "
+    )
+    text += f"instead of {ran[0].tok_per_s:,.0f} tokens per second. Brackets have 95 % intervals.\n"
+    gains = []
+    for path in branch("cpu"):
+        row = ran.get(number_of(path))
+        if row:
+            cell = gain_cell(percent(row.gain), row.gain)
+            gain = f"**{cell.text}**" if cell.bold else cell.text
+            gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
+    if gains:
+        top = ran[max(ran)]
+        text += f"Two more rungs are for CPUs only: {', '.join(gains)}. "
+        text += f"With both it is {times(top)} as fast.\n"
+    return text
+
+
+def times(row: Row) -> str:
+    """Such as `3.4 times (3.2 to 3.6)`, against the baseline."""
+    total = row.total
+    text = f"{total.ratio:.1f} times"
+    if total.low:
+        text += f" ({total.low:.1f} to {total.high:.1f})"
+    return text
+
+
+def cards_table() -> str:
+    """Five cards: the B that fits each, and what the whole ladder is calculated to bring there."""
+    lines = [["card", "B to compare rungs", "B to train", f"rung 10 is faster by (B={B})"]]
+    for label, name in CARDS.items():
+        gpu = find_gpu(name)
+        memory = memory_on_sale(gpu.memory)
+        compare = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
+        train = ddp_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
+        slow = sum(roofline_ms(work(B)["baseline"], gpu._asdict()))
+        fast = sum(roofline_ms(work(B)["10_fused_adamw"], gpu._asdict()))
+        lines.append([label, f"{compare}", f"{train}", f"{slow / fast:.1f} times"])
+    return pipes([[Cell(text) for text in line] for line in lines], left=1)
+
+
+def reported_column(scripts: list[Path], other: dict) -> list[str]:
+    """The reported milliseconds of each rung; empty where there are none."""
     column = []
-    before = None
-    for number in range(len(scripts)):
-        ms = other["ms"].get(f"{number:02}")
-        if ms and before:
-            column.append(Cell(f"{ms} ms, {(before / ms - 1) * 100:+.0f} %"))
-        elif ms:
-            column.append(Cell(f"{ms} ms"))
-        else:
-            column.append(Cell(other["within"].get(f"{number:02}", "")))
-        before = ms or before
+    for path in scripts:
+        ms = other["ms"].get(f"{number_of(path):02}")
+        column.append(f"{ms} ms" if ms else "")
     return column
 
 
-def calculated_column(scripts: list[Path], gpu: str) -> list[Cell]:
+def calculated_column(scripts: list[Path], name: str) -> list[str]:
     """The roofline of each rung on this GPU."""
+    rates = find_gpu(name)._asdict()
     column = []
     for path in scripts:
         if path.stem == AS_BEFORE:
-            column.append(Cell("as 06"))
+            column.append("as 06")
         else:
-            column.append(Cell(f"{sum(calculated(path, gpu).values()):.0f} ms"))
-    return column
-
-
-def calculated(path: Path, gpu: str) -> dict[str, float]:
-    """The milliseconds of each part of a rung's step at a GPU's data sheet; empty if unknown."""
-    step = work(B).get(path.stem)
-    if step is None:
-        return {}
-    return dict(zip(LABELS, roofline_ms(step, find_gpu(gpu)._asdict()), strict=True))
-
-
-def measured_column(scripts: list[Path], ran: dict[int, Row]) -> list[Cell]:
-    """The baseline's rate, and the gain of each other rung over the one it goes on from."""
-    column = [Cell(f"{ran[0].tok_per_s:.0f} tok/s")]
-    for number in range(1, len(scripts)):
-        gain = ran[number].gain if number in ran else None
-        column.append(gain_cell(percent(gain), gain))
+            column.append(f"{sum(roofline_ms(work(B)[path.stem], rates)):.0f} ms")
     return column
 
 

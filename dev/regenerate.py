@@ -11,8 +11,9 @@ row without a gain.
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from blocks import machine_of, machines, render
+from blocks import A100, B, machine_of, machines, render
 from count_work import count_changed
 from matplotlib import pyplot as plt
 from site_page import site_sections
@@ -21,82 +22,94 @@ from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.files import ROOT, require_own, write_atomic
 from ladder.machine import find_gpu
+from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import number_of, rungs
-from ladder.measure.work import LABELS, PARTS, roofline_ms, work
+from ladder.measure.work import roofline_ms, work
+from ladder.show.colors import PARTS, REPORTED
 from ladder.show.page import page
 from ladder.show.reported import reported_climb, reported_gpus
+from ladder.show.training import gather_run, panel
 
 # ------------------------------------------------------------------ docs/staircase.png
 
-COLORS = ("#2f6f9f", "#e08a1e", "#8fb8d0", "#7a9a5b")
-DOT = "#c8385a"
+SHOWN = ("00", "02", "03", "05", "06", "10")  # the rungs with a reported time of their own, but 07
+PART_NAMES = ("matrix multiplications", "attention", "memory traffic between them", "optimizer")
 
 
 def draw_staircase():
-    """Stacked milliseconds of each rung, from top to bottom, and the reported times as dots."""
-    gpu = find_gpu("NVIDIA A100-SXM4-80GB")
-    lecture = reported_climb()
-    plt.rcParams.update({"font.size": 12})
-    figure, axes = plt.subplots(figsize=(9, 6), dpi=110, layout="constrained")
-    names = []
-    for y, path in enumerate(rungs()):
-        names.append(title(path))
-        parts = roofline_ms(work(16)[path.stem], gpu._asdict())
-        left = 0.0
-        for part, color in zip(parts, COLORS, strict=True):
-            axes.barh(y, part, left=left, height=0.72, color=color)
-            left += part
-        text = f"{left:.0f} calculated"
-        reported = lecture["ms"].get(f"{number_of(path):02}")
-        if reported:
-            axes.plot(reported, y, "o", color=DOT, markersize=9, zorder=3)
-            text = f"{reported} reported, {text}"
-        axes.text(max(left, reported or 0) + 22, y, text, va="center")
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1480)
-    axes.set_xlabel("milliseconds a step: GPT-2 124M, one A100 80GB, B=16, T=1024")
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    bars = [plt.Rectangle((0, 0), 1, 1, color=color) for color in COLORS]
-    dot = plt.Line2D([], [], marker="o", ls="", color=DOT, markersize=9)
-    legend = axes.legend(
-        [*bars, dot],
-        [*LABELS, "Karpathy's lecture, rounded"],
-        loc="lower right",
-        title="Bars are CALCULATED: the roofline,\nat the rates of the data sheet.\n"
-        "Dots are REPORTED elsewhere.\nNothing here was measured by us.",
-        alignment="left",
-        borderpad=0.8,
+    """Left the reported milliseconds of six rungs, right the calculated share of each part."""
+    gpu = find_gpu(A100)
+    reported = reported_climb()["ms"]
+    plt.rcParams.update({"font.size": 10.5})
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(9, 4), dpi=150, width_ratios=(1, 1.55), sharey=True, layout="constrained"
     )
-    legend.get_title().set_fontweight("bold")
+    scripts = [path for path in rungs() if f"{number_of(path):02}" in SHOWN]
+    for y, path in enumerate(scripts):
+        ms = reported[f"{number_of(path):02}"]
+        left.barh(y, ms, height=0.62, color=REPORTED)
+        left.text(ms + 20, y, f"{ms} ms", va="center")
+        parts = roofline_ms(work(B)[path.stem], gpu._asdict())
+        start = 0.0
+        for part, color, name in zip(parts, PARTS, PART_NAMES, strict=True):
+            share = part / sum(parts)
+            label = name if y == 0 else None
+            right.barh(
+                y, share, left=start, height=0.62, color=color, edgecolor="white", label=label
+            )
+            if share > 0.05:
+                middle = start + share / 2
+                ink = "black" if color == PARTS[2] else "white"
+                right.text(middle, y, f"{part:.0f}", ha="center", va="center", color=ink)
+            start += share
+        right.text(1.02, y, f"{sum(parts):.0f} ms", va="center")
+    left.set_yticks(range(len(scripts)), [title(path) for path in scripts])
+    left.invert_yaxis()
+    left.set_xlim(0, 1330)
+    right.set_xlim(0, 1.14)
+    left.set_title("reported: ms a step, one A100", loc="left", fontsize=10.5)
+    right.set_title(
+        "calculated: what such a step is made of at best, ms", loc="left", fontsize=10.5
+    )
+    for axes in (left, right):
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        axes.set_xticks([])
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, handlelength=1.2)
     figure.savefig(ROOT / "docs" / "staircase.png")
 
 
-# ------------------------------------------------------------------ docs/roofline.png
+# ------------------------------------------------------------------ docs/curve.png
+
+TRAINED = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"
 
 
-def draw_roofline():
-    """Bars of the gigabytes that a step of each rung moves on a GPU, stacked by part."""
-    steps = work(16)
-    names = [title(path) for path in rungs()]
-    figure, axes = plt.subplots(figsize=(9, 4), layout="tight")
-    left = [0.0] * len(steps)
-    for part, label in zip(PARTS, LABELS, strict=True):
-        widths = [step[f"{part}_bytes"] / 1e9 for step in steps.values()]
-        axes.barh(names, widths, left=left, label=label)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.set_xlabel("gigabytes read and written in one step, B=16, T=1024: counted, not measured")
-    axes.legend()
+def draw_curve():
+    """The losses of the one training run that is published."""
+    with TemporaryDirectory() as folder:
+        for name, text in log_texts(TRAINED).items():
+            Path(folder, f"{name}.log").write_text(text, encoding="utf-8")
+        run = gather_run(Path(folder))
+    lines = panel([run], [], "million tokens", "loss")["lines"]
+    named = {"thin": "training, each step", "mean": "training, running mean"}
+    named["val"] = "validation, on held-out text"
+    colors = {"thin": PARTS[2], "mean": PARTS[0], "val": REPORTED}
+    plt.rcParams.update({"font.size": 10.5})
+    figure, axes = plt.subplots(figsize=(9, 3), dpi=110, layout="constrained")
+    for kind, _, x, y in lines:
+        width = 0.6 if kind == "thin" else 2
+        axes.plot(x * 1000, y, color=colors[kind], linewidth=width, label=named[kind])
+    axes.set_xlabel("thousand tokens: model tiny, measured here on one thread of an AMD EPYC")
+    axes.set_ylabel("loss")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(ROOT / "docs" / "roofline.png", dpi=110)
+    axes.legend(frameon=False)
+    figure.savefig(ROOT / "docs" / "curve.png")
 
 
 # ------------------------------------------------------------------ docs/cards.png
 
-HERE, STEPS, END = "#c8385a", "#e08a1e", "#2f6f9f"
+HERE, STEPS, END = PARTS[0], PARTS[1], REPORTED
 LEGEND = {
     END: "reported elsewhere: twenty GPUs, nearly rung 10, each at its best B",
     STEPS: "reported elsewhere: Karpathy's lecture, FP32 to fused AdamW",
@@ -169,7 +182,7 @@ def run(argv: list[str]):
         path = ROOT / name
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
-    for draw in (draw_staircase, draw_roofline, draw_cards):
+    for draw in (draw_staircase, draw_curve, draw_cards):
         with plt.rc_context({"font.family": "DejaVu Sans"}):
             draw()
     print("done: git status says what has changed")

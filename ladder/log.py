@@ -1,7 +1,7 @@
 """The log format: functions that write its lines, and its only parser.
 
-A line begins with its kind: run, note, step, val, effective, mfu, error or RESULT. docs/log.md has
-all keys. Values are read by key, never by column.
+A line begins with its kind: run, note, step, val, effective, mfu, error or RESULT.
+docs/measuring.md explains the keys. Values are read by key, never by column.
 """
 
 import json

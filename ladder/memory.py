@@ -18,6 +18,11 @@ def memory_of(device) -> int:
     return torch.cuda.get_device_properties(device).total_memory
 
 
+def memory_on_sale(gib: float) -> float:
+    """Bytes that a driver reports of a card sold with this many GiB: about 97 %."""
+    return 0.97 * gib * 2**30
+
+
 def baseline_batch(memory: float, size: dict, T: int) -> int:
     """The largest power of two, B, at which the baseline fits in `memory` bytes, or 0.
 

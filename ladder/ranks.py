@@ -144,7 +144,7 @@ def connect():
     store, rank, world = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
         # torchrun keeps its store when it restarts the ranks of a node, with the addresses of those
-        # that died. (Several nodes count restarts separately: see docs/cluster.md.)
+        # that died. (Several nodes count restarts separately: see docs/train.md.)
         store = dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     dist.init_process_group(backends(), store=store, rank=rank, world_size=world)
 

@@ -5,8 +5,8 @@ Change: forward and loss run under bfloat16 autocast. Matmuls take and give bflo
   (AVX512_BF16 or AMX) autocast stays off: emulated, bfloat16 is slower than FP32.
 Why: tensor cores multiply bfloat16 at twice their TF32 rate (312 instead of 156 TFLOP/s on an
   A100), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
-  Each backward operator runs in the type that autocast chose for its forward one, so
-  `loss.backward()` stands outside. But the traffic between the matmuls hardly falls: softmax and
+  Backward ops reuse the dtype that autocast chose for their forward op, so `loss.backward()`
+  belongs outside. But the traffic between the matmuls hardly falls: softmax and
   its saved output stay FP32 on CUDA, and each step casts the weights to bfloat16 and their
   gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 230 ms (roofline) this traffic takes
   115 before and 110 after; only the other half, the matmuls, takes half the time. Expect at most
@@ -143,7 +143,7 @@ class GPT(nn.Module):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 

@@ -9,7 +9,7 @@ Why: for the loss, not for speed: setting the rate costs two Python assignments 
   have 1,024 tokens on a CPU and up to 16,384 on a GPU: their gradients are noisier, for which 6e-4
   may be too much. The one long run that we found with warm-up, cosine and a higher rate (3.5 times
   as high there, twice here) ended 0.090 lower than one at a constant rate (docs/reported.md).
-Numerics: changes the function. Another learning rate every step.
+Numerics: changes the function. The learning rate changes every step.
 Run: python speedups/09_cosine_lr.py
 Removes: nothing: for the loss
 """
@@ -144,7 +144,7 @@ def get_lr(step, steps):
 
 
 def synchronize(device):
-    """Wait for the device, which works in the background: else the clock would stop too early."""
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
@@ -160,7 +160,7 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
-        # speedup 08: decay what multiplies (matrices, embeddings), not what shifts or scales
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [

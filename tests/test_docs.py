@@ -10,17 +10,21 @@ from blocks import BLOCK, render, rungs_marker
 from climbs import HERE, LOGS
 from rich.console import Console
 
+from ladder.cli import MODELS
 from ladder.commands import roofline
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
+from ladder.machine import find_gpu
 from ladder.measure.climb import log_texts
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import all_scripts
+from ladder.measure.work import roofline_ms, work
+from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -34,7 +38,7 @@ def section(name: str, heading: str) -> str:
 
 
 def code_blocks(text: str) -> list[str]:
-    return re.findall(r"^```\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(?:diff)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def words(text: str) -> str:
@@ -64,7 +68,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
-    diff, _, log = code_blocks(page("README.md"))
+    _, log, diff, *_ = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
     texts = log_texts(ROOT / shown_climbs()[0])
     lines = texts["05_torch_compile.r1"].splitlines()
@@ -151,11 +155,64 @@ def test_the_example_of_a_climb_is_what_is_printed():
     console = Console(width=140, file=io.StringIO())
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = words(console.file.getvalue())
-    block = code_blocks(section("docs/commands.md", "climb"))[-1]
+    block = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
     lines = [words(line) for line in block.splitlines() if line != "…"]
     assert len(lines) > 3
     for line in lines:
         assert line in printed, line
+
+
+def test_the_drawing_of_a_step_has_the_calculated_times():
+    """docs/step.svg is not generated: whole milliseconds on an A100, of a step and of what goes."""
+    rates = find_gpu("NVIDIA A100-SXM4-80GB")._asdict()
+    ms = {stem[:2]: roofline_ms(step, rates) for stem, step in work(16).items()}
+    drawn = page("docs/step.svg")
+    for rung, words_before in (("ba", "00 baseline:"), ("02", "02 leaves"), ("10", "10 leaves")):
+        assert f"{words_before} {sum(ms[rung]):.0f} ms" in drawn
+    matmuls, attention, between, optimizer = range(4)
+    assert f"removes {ms['01'][matmuls] - ms['02'][matmuls]:.0f} ms" in drawn
+    for before, after, part in (
+        ("01", "02", attention),
+        ("02", "03", matmuls),
+        ("02", "03", attention),
+        ("05", "06", attention),
+        ("04", "05", between),
+        ("05", "06", between),
+    ):
+        assert f">{ms[before][part] - ms[after][part]:.0f}<" in drawn, (after, part)
+    assert f"03 removes {ms['02'][between] - ms['03'][between]:.0f} ms" in drawn
+    assert f"10 removes {ms['09'][optimizer] - ms['10'][optimizer]:.0f} ms" in drawn
+
+
+def test_the_example_of_a_roofline_is_what_is_printed(capsys):
+    assert main(["roofline", "--gpu", "RTX 4090"]) == 0
+    printed = [words(line) for line in capsys.readouterr().out.splitlines()]
+    (block,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
+    for line in block.splitlines():
+        assert words(line) in printed, line
+
+
+def test_the_table_of_cards_is_calculated():
+    rows = re.findall(
+        r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \| (.+?) \|$",
+        section("docs/your-card.md", r"Find your card \(calculated\)"),
+        flags=re.MULTILINE,
+    )
+    assert len(rows) > 12
+    steps = work(16)
+    for name, gigabytes, compare, train, gain in rows:
+        memory = memory_on_sale(int(gigabytes))
+        assert int(compare) == min(16, baseline_batch(memory, MODELS["gpt2"], 1024)), name
+        assert int(train) == ddp_batch(memory, MODELS["gpt2"], 1024), name
+        card = roofline.LISTED.get(name)
+        if not card:  # AMD's have no data sheet here
+            assert gain == "–"
+            continue
+        assert card.memory == int(gigabytes), name
+        first, last = (
+            sum(roofline_ms(steps[stem], card._asdict())) for stem in ("baseline", "10_fused_adamw")
+        )
+        assert gain == f"{first / last:.1f}×", name
 
 
 def test_docs_have_the_fastest_report_of_each_gpu():
@@ -163,5 +220,5 @@ def test_docs_have_the_fastest_report_of_each_gpu():
     for gpu, row in fastest.items():
         share = roofline_fraction(row, roofline.LISTED[gpu]._asdict())
         ms = row["ms_a_step"]
-        cells = f"| {gpu} | {row['B']:.0f} | {ms * share:,.0f} | {ms:,.0f} | {share * 100:.0f} % |"
-        assert cells in page("docs/roofline.md"), cells
+        cells = f"|{gpu}|{row['B']:.0f}|{ms * share:,.0f}|{ms:,.0f}|{share * 100:.0f} %|"
+        assert cells in page("docs/reported.md"), cells

@@ -22,7 +22,7 @@ from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
-from ladder.memory import baseline_batch
+from ladder.memory import baseline_batch, memory_on_sale
 from ladder.show.console import Screen
 from ladder.show.reported import reported_gpus, roofline_fraction
 
@@ -49,21 +49,31 @@ def run(args) -> int:
         print("note  --gpu NAME calculates the times on that card")
         return 0
     print(f"The roofline of {gpu.name}: calculated, not measured")
-    tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {gpu.tf32:g}"
-    rates = f"fp32 {gpu.fp32:g}, {tf32}, {gpu.dtype} {gpu.half:g} TFLOP/s"
-    print(f"({rates}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB)")
+    print(f"({rates(gpu)})")
     if gpu.note:
         console.print(f"note  {gpu.note}")
-    memory = 0.97 * gpu.memory * 2**30  # a driver reports about 97 % of the GiB
-    largest = baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
-    if largest == 0:
-        print(f"note  the baseline does not fit its {gpu.memory:g} GB even with B=1")
-    elif largest < B:
-        print(f"note  the baseline fits its {gpu.memory:g} GB up to about B={largest}")
+    largest, words = what_fits(gpu)
+    if largest < B:
+        print(f"note  {words}")
     source, shares = reported_shares(gpu.name, B)
     console.print(time_table(steps, gpu, shares))
     print(f"{source} {percents(shares)} of the roofline")
     return 0
+
+
+def rates(gpu: GPU) -> str:
+    """The data sheet of a GPU in words."""
+    tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {gpu.tf32:g}"
+    flops = f"fp32 {gpu.fp32:g}, {tf32}, {gpu.dtype} {gpu.half:g} TFLOP/s"
+    return f"{flops}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
+
+
+def what_fits(gpu: GPU) -> tuple[int, str]:
+    """The largest B at which the baseline fits a GPU, or 0; and that in words."""
+    largest = baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
+    if largest == 0:
+        return 0, f"the baseline does not fit its {gpu.memory:g} GB even with B=1"
+    return largest, f"the baseline fits its {gpu.memory:g} GB up to about B={largest}"
 
 
 def find(text: str) -> GPU:
@@ -144,15 +154,20 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
             continue
         parts = roofline_ms(step, gpu._asdict())
         total = sum(parts)
-        gain = f"{round((before / total - 1) * 100):+d} %" if before else ""
-        cells = [f"{part:.1f}" for part in parts]
+        cells = [f"{total:.1f}", gain(before, total)]
+        cells += [f"{part:.1f}" for part in parts]
         guesses = []
         for share in shares:  # two digits are more than is known
             two_digits = float(f"{total / share:.2g}")
             guesses.append(f"~{two_digits:.0f}")
-        table.add_row(TITLES[stem], f"{total:.1f}", gain, *cells, " – ".join(guesses))
+        table.add_row(TITLES[stem], *cells, " – ".join(guesses))
         before = total
     return table
+
+
+def gain(before: float | None, after: float) -> str:
+    """What a step gains in speed, such as `+264 %`, from the milliseconds before and after."""
+    return f"{round((before / after - 1) * 100):+d} %" if before else ""
 
 
 def new_table(*columns: str) -> Table:

@@ -1,7 +1,7 @@
 """The counted work of a training step, and an estimate of its time: the roofline.
 
 work.json has the FLOPs and bytes of each script's step for GPT-2 124M: dev/count_work.py counts
-them, docs/roofline.md has the method.
+them, docs/measuring.md has the method.
 """
 
 import json

@@ -6,7 +6,7 @@ from pathlib import Path
 from ladder.errors import BadInput
 from ladder.files import git
 from ladder.measure.climb import Climb, climb_logs
-from ladder.measure.docstrings import docstring
+from ladder.measure.docstrings import describe, docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
@@ -23,13 +23,14 @@ def gather(folder: Path) -> dict:
         raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
     rungs = gather_rungs(folder, climb, rows)
+    longest = max(sum(rung["roofline"].values()) for rung in rungs)
     what = climb.comparison.what
     if climb.kind == "climb":
         what = f"{rungs[0]['title']} to {rungs[-1]['title']}"
     size = f"B={sizes(good)}, T={run['T']}"
     return {
         "id": folder.resolve().name,
-        "reported": None,
+        "shows": "climb",
         "label": f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
         "caption": f"{caption(climb, good)}.",
         "climb": climb,
@@ -40,6 +41,7 @@ def gather(folder: Path) -> dict:
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
         "kind": climb.comparison,
         "rungs": rungs,
+        "longest": longest,  # bar of milliseconds
         "notes": footnotes(climb, rows) + warnings(climb),
     }
 
@@ -74,12 +76,20 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
                 "roofline": dict(zip(LABELS, row.roofline or (), strict=False)),  # milliseconds
                 "path": path,
                 "source": source,
-                "doc": docstring(path) if path else None,
+                "doc": words(path) if path else {},
                 "diff": diff,
                 "logs": {f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
             }
             rungs.append(rung)
     return rungs
+
+
+def words(path: Path) -> dict[str, str]:
+    """The fields of a script's docstring; without fields all of it is the change."""
+    try:
+        return describe(path)
+    except BadInput:
+        return {"Change": docstring(path)}
 
 
 def state(row: Row) -> str:

@@ -1,23 +1,25 @@
-"""Climbs as a page: what report.html says of them in words, and where its marks stand."""
+"""Climbs and the story of the ladder as a page: the words of report.html, and where marks stand."""
 
 import base64
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from ladder.measure.losses import running_mean
 from ladder.measure.stats import MIN_ROUNDS
+from ladder.show import colors
 
 HERE = Path(__file__).parent
 # What a log or a script says enters the page as text: the template escapes all it is given.
 TEMPLATES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
-TEMPLATES.filters["share"] = lambda share: f"{100 * share:.2f}%"
 HIGHEST_GAIN = 400  # per cent; an interval that reaches beyond is cut
 
 
@@ -47,23 +49,52 @@ class Scale:
 
 
 def page(sections: list[dict], made: str) -> str:
-    """The whole page; `made` says when, and may be empty."""
+    """The whole page; `made` says when, and may be empty.
+
+    A section shows the story of the ladder (`learn`), a climb or training runs.
+    """
+    learn = None
+    others = []
     for section in sections:
-        if "panel" in section or section["reported"]:
+        if section["shows"] == "learn":
+            learn = section
             continue
-        section["headline"], section["certainty"] = verdict(section)
-        section["ladder"] = ladder(section)
-        section["losses"] = losses(section["rungs"])
+        others.append(section)
+        if section["shows"] == "climb":
+            section["headline"], section["certainty"] = verdict(section)
+            section["ladder"] = ladder(section)
+            section["losses"] = losses(section["rungs"])
     script = HERE.joinpath("report.js").read_text("utf-8")
     return TEMPLATES.get_template("report.html").render(
-        sections=sections,
+        learn=learn,
+        others=others,
         made=made,
+        colors=colors,
         style=HERE.joinpath("report.css").read_text("utf-8"),
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         spread=spread,
         svg=svg,
     )
+
+
+def prose(text: str) -> Markup:
+    """A docstring's text, escaped; what stands between backticks is code."""
+    return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
+
+
+def opening(text: str) -> tuple[str, str]:
+    """The first three sentences of a text, and the rest."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", text)
+    return " ".join(sentences[:3]), " ".join(sentences[3:])
+
+
+def share(part: float) -> str:
+    """A part of 1 as a width or a place in CSS."""
+    return f"{100 * part:.2f}%"
+
+
+TEMPLATES.filters.update(prose=prose, opening=opening, share=share)
 
 
 def verdict(section: dict) -> tuple[str, str]:

@@ -36,6 +36,7 @@ def training_section(paths: list[Path]) -> dict:
     references = [line for line in references if line["fields"]["model"] == fields["model"]]
     return {
         "id": runs[0]["name"],
+        "shows": "training",
         "label": f"training {fields['model']} on {fields['device']}",
         "runs": runs,
         "references": references,

@@ -42,7 +42,7 @@ def test_work_json_is_what_a_recount_gives(device, stem):
 
 @pytest.mark.slow
 def test_the_bytes_of_candidates_are_those_of_their_page():
-    """docs/candidates.md and the docstrings: gigabytes between the matmuls, B=64, T=1024."""
+    """candidates/README.md and the docstrings: gigabytes between the matmuls, B=64, T=1024."""
     counted_gb = {}
     for name in ("13_loss_only", "14_bf16_residual", "15_sigmoid_gelu", "16_loss_with_gradient"):
         fixed, per_row = count_work.count(ROOT / "candidates" / f"{name}.py")["other_bytes"]
@@ -55,7 +55,7 @@ def test_the_bytes_of_candidates_are_those_of_their_page():
 
 @pytest.mark.slow
 def test_the_compiler_counts_more_bytes_between_matmuls(monkeypatch):
-    """docs/roofline.md says these megabytes, forward and backward: Inductor's and ours."""
+    """docs/measuring.md says these megabytes, forward and backward: Inductor's and ours."""
     script = RUNGS["06_flash_attention"]
     rung = runpy.run_path(str(script))
     config = rung["GPTConfig"](n_layer=2)

@@ -39,7 +39,7 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
 FLOAT16 = {"P100", "T4", "MI50"}
 
 
-# B at the default T, where it is not 16; README and docs/devices.md say the same.
+# B at the default T, where it is not 16; docs/your-card.md says the same.
 BATCH = {"RTX 3060 12GB": 2, "P100": 4, "T4": 4, "MI50": 4, "M3": 4, "RTX 4090": 8}
 
 

@@ -1,11 +1,15 @@
 """page.py: the page's words, and a look at it in a browser."""
 
 import html
+import os
+import re
+import subprocess
 
 import pytest
 from climbs import HERE, LOGS, climb_of
-from site_page import reported_section
+from site_page import BATCHES, learn_section
 
+from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.show.gather import gather
@@ -53,7 +57,7 @@ def test_the_headline_claims_only_what_is_significant(
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     times = {"baseline": 20, "mine": 10}
     folder = climb_of(tmp_path, times, device=f"GPU {EVIL}", data="/home/someone/texts")
-    (folder / "baseline.py").write_text(f"'''00 {EVIL} '''\na = 1\n", encoding="utf-8")
+    (folder / "baseline.py").write_text(f"'''00 {EVIL} `{EVIL}`'''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
     text = page([{**gather(folder), "ablation": None}], made="")
     assert text.count("<script") == 1  # its own
@@ -84,19 +88,155 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     narrow(360)
 
 
-def test_the_site_in_a_browser(chromium, shown, narrow):
-    """The staircase to scale, the next and the previous rung by key, a phone."""
+@pytest.fixture
+def site(chromium):
+    """docs/index.html in the browser."""
+    chromium.get("about:blank")  # an address that differs after # alone loads nothing anew
+    chromium.get((ROOT / "docs" / "index.html").as_uri())
+    return chromium
+
+
+def test_the_story_in_a_browser(site, shown, narrow):
+    """Bars before and after to one scale, what is removed hatched, two tabs, a phone."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    chromium.get((ROOT / "docs" / "index.html").as_uri())
-    widths = [stair.rect["width"] for stair in shown(".stair")]
-    milliseconds = [sum(rung["roofline"].values()) for rung in reported_section([])["rungs"]]
-    assert len(widths) == 11
-    for width, ms in zip(widths, milliseconds, strict=False):
-        assert width == pytest.approx(widths[0] * ms / milliseconds[0], abs=2)
-    wait = WebDriverWait(chromium, 10, ignored_exceptions=[IndexError])
-    body = chromium.find_element("tag name", "body")
-    for key, title in (("n", "00 baseline"), ("n", "01 weight tying"), ("p", "00 baseline")):
-        body.send_keys(key)
-        wait.until(lambda _, title=title: shown(".rung[open]")[0].text.startswith(title))
+    wait = WebDriverWait(site, 10, ignored_exceptions=[IndexError])
+    rungs = learn_section()["rungs"]
+    total = shown(".after .parts")[0].rect["width"] * rungs[0]["ms"] / 1000  # that was reported
+    for rung, bar in zip(rungs, shown(".after .parts"), strict=True):
+        parts = bar.find_elements("css selector", ":scope > span")
+        width = sum(part.rect["width"] for part in parts)
+        assert width == pytest.approx(total * rung["ms"] / rungs[0]["ms"], abs=2)
+    assert [len(shown(f".{kind}")) for kind in ("after", "before", "parts .dot")] == [11, 10, 7]
+    gone = [part.get_attribute("style") for part in shown(".before .parts > span")[4:8]]
+    assert ["--gone: 87.5" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 02: 19.5 to 156
     narrow(400)
+    assert not shown(".keys")
+    for kind in ("measured", "learn"):
+        site.find_element("link text", kind).click()
+        wait.until(lambda _, kind=kind: shown(".tabs [aria-current]")[0].text == kind)
+        assert bool(shown(".story")) == (kind == "learn")
+
+
+def test_keys_go_through_the_story_and_a_climb(site, shown):
+    """From a menu too, and the bar of the rung before stays in sight."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(site, 10, ignored_exceptions=[IndexError])
+    top = "return document.activeElement.closest('.rung')?.id"
+
+    def press(key, stem):
+        site.switch_to.active_element.send_keys(key)
+        wait.until(lambda _: (site.execute_script(top) or "").endswith(f"/{stem}"))
+
+    shown("[name=card]")[0].send_keys("")
+    assert site.switch_to.active_element.get_attribute("name") == "card"
+    for key, stem in (("n", "baseline"), ("n", "01_weight_tying"), ("n", "02_tf32")):
+        press(key, stem)
+    press("p", "01_weight_tying")
+    shown("[name=B]")[0].send_keys("")
+    press("n", "02_tf32")
+    assert shown("[name=card]")[0].get_attribute("value") == "A100 SXM 80GB"
+    bars = shown("[id='ladder/02_tf32'] .step")
+    assert [in_sight(site, bar) for bar in bars] == [True, True]
+    site.find_element("link text", "measured").click()
+    for stem in ("baseline", "01_weight_tying", "02_tf32", "03_bf16_autocast"):
+        press("n", stem)
+    (opened,) = shown(".rung[open]")
+    before = opened.find_element("xpath", "preceding-sibling::details[1]")
+    assert in_sight(site, before.find_element("css selector", ".bar"))
+
+
+def in_sight(driver, element):
+    script = """const box = arguments[0].getBoundingClientRect();
+    return document.elementsFromPoint(box.x + 1, box.y + box.height / 2).includes(arguments[0]);"""
+    return driver.execute_script(script, element)
+
+
+def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
+    from selenium.webdriver.support.ui import Select
+
+    monkeypatch.setenv("COLUMNS", "200")
+    names = [*roofline.LISTED]
+    for number, name in enumerate(names[:: len(names) // 9][:10]):
+        B = BATCHES[number % len(BATCHES)]
+        Select(shown("[name=card]")[0]).select_by_visible_text(name)
+        Select(shown("[name=B]")[0]).select_by_visible_text(str(B))
+        assert main(["roofline", "--gpu", name, "--batch-size", str(B)]) == 0
+        said = capsys.readouterr().out
+        rows = [row.strip() for row in said.partition("The roofline of")[2].splitlines()]
+        for rung in shown(".story .rung"):
+            title, numbers = of_page(rung)
+            (row,) = [row for row in rows if row.startswith(title)]
+            expected = row.removeprefix(title).split()[: len(numbers)]
+            assert numbers == expected, (name, B, title)
+        assert not shown(".story .dot")
+        (fits,) = shown(".fits")
+        words = fits.text.partition(": ")[2].removesuffix(".")
+        assert (f"note  {words}" in said) == ("Too little memory" in fits.text)
+
+
+def of_page(rung):
+    """A rung's title, and its numbers in the order of `ladder roofline`."""
+
+    def texts(selector):
+        return [found.text for found in rung.find_elements("css selector", selector)]
+
+    (total,) = texts(".after .total")
+    if total == "as 06":
+        return *texts("h3"), total.split()
+    parts = [text.removesuffix(" ms").split()[-1] for text in texts(".milliseconds i + b")]
+    return *texts("h3"), [total.removesuffix(" ms"), *" ".join(texts(".gain")).split(), *parts]
+
+
+def test_published_the_page_links_to_the_pages_of_its_repository(tmp_path):
+    """Markdown on a website would open as raw text."""
+    workflow = (ROOT / ".github" / "workflows" / "pages.yml").read_text()
+    script = re.search(r"- run: \|\n(.*?)\n        env:", workflow, re.DOTALL)[1]
+    page = tmp_path / "docs" / "index.html"
+    page.parent.mkdir()
+    page.write_bytes((ROOT / "docs" / "index.html").read_bytes())
+    places = {"REPOSITORY": "https://github.com/a/b", "SITE": "https://a.github.io/b"}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | places, check=True)
+    links = re.findall(r'href="([^"#][^"]*)', page.read_text())
+    assert "https://github.com/a/b" in links
+    assert "https://github.com/a/b/blob/HEAD/docs/primer.md" in links
+    assert [link for link in links if not link.startswith(("https:", "data:"))] == []
+    assert 'content="https://a.github.io/b/staircase.png"' in page.read_text()
+
+
+def test_without_script_the_story_shows_the_a100_and_both_tabs(site, shown):
+    with_script = [of_page(rung) for rung in shown(".story .rung")]
+    site.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        site.refresh()
+        assert [of_page(rung) for rung in shown(".story .rung")] == with_script
+        assert len(shown("main > section")) > 1 and not shown(".keys")
+        assert shown("[name=card]")[0].get_attribute("value") == "A100 SXM 80GB"
+    finally:
+        site.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bars_and_the_words_on_them_have_contrast(scheme, site, shown):
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    ground = site.find_element("tag name", "body").value_of_css_property("background-color")
+    for part in shown("[id='ladder/baseline'] .parts > span"):
+        color = part.value_of_css_property("background-color")
+        assert contrast(color, ground) >= 3
+        assert contrast(color, part.value_of_css_property("color")) >= 4.5
+    for word in [*shown(".story .soft, .story a, .story dt, .story .name"), *shown(".story p")]:
+        assert contrast(word.value_of_css_property("color"), ground) >= 4.5
+
+
+def contrast(one, other):
+    """Of two colours, as WCAG defines it."""
+    shades = []
+    for color in (one, other):
+        light = []
+        for value in re.findall(r"[\d.]+", color)[:3]:
+            share = float(value) / 255
+            light.append(share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+        shades.append(0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] + 0.05)
+    return max(shades) / min(shades)
