@@ -26,6 +26,9 @@ BLOCK = re.compile(
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4090 = "NVIDIA GeForce RTX 4090"
 B = 16  # of the reported climb and of the calculated columns
+CALCULATED = f"""
+*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, even if that
+does not fit the card. It estimates the shortest step, and does not see how rows are aligned (07)."""
 NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
 CARDS = {
     "RTX 4070, 12 GB": "NVIDIA GeForce RTX 4070",
@@ -90,13 +93,9 @@ def rungs_table(climbs: list) -> str:
         name = f"[{title(path)}]({relative_name(path)})"
         lines.append([name, removes(path, other), reported[number], calculated_ms[number]])
     table = pipes([[Cell(text) for text in line] for line in lines], left=2)
-    note = (
-        f"\n*Reported*: [{other['what']}]({other['url']}), {other['settings']}. {other['note']}\n"
-    )
-    note += (
-        f"\n*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, "
-    )
-    note += "even if that does not fit the card.\n"
+    source = f"[{other['what']}]({other['url']})"
+    note = f"\n*Reported*: {source}, {other['settings']}. {other['note']}\n"
+    note += f"{CALCULATED}\n"
     for climb in climbs:
         note += measured(*climb)
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
@@ -116,10 +115,9 @@ def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
     """What a climb gained, in one line; another one for the rungs in cpu/ if it ran them."""
     ran = by_number(rows)
     text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds} rounds ([logs]({folder})): "
-    text += (
-        f"rung 10 is {times(ran[10])} as fast as the baseline. It trains {ran[10].tok_per_s:,.0f} "
-    )
-    text += f"instead of {ran[0].tok_per_s:,.0f} tokens per second. Brackets have 95 % intervals.\n"
+    text += f"rung 10 is {times(ran[10])} as fast as the baseline. It trains "
+    text += f"{ran[10].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens per second. "
+    text += "Brackets have 95 % intervals; bold gains are significant.\n"
     gains = []
     for path in branch("cpu"):
         row = ran.get(number_of(path))
