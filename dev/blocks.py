@@ -28,7 +28,8 @@ RTX_4090 = "NVIDIA GeForce RTX 4090"
 B = 16  # of the reported climb and of the calculated columns
 CALCULATED = f"""
 *Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, even if that
-does not fit the card. It estimates the shortest step, and does not see how rows are aligned (07)."""
+does not fit the card. It estimates the shortest step, and cannot see how rows are aligned (07).
+"""
 NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
 CARDS = {
     "RTX 4070, 12 GB": "NVIDIA GeForce RTX 4070",
@@ -95,7 +96,7 @@ def rungs_table(climbs: list) -> str:
     table = pipes([[Cell(text) for text in line] for line in lines], left=2)
     source = f"[{other['what']}]({other['url']})"
     note = f"\n*Reported*: {source}, {other['settings']}. {other['note']}\n"
-    note += f"{CALCULATED}\n"
+    note += CALCULATED
     for climb in climbs:
         note += measured(*climb)
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
