@@ -108,7 +108,7 @@ def removes(path: Path, other: dict) -> str:
     """What a rung removes from a step, or, if it is for the loss, what others say of that."""
     loss = other["loss"].get(f"{number_of(path):02}")
     if loss:
-        return f"nothing; for the loss: {loss}"
+        return f"no time; for the loss: {loss}"
     return describe(path).get("Removes", "")
 
 

@@ -19,7 +19,7 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     assert len(shown) == 11
     assert shown[1] == ["the update of 38.6M parameters", "", "455 ms"]
     assert shown[7] == ["misaligned rows of the logits", "93 ms", "as 06"]
-    assert shown[9] == ["nothing; for the loss: 0.09 lower in one report", "", "123 ms"]
+    assert shown[9] == ["no time; for the loss: 0.09 lower in one report", "", "123 ms"]
     assert "+18.4 % (+11.6 … +25.5), [12" in below and "instead of 204 tokens per second" in below
 
 
