@@ -15,12 +15,22 @@ from ladder.measure.scripts import branch, number_of, relative_name, rungs, rung
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_climb
-from ladder.show.tables import Cell, factor, gain_cell, markdown, percent, pipes
+from ladder.show.tables import (
+    Cell,
+    columns,
+    factor,
+    gain_cell,
+    markdown,
+    percent,
+    pipes,
+    table,
+)
 
 # In README.md the table of rungs names a climb on a GPU, one on a CPU or both, and the cards have a
-# table; in RUNLOG.md each entry has the table of one climb, and the machines are all of logs/.
+# table; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
+# busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>rungs|cards|machines|table)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>rungs|cards|machines|table|losses)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -54,6 +64,8 @@ def block(match: re.Match) -> str:
         made = rungs_table(climbs)
     elif match["kind"] == "cards":
         made = cards_table()
+    elif match["kind"] == "losses":
+        made = losses_table(*climbs[0][1:])
     elif match["kind"] == "machines":
         made = machines_table()
     else:
@@ -76,6 +88,13 @@ def rungs_marker(readme: str) -> re.Match | None:
         if match["kind"] == "rungs":
             return match
     return None
+
+
+def losses_table(climb: Climb, rows: list[Row]) -> str:
+    """The losses of a climb without its times: of one on a busy machine."""
+    headings = columns(climb, rows)
+    headings = {key: headings[key] for key in ("rung", "loss", "loss_change")}
+    return pipes(table(climb, rows, headings))
 
 
 def machine_of(rows: list[Row]) -> str:

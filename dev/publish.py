@@ -9,10 +9,12 @@ its entry names both, and README.md does not show it. The climb has to come from
 so that its logs name what was measured. To undo it, use git.
 """
 
+import gzip
 import itertools
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from blocks import USUAL, climbs_of, other_setting, render, rungs_marker
@@ -28,6 +30,8 @@ from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
 from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
+
+LARGE = 2**20  # bytes of logs that are compressed
 
 
 def run(argv: list[str]):
@@ -106,7 +110,8 @@ def new_target(climb: Climb) -> Path:
     for number in itertools.count(2):
         if not target.exists():
             return target
-        if Climb.load_from(target).started == climb.started:
+        old = Climb.load_from(target)
+        if (old.started, old.scripts) == (climb.started, climb.scripts):
             why = "has this climb already: to publish it again, delete that first"
             raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
         target = first.with_name(f"{first.name}-{number}")
@@ -115,9 +120,14 @@ def new_target(climb: Climb) -> Path:
 def copy_climb(folder: Path, target: Path, climb: Climb):
     """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
     target.mkdir(parents=True)
-    climb.save_to(target)
+    name_of_text = climb.data and Path(climb.data).name  # not where it lies
+    replace(climb, data=name_of_text).save_to(target)
     texts = {f"{name}.r{k}": text for (name, k), text in climb_logs(folder, climb).items()}
-    write_atomic(target / PACKED, pack_logs(texts).encode())
+    packed = pack_logs(texts).encode()
+    if len(packed) < LARGE:
+        write_atomic(target / PACKED, packed)
+    else:
+        write_atomic(target / f"{PACKED}.gz", gzip.compress(packed, mtime=0))
     for name in climb.scripts:
         from_outside = "/" not in name and name not in SCRIPTS
         if from_outside and climb.kind != "ablate":  # whose scripts can be made again

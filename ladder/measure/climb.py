@@ -1,5 +1,6 @@
 """A climb on disk: climb.json, and the logs of its runs."""
 
+import gzip
 import json
 import re
 import statistics
@@ -12,7 +13,7 @@ from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
-PACKED = "runs.log"  # in a published folder: all logs
+PACKED = "runs.log"  # in a published folder: all logs; runs.log.gz if they are large
 _HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
 
 
@@ -123,14 +124,19 @@ class Climb:
 def log_texts(folder: Path) -> dict[str, str]:
     """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.
 
-    A published folder has them all in runs.log, each below a line with its file's name. While a
-    climb runs, each is a file.
+    A published folder has them all in runs.log or runs.log.gz, each below a line with its file's
+    name. While a climb runs, each is a file.
     """
     packed = folder / PACKED
-    if not packed.is_file():
+    large = folder / f"{PACKED}.gz"
+    if large.is_file():
+        content = gzip.decompress(large.read_bytes())
+    elif packed.is_file():
+        content = packed.read_bytes()
+    else:
         paths = sorted(folder.glob("*.log"))
         return {path.stem: path.read_text("utf-8", "replace") for path in paths}
-    _, *parts = _HEADER.split(packed.read_text("utf-8", "replace"))
+    _, *parts = _HEADER.split(content.decode("utf-8", "replace"))
     texts = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         texts[name] = text.removeprefix("\n")

@@ -157,3 +157,14 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     heading = "## 2026-12-24: CPU: the climb, tiny on tinyshakespeare (86c4e6aa9db7)\n"
     assert heading in runlog and "time to the loss of 00 baseline" in runlog
     assert "| CPU |" not in runlog.partition("<!-- machines -->")[2]  # it is of speeds
+
+
+def test_large_logs_are_compressed_and_no_path_is_published(project, monkeypatch):
+    copy, folder = project
+    change(folder, data="/home/me/texts")
+    monkeypatch.setattr(publish, "LARGE", 1)
+    publish.publish(folder, "Large.")
+    (target,) = copy.glob("logs/2026-12-24-*")
+    assert sorted(path.name for path in target.iterdir()) == ["climb.json", "runs.log.gz"]
+    assert Climb.load_from(target).data == "texts"
+    assert log_texts(target) == log_texts(PUBLISHED)
