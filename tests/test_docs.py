@@ -68,13 +68,15 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
-    _, log, diff, *_ = code_blocks(page("README.md"))
+    _, log, diff, _, _, _, two_ranks, *_ = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
     texts = log_texts(ROOT / shown_climbs()[0])
     lines = texts["05_torch_compile.r1"].splitlines()
     for line in log.splitlines():
         pattern = ".*".join(map(re.escape, line.split("…")))
         assert any(re.fullmatch(pattern, found) for found in lines), line
+    written = log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"].splitlines()
+    assert set(two_ranks.splitlines()) <= set(written)
 
 
 def shown_climbs() -> list[str]:
