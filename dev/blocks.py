@@ -17,7 +17,6 @@ from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.reported import reported_climb
 from ladder.show.tables import (
     Cell,
-    columns,
     factor,
     gain_cell,
     markdown,
@@ -92,9 +91,8 @@ def rungs_marker(readme: str) -> re.Match | None:
 
 def losses_table(climb: Climb, rows: list[Row]) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
-    headings = columns(climb, rows)
-    headings = {key: headings[key] for key in ("rung", "loss", "loss_change")}
-    return pipes(table(climb, rows, headings))
+    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss}
+    return pipes(table(rows, headings))
 
 
 def machine_of(rows: list[Row]) -> str:
@@ -155,7 +153,7 @@ def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
 def times(row: Row) -> str:
     """Such as `3.4 times (3.2 to 3.6)`, against the baseline."""
     total = row.total
-    text = f"{total.ratio:.1f} times"
+    text = f"{total.value:.1f} times"
     if total.low:
         text += f" ({total.low:.1f} to {total.high:.1f})"
     return text

@@ -4,9 +4,9 @@
 
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
 sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md shows
-what this climb measured, for its kind of device. A climb of another model or text is for the loss:
-its entry names both, and README.md does not show it. The climb has to come from a committed state,
-so that its logs name what was measured. To undo it, use git.
+what this climb measured, for its kind of device. A climb of another model or text is for the loss,
+and README.md does not show it. The climb has to come from a committed state, so that its logs name
+what was measured. To undo it, use git.
 """
 
 import gzip
@@ -153,9 +153,6 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     what = climb.comparison.what
     if climb.kind == "climb" and rows[0].stem != "baseline":
         what = "some scripts"
-    other = other_setting(first_log(rows).run)
-    if other:
-        what = f"{what}, {other}"
     result = first_log(rows).result
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""## {climb.started[:10]}: {climb.device}: {what}

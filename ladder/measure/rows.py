@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ladder.log import Log, parse_log
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
-from ladder.measure.stats import Estimate, Gain, gain_of, holm, mean_of
+from ladder.measure.stats import Estimate, gain_of, holm, mean_of
 from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table, as the seed has to be in each round. The commit
@@ -44,12 +44,11 @@ class Row:
     p10_ms: float | None = None
     p90_ms: float | None = None
     tok_per_s: float | None = None
-    gain: Gain | None = None  # over the row that its kind of climb compares it with
-    total: Gain | None = None  # over the first row
-    loss: float | None = None  # at the end; only of enough steps, like the three below
+    gain: Estimate | None = None  # over the row that its kind of climb compares it with
+    total: Estimate | None = None  # over the first row
+    loss: float | None = None  # at the end; only of enough steps, like the two below
     loss_change: Estimate | None = None  # from the row that `gain` is over
-    time_to_loss: Gain | None = None  # to where the first row ends, as a factor of that one's time
-    rounds_above: int = 0  # that never came down to there; then there is no `time_to_loss`
+    time_to_loss: Estimate | None = None  # None if a round never came down to it
     mfu: float | None = None
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
@@ -160,17 +159,17 @@ def set_gains(climb: Climb, rows: list[Row]):
         return
     for index in range(1, len(rows)):
         row = rows[index]
-        row.total = gain(rows[0], row)
+        row.total = compared(rows[0], row, log_gain, gain_of)
         if kind.against == "previous":
             old, new = rows[index_of_base(rows, index)], row
         elif kind.against == "first":
             old, new = rows[0], row
         else:  # "top"
             old, new = row, rows[0]
-        row.gain = gain(old, new)
+        row.gain = compared(old, new, log_gain, gain_of)
         if row.loss is not None:
-            row.loss_change = loss_change(old, new)
-            set_time_to_loss(rows[0], row)
+            row.loss_change = compared(old, new, loss_change, mean_of)
+            row.time_to_loss = compared(rows[0], row, log_time_to_loss, gain_of)
     for name in COMPARED:
         holm(getattr(row, name) for row in rows)
 
@@ -188,45 +187,41 @@ def index_of_base(rows: list[Row], index: int) -> int:
     return index - 1
 
 
-def gain(old: Row, new: Row) -> Gain | None:
-    """How many times faster per token `new` is, with its 95 % interval; None without a round.
+def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estimate | None:
+    """`estimate` of one `number` per round: of the logs of two runs next to each other, from one
+    seed.
 
-    One log ratio of medians per round. The spread of the rounds already contains that of the steps.
+    None without a round that both rows have, and if a number is infinite: a mean of the others only
+    would flatter `new`.
     """
-    ratios = []
-    for before, after in pairs(old, new):
-        ratios.append(math.log(ms_per_token(before) / ms_per_token(after)))
-    return gain_of(ratios) if ratios else None
-
-
-def pairs(old: Row, new: Row) -> list[tuple[Log, Log]]:
-    """The runs of two rows in the same round: next to each other, and from the same seed."""
     rounds = sorted(old.logs.keys() & new.logs.keys())
-    return [(old.logs[k], new.logs[k]) for k in rounds]
+    numbers = [number(old.logs[k], new.logs[k]) for k in rounds]
+    if not numbers or math.inf in numbers:
+        return None
+    return estimate(numbers)
 
 
-def loss_change(old: Row, new: Row) -> Estimate | None:
-    """How much higher the loss of `new` ends, with its 95 % interval; None without a round."""
-    differences = []
-    for before, after in pairs(old, new):
-        differences.append(end_loss(after) - end_loss(before))
-    return mean_of(differences) if differences else None
+def log_gain(before: Log, after: Log) -> float:
+    """How many times faster per token `after` is, as a logarithm.
 
-
-def set_time_to_loss(first: Row, row: Row):
-    """Set how long `row` takes to where `first` ends, as a factor of what `first` takes.
-
-    Both are timed to the first step at which the running mean is that low. A mean of only those
-    rounds that came down so far would flatter the row, so it has none unless all did.
+    Medians only: the spread of the rounds already contains that of the steps.
     """
-    log_ratios = []
-    for before, after in pairs(first, row):
-        loss = end_loss(before)
-        steps = steps_to(loss, after) / steps_to(loss, before)
-        log_ratios.append(math.log(steps * median_ms(after) / median_ms(before)))
-    row.rounds_above = log_ratios.count(math.inf)
-    if log_ratios and not row.rounds_above:
-        row.time_to_loss = gain_of(log_ratios)
+    return math.log(ms_per_token(before) / ms_per_token(after))
+
+
+def loss_change(before: Log, after: Log) -> float:
+    """How much higher the loss of `after` ends."""
+    return end_loss(after) - end_loss(before)
+
+
+def log_time_to_loss(first: Log, log: Log) -> float:
+    """How many times as long as `first` a run takes to where that one ends, as a logarithm.
+
+    Both are timed to the first step at which the running mean is that low; inf if it never is.
+    """
+    loss = end_loss(first)
+    steps = steps_to(loss, log) / steps_to(loss, first)
+    return math.log(steps * median_ms(log) / median_ms(first))
 
 
 def limit_tok_per_s(climb: Climb, log: Log) -> float | None:

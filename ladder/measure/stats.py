@@ -20,14 +20,6 @@ class Estimate:
     significant: bool = False  # set by `holm` for the table column that shows this
 
 
-class Gain(Estimate):
-    """How many times faster (or longer), from the geometric mean over the rounds."""
-
-    @property
-    def ratio(self) -> float:
-        return self.value
-
-
 def mean_of(differences: list[float]) -> Estimate:
     """The mean of one difference per round, with Student's 95 % interval."""
     from scipy.stats import ttest_1samp  # not above: it takes a second to import
@@ -43,13 +35,13 @@ def mean_of(differences: list[float]) -> Estimate:
     return Estimate(mean, low, high, n, float(test.pvalue))
 
 
-def gain_of(log_ratios: list[float]) -> Gain:
-    """The gain from one log ratio per round: their mean, with Student's 95 % interval."""
-    logs = mean_of(log_ratios)
-    ratio = math.exp(logs.value)
-    if logs.low is None:
-        return Gain(ratio, None, None, logs.rounds)
-    return Gain(ratio, math.exp(logs.low), math.exp(logs.high), logs.rounds, logs.p)
+def gain_of(log_ratios: list[float]) -> Estimate:
+    """The factor from one log ratio per round: their geometric mean, with its 95 % interval."""
+    gain = mean_of(log_ratios)
+    gain.value = math.exp(gain.value)
+    if gain.low is not None:
+        gain.low, gain.high = math.exp(gain.low), math.exp(gain.high)
+    return gain
 
 
 def holm(gains: Iterable[Estimate | None]):

@@ -96,7 +96,7 @@ def state(row: Row) -> str:
     """`up` if the row is significantly faster than its base, `down` if slower, else empty."""
     if not row.gain or not row.gain.significant:
         return ""
-    return "up" if row.gain.ratio > 1 else "down"
+    return "up" if row.gain.value > 1 else "down"
 
 
 def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:

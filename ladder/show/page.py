@@ -115,7 +115,7 @@ def verdict(section: dict) -> tuple[str, str]:
     if not gain or not gain.significant:
         name = f"{fast['title']} over {slow['title']}"
         return f"No significant difference on {device}: {name}", certainty
-    said = f"{fast['title']} is {times(gain.ratio)} times as fast as {slow['title']} on {device}"
+    said = f"{fast['title']} is {times(gain.value)} times as fast as {slow['title']} on {device}"
     certainty = (
         f"The script {fast['title']} trains {fast['row'].tok_per_s:,.0f} tokens per second, not "
         f"{slow['row'].tok_per_s:,.0f}: {times(gain.low)} to {times(gain.high)} times as many. "
@@ -129,7 +129,7 @@ def comparison(section: dict, rungs: list[dict]) -> tuple:
     first = section["rungs"][0]
     if section["kind"].against == "top":  # an ablation: the first row is the top
         clear = [rung for rung in rungs if rung["row"].gain.significant]
-        without = max(clear or rungs, key=lambda rung: rung["row"].gain.ratio)
+        without = max(clear or rungs, key=lambda rung: rung["row"].gain.value)
         return first, without, without["row"].gain
     top = rungs[-1]
     return top, first, top["row"].total
@@ -181,7 +181,7 @@ def gain_axis(rows: list) -> dict:
     values = [-10, 10]
     for row in rows:
         if row.gain:
-            for ratio in (row.gain.ratio, row.gain.low or 1, row.gain.high or 1):
+            for ratio in (row.gain.value, row.gain.low or 1, row.gain.high or 1):
                 values.append(min(100 * ratio - 100, HIGHEST_GAIN))
     scale = Scale(min(values), max(values))
 

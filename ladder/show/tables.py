@@ -15,7 +15,7 @@ from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
 from ladder.measure.rows import COMPARED, OUT_OF_TIME, Row, first_log
 from ladder.measure.scripts import all_scripts, peer_scripts, rungs_for
-from ladder.measure.stats import Estimate, Gain
+from ladder.measure.stats import Estimate
 from ladder.text import printable
 
 COLUMNS = (
@@ -88,8 +88,8 @@ def figures(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS, of a row that did not fail."""
     first = row.log.result
     time_to_loss = factor(row.time_to_loss)
-    if row.rounds_above:
-        time_to_loss = f"not reached ({row.rounds_above} of {len(row.logs)})"
+    if row.loss_change and not row.time_to_loss:
+        time_to_loss = "not reached"
     return {
         "rung": name_of(row),
         "loss": f"{row.loss:.4f}" if row.loss else "",
@@ -114,12 +114,12 @@ def gain_cell(text: str, gain: Estimate | None) -> Cell:
     return Cell(text, gain is not None and gain.significant)
 
 
-def percent(gain: Gain | None) -> str:
+def percent(gain: Estimate | None) -> str:
     """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
     return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
 
 
-def factor(gain: Gain | None) -> str:
+def factor(gain: Estimate | None) -> str:
     """`1.12× (1.10 … 1.15)`, or `1.12× (2 rounds)`; `–` without a gain."""
     return with_interval(gain, "{:.2f}".format, "×")
 
@@ -137,7 +137,7 @@ def with_interval(found: Estimate | None, text: Callable[[float], str], unit: st
     return f"{text(found.value)}{unit} ({certainty})".replace("-", "−")
 
 
-def table(climb: Climb, rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
+def table(rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
     """The headings and the cells of each row below them."""
     lines = [[Cell(heading) for heading in headings.values()]]
     for row in rows:
@@ -151,7 +151,7 @@ def markdown(climb: Climb, rows: list[Row]) -> str:
     if climb.comparison.varied:
         text = pipes(by_batch(rows))
     else:
-        text = pipes(table(climb, rows, columns(climb, rows)))
+        text = pipes(table(rows, columns(climb, rows)))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -247,7 +247,7 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     headings = columns(climb, rows)
     for name in NOT_ON_SCREEN:
         del headings[name]
-    lines = table(climb, rows, headings)
+    lines = table(rows, headings)
     why = [*headings].index("ms / step")
     for line in lines:
         line[why] = Cell(line[why].text.partition(":")[0])  # a note below says why a row failed

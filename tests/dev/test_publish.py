@@ -154,8 +154,8 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     assert state(copy) == before
     publish.publish(folder, "It ends lower.")
     runlog = (copy / "RUNLOG.md").read_text()
-    heading = "## 2026-12-24: CPU: the climb, tiny on tinyshakespeare (86c4e6aa9db7)\n"
-    assert heading in runlog and "time to the loss of 00 baseline" in runlog
+    entry = runlog.partition("## 2026-12-24: CPU: the climb\n")[2].partition("\n## ")[0]
+    assert ", tiny, B=" in entry and "time to the loss of 00 baseline" in entry
     assert "| CPU |" not in runlog.partition("<!-- machines -->")[2]  # it is of speeds
 
 

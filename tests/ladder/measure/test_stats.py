@@ -7,7 +7,7 @@ import pytest
 from climbs import HERE, LOGS
 
 from ladder.measure.rows import median_ms, read_climb, step_times
-from ladder.measure.stats import Gain, gain_of, holm
+from ladder.measure.stats import Estimate, gain_of, holm
 
 
 def test_a_gain_has_student_s_interval_and_p_value():
@@ -15,7 +15,7 @@ def test_a_gain_has_student_s_interval_and_p_value():
     t = 4.302653 for two degrees of freedom. There p = 1 - t / √(2 + t²), of t = 2√3."""
     found = gain_of([1, 2, 3])
     half = 4.302653 / 3**0.5
-    assert np.log([found.ratio, found.low, found.high]) == pytest.approx([2, 2 - half, 2 + half])
+    assert np.log([found.value, found.low, found.high]) == pytest.approx([2, 2 - half, 2 + half])
     assert found.p == pytest.approx(1 - (12 / 14) ** 0.5) and found.rounds == 3
     assert gain_of([1, 2]).low is None and gain_of([1, 2]).p is None
 
@@ -24,7 +24,7 @@ def test_holm_s_correction_is_over_the_whole_column():
     """With four p-values the bounds are 0.05/4, 0.05/3, 0.05/2 and 0.05, from the smallest on."""
 
     def significant(*values):
-        gains = [value if value is None else Gain(1, 1, 1, 3, value) for value in values]
+        gains = [value if value is None else Estimate(1, 1, 1, 3, value) for value in values]
         holm(gains)
         return [gain and gain.significant for gain in gains]
 

@@ -8,19 +8,19 @@ import pytest
 from climbs import HERE, LOGS, a_climb, as_row
 from rich.console import Console
 
-from ladder.measure.rows import Row, gain, read_climb
-from ladder.measure.stats import Gain, gain_of
+from ladder.measure.rows import Row, compared, log_gain, read_climb
+from ladder.measure.stats import Estimate, gain_of
 from ladder.show.tables import Cell, footnotes, for_terminal, pipes, table, warnings
 
 
 def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
-    climb, rows = read_climb(LOGS / f"{HERE}-climb-3")
-    rows[1].gain = Gain(1.101, 1.033, 1.174, 3, 0.01, True)
-    rows[1].total = Gain(0.95, 0.9, 1.02, 3)
+    rows = read_climb(LOGS / f"{HERE}-climb-3")[1]
+    rows[1].gain = Estimate(1.101, 1.033, 1.174, 3, 0.01, True)
+    rows[1].total = Estimate(0.95, 0.9, 1.02, 3)
     rows[2].gain = rows[2].total = gain_of(np.log([1.1, 1.2]))
     rows[3].gain = gain_of(np.log([0.9]))
     rows[3].total = None
-    heading, _, *lines = table(climb, rows, {"gain": "a", "total": "b"})
+    heading, _, *lines = table(rows, {"gain": "a", "total": "b"})
     assert heading == [Cell("a"), Cell("b")]
     assert lines[:3] == [
         [Cell("+10.1 % (+3.3 … +17.4)", bold=True), Cell("0.95× (0.90 … 1.02)")],
@@ -29,7 +29,7 @@ def test_a_cell_has_the_gain_and_its_interval_or_the_number_of_rounds():
     ]
     text = pipes([heading, *lines])
     assert "| **+10.1 % (+3.3 … +17.4)** | 0.95× (0.90 … 1.02) |" in text
-    assert gain(as_row([[1.0]] * 2), Row("failed", {})) is None
+    assert compared(as_row([[1.0]] * 2), Row("failed", {}), log_gain, gain_of) is None
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
