@@ -9,8 +9,8 @@ and README.md does not show it. The climb has to come from a committed state, so
 what was measured. To undo it, use git.
 """
 
-import gzip
 import itertools
+import lzma
 import re
 import shutil
 import sys
@@ -127,7 +127,7 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     if len(packed) < LARGE:
         write_atomic(target / PACKED, packed)
     else:
-        write_atomic(target / f"{PACKED}.gz", gzip.compress(packed, mtime=0))
+        write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for name in climb.scripts:
         from_outside = "/" not in name and name not in SCRIPTS
         if from_outside and climb.kind != "ablate":  # whose scripts can be made again

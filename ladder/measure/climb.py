@@ -1,6 +1,5 @@
 """A climb on disk: climb.json, and the logs of its runs."""
 
-import gzip
 import json
 import re
 import statistics
@@ -13,7 +12,7 @@ from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
-PACKED = "runs.log"  # in a published folder: all logs; runs.log.gz if they are large
+PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
 _HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
 
 
@@ -124,13 +123,15 @@ class Climb:
 def log_texts(folder: Path) -> dict[str, str]:
     """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.
 
-    A published folder has them all in runs.log or runs.log.gz, each below a line with its file's
+    A published folder has them all in runs.log or runs.log.xz, each below a line with its file's
     name. While a climb runs, each is a file.
     """
     packed = folder / PACKED
-    large = folder / f"{PACKED}.gz"
+    large = folder / f"{PACKED}.xz"
     if large.is_file():
-        content = gzip.decompress(large.read_bytes())
+        import lzma  # not above: some builds of Python lack it
+
+        content = lzma.decompress(large.read_bytes())
     elif packed.is_file():
         content = packed.read_bytes()
     else:

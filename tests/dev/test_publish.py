@@ -165,6 +165,6 @@ def test_large_logs_are_compressed_and_no_path_is_published(project, monkeypatch
     monkeypatch.setattr(publish, "LARGE", 1)
     publish.publish(folder, "Large.")
     (target,) = copy.glob("logs/2026-12-24-*")
-    assert sorted(path.name for path in target.iterdir()) == ["climb.json", "runs.log.gz"]
+    assert sorted(path.name for path in target.iterdir()) == ["climb.json", "runs.log.xz"]
     assert Climb.load_from(target).data == "texts"
     assert log_texts(target) == log_texts(PUBLISHED)
