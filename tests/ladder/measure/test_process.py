@@ -19,16 +19,6 @@ def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch)
     assert done.stdout == f"{tmp_path}/ladder/__main__.py\n"
 
 
-@pytest.mark.parametrize("others", [None, "/theirs"])
-def test_the_package_stands_before_what_pythonpath_names(others, tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    if others:
-        monkeypatch.setenv("PYTHONPATH", others)
-    done = process.run_python("-c", "import os; print(os.environ['PYTHONPATH'])", package=tmp_path)
-    expected = [str(tmp_path), others] if others else [str(tmp_path)]
-    assert done.stdout.strip().split(os.pathsep) == expected
-
-
 def test_while_another_process_runs_this_one_sleeps():
     before = os.times()
     assert process.run_python("-c", "import time; time.sleep(2)").failure is None
