@@ -12,7 +12,6 @@ from ladder.commands.sample import sample
 from ladder.corpus import END_OF_TEXT
 from ladder.files import ROOT
 from ladder.show.sampling import load_model
-from ladder.text import printable
 
 DDP = load(ROOT / "ddp_run.py")
 
@@ -33,7 +32,7 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
         texts.append(capsys.readouterr().out)
     text, same, other = texts
     assert text == same != other and text.startswith("To be ")
-    assert r"\x" in text and printable(text, keep="\n\t") == text
+    assert r"\x" in text
 
 
 def test_what_is_drawn_follows_the_model():

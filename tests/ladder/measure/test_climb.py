@@ -10,12 +10,8 @@ from ladder.measure.climb import Climb, climb_logs, log_texts
 
 @pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)
 def test_every_published_log_is_read(path):
-    texts = log_texts(path.parent)
-    for name, text in texts.items():
+    for name, text in log_texts(path.parent).items():
         assert parse_log(text, name).steps
-    if (path.parent / "climb.json").exists():
-        climb = Climb.load_from(path.parent)
-        assert len(climb_logs(path.parent, climb)) + len(climb.failures) == len(texts)
 
 
 def test_files_beside_our_own_are_no_runs(tmp_path):
