@@ -37,7 +37,7 @@ def climb_in(folder, losses, ms=(10, 10), **options):
 
 
 def test_the_end_is_the_last_tenth_of_the_steps():
-    assert end_loss(as_log([9.0] * 180 + [5.0, 7.0] * 10)) == pytest.approx(6)
+    assert end_loss(as_log([9.0] * 180 + [5.0] * 10 + [7.0] * 10)) == pytest.approx(6)
 
 
 def test_steps_to_a_loss_by_hand():

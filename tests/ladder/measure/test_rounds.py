@@ -108,7 +108,6 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch, capsys):
     own, code = tmp_path / "mine.py", tmp_path / "out" / "code"
     where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(code)!r}\n"
     own.write_text(where + f"assert __file__ == {str(code / 'mine.py')!r}\n" + copies(LOG))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # that of the copy stands before it
     monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**FOUND})
     run_and_report = climb.run_and_report
 
