@@ -50,4 +50,5 @@ def test_neighbours_are_surer_than_rows_far_apart():
                 found["all"] += 1
                 found["with the first row"] += first == 0
                 found["neighbours"] += second - first == 1
-    assert found == {"neighbours": 1, "with the first row": 3, "all": 12}
+                found["in one climb"] += start == 6
+    assert found == {"neighbours": 1, "with the first row": 3, "in one climb": 10, "all": 12}
