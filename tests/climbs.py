@@ -106,7 +106,7 @@ def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, 
     return folder
 
 
-def as_row(times, stem="synthetic") -> Row:
+def as_row(times, stem) -> Row:
     """A row of runs whose steps took these times: (rounds, steps), seconds."""
     logs = {}
     for k, one in enumerate(times, 1):

@@ -1,9 +1,9 @@
 """`ladder climb`, from its command line to its folder."""
 
-import argparse
 import contextlib
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from climbs import FOUND
@@ -15,7 +15,6 @@ from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import rounds
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import branch, rungs
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def climbed(shard, tmp_path_factory):
     folder = tmp_path_factory.mktemp("climb")
     mine = folder / "mine.py"
     mine.write_text(rung(1).read_text().replace("**MODELS[args.model]", f"**{SMALLER}"))
-    words = ["climb", 1, mine, *SMALL, "--steps=3", "--rounds=2", "--max-minutes=99"]
+    words = ["climb", 1, mine, *SMALL, "--steps=3", "--rounds=2"]
     words += ["--data", shard, "--out", folder / "run"]
     # In round 1, and in round 2 by the copy of the code.
     peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
@@ -41,12 +40,10 @@ def climbed(shard, tmp_path_factory):
 
 def test_a_climb_leaves_logs_its_json_and_code(climbed):
     folder, _ = climbed
-    climb, (tying, mine) = read_climb(folder)
-    assert len(tying.logs) == len(mine.logs) == 2
+    climb, (_, mine) = read_climb(folder)
     assert climb.scripts == ["speedups/01_weight_tying.py", "mine.py"]
     assert climb.rates["peak_flops"] == [1e12, 2e12]
-    assert climb.versions["torch"] and climb.has_ended
-    assert 0 < climb.minutes < climb.max_minutes == 99
+    assert climb.has_ended and climb.minutes > 0
     assert (folder / "code" / "COMMIT").read_text().strip() == climb.commit
     assert mine.log.run["commit"] == climb.commit and mine.log.run["script"] == "mine.py"
     assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
@@ -69,15 +66,16 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert said in refused(capsys, "climb", path)
 
 
-@pytest.mark.parametrize(("device", "quick"), [("cpu", (4, 1, 5)), ("cuda", (12, 3, 5))])
-def test_what_is_climbed_without_numbers(device, quick, monkeypatch):
+@pytest.mark.parametrize(
+    ("device", "count", "quick"), [("cpu", 13, (4, 1, 5)), ("cuda", 11, (12, 3, 5))]
+)
+def test_what_is_climbed_without_numbers(device, count, quick, monkeypatch):
     given = []
-    monkeypatch.setattr(climb.cli, "pick_device", lambda _: argparse.Namespace(type=device))
+    monkeypatch.setattr(climb.cli, "pick_device", lambda _: SimpleNamespace(type=device))
     monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
     (_, _, full), (args, _, some) = given
-    beyond = branch("cpu") if device == "cpu" else []
-    assert full == rungs() + beyond
+    assert len(full) == count
     assert {*some} == {*full[:6], full[10], full[-1]}
     assert (args.steps, args.rounds, args.max_minutes) == quick

@@ -8,14 +8,13 @@ from ladder.cli import pick_device
 from ladder.commands.main import main
 from ladder.machine import device_name
 from ladder.measure import rounds
-from ladder.measure.climb import Climb
 from ladder.measure.rows import read_climb
 from ladder.show.tables import markdown
 
-# It leaves a log at the last B of its command line, and fails above some B. It has a compile cache
-# for each B.
+# It leaves a log at the B of its command line, and fails above some B. It has a compile cache for
+# each B.
 SCRIPT = """import os, sys
-B = int([word for word in sys.argv if word.startswith("--batch-size=")][-1].partition("=")[2])
+B = int(sys.argv[-3].removeprefix("--batch-size="))
 assert os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith(f"_B{{B}}")
 if B > {largest}:
     {fail}
@@ -31,8 +30,8 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     """a runs up to B=8, b up to 2, and c at all of them."""
     found = FOUND | {"device": device_name(pick_device(None))}
     monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**found})
-    for name, largest, fail in (("a", 8, MEMORY), ("b", 2, KILLED), ("c", 99, "")):
-        source = SCRIPT.format(largest=largest, fail=fail or "pass", text=LOG)
+    for name, largest, fail in (("a", 8, MEMORY), ("b", 2, KILLED), ("c", 99, "pass")):
+        source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
         (tmp_path / f"{name}.py").write_text(source)
     out = tmp_path / "out"
     scripts = sorted(map(str, tmp_path.glob("*.py")))
@@ -45,12 +44,9 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
         begun = re.findall(rf"^(\w+), round {number} of 2, running since", said, re.M)
         assert begun == names.split()
     assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of 29 " in said
-    failures = dict.fromkeys(["b_B4.r1", "a_B16.r1"], "out of memory")
-    assert Climb.load_from(out).failures == failures
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert "running since" not in capsys.readouterr().out
     climb, rows = read_climb(out)
     lines = markdown(climb, rows).split("\n")
     assert lines[2].endswith(" 8 |") and lines[6].endswith(" ≥ 32 |")
     assert lines[4].endswith(" | out of memory | – | – | – | 2 |")
-    assert not any(row.gain or row.total for row in rows)

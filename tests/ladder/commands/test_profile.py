@@ -10,52 +10,33 @@ from ladder.commands.main import main
 from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
 from ladder.log import read_log
 
-STEPS = 3
 
-
-@pytest.fixture
-def profile(shard, tmp_path, capsys):
-    """profile(rungs…): what `ladder profile` printed, and the numbers of each rung, checked."""
-
-    def run(*rungs):
-        folder = tmp_path / "out"
-        flags = [*SMALL, "--steps", STEPS, "--data", shard, "--out", folder]
-        assert main([str(word) for word in ("profile", *rungs, *flags)]) == 0
-        return capsys.readouterr().out, [read(path) for path in sorted(folder.glob("*.log"))]
-
-    return run
-
-
-def read(path):
-    """The numbers beside a script's log, after checks that hold for every profile."""
-    log = read_log(path)
-    stem = path.name.partition("-")[0]
-    found = json.loads((path.parent / f"{stem}.json").read_text())
-    # The stages of a step sum to what the script logged for it.
-    timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
-    times = found["times_ms"]
-    assert times["step"] == pytest.approx(timed[::2], abs=0.01)
-    sums = np.sum([times[stage] for stage in STAGES], axis=0)
-    assert list(sums) == pytest.approx(timed[1::2], abs=0.01)
-    # Kernels are parts of one whole.
-    assert sum(kernel["ms"] for kernel in found["kernels"]) == pytest.approx(found["self_ms"])
-    trace = (path.parent / f"{stem}.trace.json").read_text()
-    assert json.dumps(found["kernels"][0]["name"]) in trace
-    return found
-
-
-def test_a_script_with_a_known_delay_in_two_stages(profile, tmp_path):
+def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     source = rung(0).read_text()
     source = source.replace("**MODELS[args.model]", f"**{SMALLER}")
     source = source.replace("loss.backward()\n", "time.sleep(0.1); loss.backward()\n")
     source = source.replace("optimizer.step()\n", "time.sleep(0.2); optimizer.step()\n")
     script = tmp_path / "slowed.py"
     script.write_text(source)
-    printed, (found,) = profile(script)
-    assert min(found["times_ms"]["forward"]) > 100
-    assert min(found["times_ms"]["optimizer"]) > 200
+    out = tmp_path / "out"
+    words = ["profile", script, *SMALL, "--steps=3", "--data", shard, "--out", out]
+    assert main([str(word) for word in words]) == 0
+    found = json.loads((out / "slowed.json").read_text())
+    times = found["times_ms"]
+    assert min(times["forward"]) > 100
+    assert min(times["optimizer"]) > 200
+    # The stages of a step sum to what the script logged for it.
+    log = read_log(next(out.glob("*.log")))
+    timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
+    assert times["step"] == pytest.approx(timed[::2], abs=0.01)
+    sums = np.sum([times[stage] for stage in STAGES], axis=0)
+    assert list(sums) == pytest.approx(timed[1::2], abs=0.01)
+    # Kernels are parts of one whole.
+    assert sum(kernel["ms"] for kernel in found["kernels"]) == pytest.approx(found["self_ms"])
     calls = {kernel["name"]: kernel["calls"] for kernel in found["kernels"]}
     assert calls["aten::addmm"] == 2 * 4  # layers, each with four matrices and biases
+    assert "aten::addmm" in (out / "slowed.trace.json").read_text()
+    printed = capsys.readouterr().out
     assert f"{found['median_ms']['backward']:.2f}" in printed and "aten::mm" in printed
 
 

@@ -12,7 +12,6 @@ from ladder.commands.sample import sample
 from ladder.corpus import END_OF_TEXT
 from ladder.files import ROOT
 from ladder.show.sampling import load_model
-from ladder.text import printable
 
 DDP = load(ROOT / "ddp_run.py")
 
@@ -33,7 +32,7 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
         texts.append(capsys.readouterr().out)
     text, same, other = texts
     assert text == same != other and text.startswith("To be ")
-    assert r"\x" in text and printable(text, keep="\n\t") == text
+    assert r"\x" in text
 
 
 def test_what_is_drawn_follows_the_model():
@@ -57,7 +56,6 @@ def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatc
     """--seq-len of its run; later positions have random weights."""
     monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
     model = saved_model(tmp_path)
-    assert load_model(str(tmp_path)).config.block_size == model.config.block_size
     weights.save(tmp_path / "best", model.config, model.state_dict(), {"seq_len": "3"})
     for name in (tmp_path, tmp_path / "best"):
         assert load_model(str(name)).config.block_size == 3

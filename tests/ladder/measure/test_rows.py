@@ -17,8 +17,7 @@ def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
     for path in folder.glob("11_keep_memory.r*.log"):
         path.write_text(path.read_text().replace(" T=256 ", " T=256 total_batch=4096 "))
     _, (_, after) = read_climb(folder)
-    for name in ("tok_per_s", "mfu"):
-        assert getattr(after, name) == pytest.approx(4 * getattr(before, name))
+    assert after.tok_per_s == pytest.approx(4 * before.tok_per_s)
     assert after.gain.value == pytest.approx(4 * before.gain.value)
 
 
@@ -33,8 +32,6 @@ def test_a_log_that_is_cut_short_is_refused_in_one_line(tmp_path):
 def test_a_disturbed_run_is_named():
     """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 to 3 s."""
     climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
-    disturbed = {row.stem: [*row.disturbed_runs] for row in rows if row.disturbed_runs}
-    assert disturbed == {"03_bf16_autocast": [1]}
     (line,) = footnotes(climb, rows)
     assert line.startswith("Round 1 of 03 bf16 autocast was disturbed: ")
 

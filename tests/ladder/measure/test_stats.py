@@ -1,12 +1,13 @@
 """stats.py: the rule that tells a gain from noise."""
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
 import pytest
-from climbs import HERE, LOGS
+from climbs import LOGS
 
-from ladder.measure.rows import median_ms, read_climb, step_times
+from ladder.measure.rows import log_gain, read_climb
 from ladder.measure.stats import Estimate, gain_of, holm
 
 
@@ -33,37 +34,21 @@ def test_holm_s_correction_is_over_the_whole_column():
     assert significant(0.04, 0.013, 0.016, 0.024) == [False] * 4  # the first one that fails ends it
 
 
-@pytest.mark.parametrize("rounds", [3, 6, 10])
-def test_two_identical_scripts_differ_once_in_twenty(rounds):
-    """Their runs differ from the median of their script as those of logs/…-rule-10-rounds do."""
-    deviations = []
-    for row in read_climb(LOGS / f"{HERE}-rule-10-rounds")[1]:
-        medians = [np.log(np.median(step_times(row.logs[k]))) for k in sorted(row.logs)]
-        deviations += list(medians - np.median(medians))
-    random = np.random.default_rng(rounds)
-    significant = 0
-    for _ in range(3000):
-        before, after = random.choice(deviations, (2, rounds))
-        significant += gain_of(before - after).p < 0.05
-    assert 0.035 < significant / 3000 < 0.065
-
-
 def test_neighbours_are_surer_than_rows_far_apart():
     """Eight identical scripts, as three climbs of six rounds: how many intervals exclude zero.
 
     docs/measuring.md and RUNLOG.md say these counts. Of 21 intervals one should, of 84 four.
     """
     rows = read_climb(LOGS / "2026-11-24-amd-epyc-2-threads-a-a")[1]
-    wrong = []
-    for start in (1, 7, 13):
+    logs = [[row.logs[k] for k in sorted(row.logs)] for row in rows]
+    found = Counter()
+    for start in (0, 6, 12):
+        rounds = slice(start, start + 6)
         for first, second in combinations(range(8), 2):
-            log_ratios = []
-            for k in range(start, start + 6):
-                before, after = rows[first].logs[k], rows[second].logs[k]
-                log_ratios.append(np.log(median_ms(before) / median_ms(after)))
+            log_ratios = list(map(log_gain, logs[first][rounds], logs[second][rounds]))
             if gain_of(log_ratios).p < 0.05:
-                wrong.append((start, first, second))
-    assert len(wrong) == 12
-    assert len([pair for pair in wrong if pair[0] == 7]) == 10
-    assert len([pair for pair in wrong if pair[1] == 0]) == 3
-    assert len([pair for pair in wrong if pair[2] - pair[1] == 1]) == 1
+                found["all"] += 1
+                found["with the first row"] += first == 0
+                found["neighbours"] += second - first == 1
+                found["in one climb"] += start == 6
+    assert found == {"neighbours": 1, "with the first row": 3, "in one climb": 10, "all": 12}
