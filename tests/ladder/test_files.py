@@ -43,8 +43,6 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
         (tmp_path / name).write_text("2")
         assert files.commit() == f"{head}-dirty", name
         (tmp_path / name).write_text("1")
-    (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
-    assert files.commit() == "0123456789ab"
 
 
 # ------------------------------------------------------------------ another clone's `ladder`
