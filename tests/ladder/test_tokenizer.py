@@ -33,8 +33,7 @@ def train(run_main, tmp_path, capsys):
         run_main(load(ROOT / "ddp_run.py"), "--no-compile", "--total-batch=128", folder, *flags)
         return capsys.readouterr().out
 
-    yield run
-    weights.download_vocabulary.cache_clear()
+    return run
 
 
 def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
