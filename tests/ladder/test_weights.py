@@ -5,7 +5,6 @@ Of what others saved, what can be understood is loaded; all else is refused in a
 
 import json
 import math
-import re
 
 import pytest
 import torch
@@ -72,9 +71,8 @@ def test_padding_rows_take_next_to_nothing_from_the_others(saved):
         saved.transformer.ln_f.bias.sub_(1)
         saved.save_pretrained(saved.folder)
         expected = saved(x).logits
-        logits, loss = model_of(saved.folder, vocab_size=512 + 47)(x, y)
+        _, loss = model_of(saved.folder, vocab_size=512 + 47)(x, y)
     assert expected.mean() < -20
-    torch.testing.assert_close(logits[..., :512], expected, rtol=1e-4, atol=1e-3)
     more = loss - cross_entropy(expected.flatten(0, 1), y.flatten())
     assert -1e-5 < more <= math.log(1 + 47 / 512) + 1e-5
 
@@ -92,7 +90,6 @@ def edit(folder, change):
     path = folder / "model.safetensors"
     tensors = load_file(path)
     change(tensors)
-    tensors = {name: w.contiguous() for name, w in tensors.items()}
     save_file(tensors, path, {"format": "pt"})
 
 
@@ -103,13 +100,6 @@ def as_openai(tensors):
     tensors["h.0.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
 
 
-def compiled(tensors):
-    """In DDP, and its blocks too."""
-    for name in list(tensors):
-        inner = re.sub(r"(h\.\d+)\.", r"\1._orig_mod.", name)
-        tensors[f"module._orig_mod.{inner}"] = tensors.pop(name)
-
-
 def as_head_alone(tensors):
     tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
 
@@ -118,7 +108,7 @@ def as_head_too(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
 
-@pytest.mark.parametrize("change", [as_openai, compiled, as_head_alone, as_head_too])
+@pytest.mark.parametrize("change", [as_openai, as_head_alone, as_head_too])
 def test_the_same_weights_under_other_names_are_loaded(change, saved):
     edit(saved.folder, change)
     assert_loads(saved)
@@ -155,7 +145,7 @@ def untied(tensors):
 
 def narrow(tensors):
     name = "transformer.h.1.mlp.c_fc.weight"
-    tensors[name] = tensors[name][:, :500]
+    tensors[name] = tensors[name][:, :500].contiguous()
 
 
 @pytest.mark.parametrize(
