@@ -21,13 +21,11 @@ def imports(path: Path) -> set[str]:
 
 def module_imports() -> dict[str, set[str]]:
     """The modules of ladder/ that each module of it imports."""
-    graph = {}
+    paths = {}
     for path in (ROOT / "ladder").rglob("[!_]*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        graph[name] = imports(path)
-    for name, imported in graph.items():
-        graph[name] = imported & graph.keys()  # not the functions
-    return graph
+        paths[name] = path
+    return {name: imports(path) & paths.keys() for name, path in paths.items()}
 
 
 TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]

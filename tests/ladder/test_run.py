@@ -99,18 +99,12 @@ def test_copies_that_torchrun_starts_are_refused(capsys, tmp_path, monkeypatch):
     assert said.endswith("copies of baseline.py: for several GPUs use ddp_run.py")
 
 
-def test_a_bad_corpus_is_in_the_log_too(bytes_for_tokens, capsys, tmp_path):
-    (tmp_path / "empty.txt").touch()
-    line = fails(capsys, *SMALL, "--data", tmp_path / "empty.txt", "--log-dir", tmp_path)
-    assert "corpus empty has 0 tokens" in line
-    assert line in the_log(tmp_path).read_text().splitlines()
-
-
-def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
+def test_loss_that_is_not_finite_stops_the_run(capsys, tmp_path, ends):
     module = load(rung(0))
     module.LEARNING_RATE = math.inf
     log = ends(module, 1)
-    assert "error the loss of step 2 is nan: stopped" in capsys.readouterr().err
+    line = "error the loss of step 2 is nan: stopped\n"
+    assert capsys.readouterr().err == line and line in the_log(tmp_path).read_text()
     assert log.result["status"] == "not finite" and len(log.steps) == 2
     assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
 
