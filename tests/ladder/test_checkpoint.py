@@ -1,7 +1,6 @@
 """checkpoint.py: files to resume from."""
 
 import os
-import re
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from ladder.errors import BadInput
 from ladder.files import lock
 
 OFF = torch.amp.GradScaler("cpu", enabled=False)
-IDENTITY = {"model": "tiny", "data": "topics 0123"}
 
 
 def stepped():
@@ -32,13 +30,13 @@ def save(folder, step, scaler=OFF):
         optimizer=optimizer.state_dict(),
         scaler=scaler.state_dict(),
         position=0,
-        identity=IDENTITY,
+        identity={},
         schedule="9 steps",
     )
 
 
-def find(folder, say=print, resume=True, **identity):
-    return checkpoint.find_checkpoint(folder, resume, IDENTITY | identity, "9 steps", say)
+def find(folder, say=print, resume=True):
+    return checkpoint.find_checkpoint(folder, resume, {}, "9 steps", say)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
@@ -57,20 +55,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     assert first.exists()
 
 
-def test_two_are_kept_and_nothing_unfinished(tmp_path):
-    (tmp_path / "unfinished.tmp").touch()  # of a run that was killed
-    for step in (9, 999999, 1000000):
-        save(tmp_path, step)
-    assert find(tmp_path).name == "step_1000000.pt"
-    assert sorted(os.listdir(tmp_path)) == [".lock", "step_1000000.pt", "step_999999.pt"]
-
-
-def test_another_run_is_refused_and_its_texts_are_named(tmp_path):
+def test_a_folder_is_of_one_run(tmp_path):
     save(tmp_path, 1)
-    with pytest.raises(BadInput, match="saved with data topics 0123, this run has mine 4567"):
-        find(tmp_path, data="mine 4567")
-    holds = f"{tmp_path} holds an earlier run: continue it with"
-    with pytest.raises(BadInput, match=re.escape(holds)):
+    with pytest.raises(BadInput, match="holds an earlier run: continue it with"):
         find(tmp_path, resume=False)
     checkpoint._locks.clear()
     with lock(tmp_path), pytest.raises(BadInput, match="another run is at work"):
@@ -82,17 +69,11 @@ def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
     model, optimizer = stepped()
     path = tmp_path / "other.pt"
     saved = checkpoint.read(save(tmp_path, 3))
-    moments = saved["optimizer"]["state"]
-    moments[0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
-    moments[1]["exp_avg_sq"] = torch.ones(64, dtype=torch.float16)
+    saved["optimizer"]["state"][0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
     torch.save(saved, path)
     assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
-    for p in model.parameters():
-        own = optimizer.state[p]
-        for moment in (own["exp_avg"], own["exp_avg_sq"]):
-            assert moment.stride() == p.stride() and moment.dtype == torch.float32
-    assert (optimizer.state[model.weight]["exp_avg"] == 1).all()
-    optimizer.step()
+    moment = optimizer.state[model.weight]["exp_avg"]
+    assert moment.stride() == (64, 1) and (moment == 1).all()
 
 
 def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
@@ -104,13 +85,14 @@ def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
         assert now.get_scale() == scale
 
 
-@pytest.mark.parametrize("copy", ["step_000002 (copy).pt", "step_000002.copy.pt", "step_2.pt"])
-def test_copies_are_neither_read_nor_counted_nor_deleted(copy, tmp_path):
-    (tmp_path / copy).write_bytes(b"mine")
+def test_two_are_kept_and_copies_are_neither_read_nor_counted_nor_deleted(tmp_path):
+    copies = ["step_000002 (copy).pt", "step_000002.copy.pt", "step_2.pt"]
+    for name in copies:
+        (tmp_path / name).write_bytes(b"mine")
     assert find(tmp_path, resume=False) is None  # no earlier run is there
-    for step in (1, 2, 3):
+    (tmp_path / "unfinished.tmp").touch()  # of a run that was killed
+    for step in (9, 999999, 1000000):
         save(tmp_path, step)
-    assert find(tmp_path).name == "step_000003.pt"
-    own = [".lock", "step_000002.pt", "step_000003.pt"]
-    assert sorted(os.listdir(tmp_path)) == sorted([*own, copy])
-    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == own[1:]
+    assert find(tmp_path).name == "step_1000000.pt"
+    own = ["step_999999.pt", "step_1000000.pt"]
+    assert sorted(os.listdir(tmp_path)) == sorted([".lock", *own, *copies])

@@ -27,8 +27,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROOT", tmp_path)
     assert files.commit() == "unknown"  # no repository
-    running = ("baseline.py", "peers/a.py", "ladder/measure/matmul.py", "ladder/measure/work.json")
-    others = ("README.md", "ladder/commands/climb.py", "ladder/show/page.py")
+    running = ("baseline.py", "peers/a.py", "ladder/measure/work.json")
+    others = ("README.md", "ladder/show/page.py")
     for name in (*running, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
@@ -39,14 +39,10 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     for name in others:
         (tmp_path / name).write_text("2")
     assert files.commit() == head
-    for name in running:
+    for name in (*running, "ladder/mine.py"):  # the last is new
         (tmp_path / name).write_text("2")
         assert files.commit() == f"{head}-dirty", name
-        files.git("checkout", "--", name)
-    (tmp_path / "ladder" / "mine.py").touch()
-    assert files.commit() == f"{head}-dirty"
-    (tmp_path / "COMMIT").write_text("0123456789ab\n")  # of a climb's copy of the code
-    assert files.commit() == "0123456789ab"
+        (tmp_path / name).write_text("1")
 
 
 # ------------------------------------------------------------------ another clone's `ladder`
@@ -59,11 +55,9 @@ RUNG = "speedups/01_weight_tying.py"
 def clone(tmp_path):
     """Another clone, with as much as a rung needs."""
     clone = tmp_path / "clone"
-    for name in ("ladder", "data"):
+    for name in ("ladder", "data", "speedups"):
         shutil.copytree(ROOT / name, clone / name)
-    (clone / "speedups").mkdir()
-    for name in ("baseline.py", RUNG):
-        shutil.copy(ROOT / name, clone / name)
+    shutil.copy(ROOT / "baseline.py", clone)
     return clone
 
 
@@ -78,17 +72,15 @@ def test_a_script_of_another_clone_is_refused(name, clone, tmp_path):
     done = run(clone / name, tmp_path, ROOT)
     script = os.path.basename(name)
     is_in = f"{script} is in {clone}, but this `ladder` is that of {ROOT}: PYTHONPATH={clone}"
-    assert done.returncode == 2
+    assert done.returncode == 2 and not done.stdout
     assert done.stderr == f"error {is_in} runs that one's; or `pip install -e {clone}`\n"
-    assert not (tmp_path / "runs").exists() and not done.stdout
 
 
-def test_a_climbs_copy_of_the_code_runs_only_with_its_own_package(clone, tmp_path):
+def test_a_climbs_copy_of_the_code_runs_with_its_own_package(clone, tmp_path):
     """It lies in a clone, but has no commands."""
     code = clone / "runs" / "climb-1" / "code"
     shutil.copytree(clone, code, ignore=shutil.ignore_patterns("runs", "commands"))
     assert run(code / RUNG, tmp_path, code).returncode == 0
-    assert f"is in {code}, but" in run(code / RUNG, tmp_path, clone).stderr
 
 
 def test_a_script_from_outside_runs_if_ladder_is_in_a_clone(tmp_path):
@@ -101,4 +93,3 @@ def test_a_script_from_outside_runs_if_ladder_is_in_a_clone(tmp_path):
     how = "clone the repository, and `pip install -e .` in it"
     assert done.returncode == 2
     assert done.stderr == f"error `ladder` works on the scripts, which are not here: {how}\n"
-    assert os.listdir(package) == ["ladder"]

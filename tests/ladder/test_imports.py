@@ -10,25 +10,22 @@ from ladder.measure.scripts import all_scripts, peer_scripts
 
 def imports(path: Path) -> set[str]:
     """The modules that a file imports, and the names that it imports from them."""
-    modules = set()
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            modules.update(name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module)
-            modules.update(f"{node.module}.{name.name}" for name in node.names)
-    return modules
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None)
+            for name in node.names:
+                found |= {module, name.name, f"{module}.{name.name}"}
+    return found
 
 
 def module_imports() -> dict[str, set[str]]:
     """The modules of ladder/ that each module of it imports."""
-    graph = {}
+    paths = {}
     for path in (ROOT / "ladder").rglob("[!_]*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        graph[name] = imports(path)
-    for name, imported in graph.items():
-        graph[name] = imported & graph.keys()  # not the functions
-    return graph
+        paths[name] = path
+    return {name: imports(path) & paths.keys() for name, path in paths.items()}
 
 
 TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ladder.log import mfu_line, pairs_line, read_log, result, step_line
+from ladder.log import pairs_line, read_log, result, step_line
 
 
 def test_lines_survive_a_round_trip(tmp_path):
@@ -31,14 +31,9 @@ def test_lines_survive_a_round_trip(tmp_path):
 def test_what_the_screen_shows_can_be_read_too(tmp_path):
     path = tmp_path / "out.txt"
     line = step_line(0, 2, loss=6.1, dt=0.1, tok_per_s=1e5)
-    screen = [
-        pairs_line("run", {"B": 16}),
-        f"{line} | left 0:01:23",
-        "RESULT {}",
-        "ddp_run: 9 tok/s",
-    ]
+    screen = ["run   B=16", f"{line} | left 0:01:23", 'RESULT {"mfu": 1}', "ddp_run: 9 tok/s"]
     path.write_text("\n".join(screen))
-    (step,) = read_log(path, ended=False).steps
+    (step,) = read_log(path).steps
     assert step.keys() == {"step", "loss", "dt", "tok_per_s"}
 
 
@@ -46,20 +41,14 @@ def test_result_is_that_of_the_steps_after_the_warm_up():
     known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
     times = [9.0, 2.0, 0.1, 0.3, 0.7]
     losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
-    found = result(times, losses, steps=8, **known)
-    assert found == {
+    assert result(times, losses, steps=8, **known) == {
         **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
         **{"measured_steps": 3, "warmup_steps": 2},
         **{"tok_per_s": 3333.3, "mfu": 0.5, "peak_bytes": None},
         **{"first_loss": 11.0, "final_loss": None},
     }
-    assert mfu_line(3 * 10**9, 1e13, found["mfu"]) == (
-        "mfu   mfu=0.5000 formula=6N+12LCT flops_per_token=3000000000 peak_flops=1e+13"
-    )
     early = result(times[:2], losses[:2], steps=50, **known)
     assert (early["measured_steps"], early["warmup_steps"], early["median_ms"]) == (0, 2, None)
-    known["peak_flops"] = None
-    assert result(times, losses, steps=8, **known)["mfu"] is None
 
 
 def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():
@@ -67,4 +56,4 @@ def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():
     warmup = {1: 0, 2: 1, 3: 2, 8: 2, 9: 3, 20: 6, 50: 10}
     for steps, expected in warmup.items():
         found = result([1.0] * steps, [2.0] * steps, steps=steps, **known)
-        assert (found["warmup_steps"], found["measured_steps"]) == (expected, steps - expected)
+        assert found["warmup_steps"] == expected

@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from ladder import machine
-from ladder.errors import BadInput
 from ladder.machine import DATA_SHEETS, find_gpu
 
 
-def test_every_gpu_has_a_source_and_one_set_of_rates():
+def test_every_gpu_has_a_source_and_its_rates():
     for gpu in DATA_SHEETS.values():
         assert gpu.source.startswith(("https://", "calculated: "))
-        assert all(other == gpu for other in DATA_SHEETS.values() if other.name == gpu.name)
         assert not gpu.bandwidth or None not in (gpu.fp32, gpu.tf32, gpu.memory), gpu
         if gpu.dtype == "float16":
             assert gpu.tf32 == gpu.fp32  # no such units
@@ -63,19 +61,11 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.ops, "mkldnn", operators)
-    device = torch.device("cpu")
-    assert machine.half_precision(device) == (torch.bfloat16 if has else torch.float32)
-    if not has:
-        with pytest.raises(BadInput, match="has no bfloat16 units"):
-            machine.require_bf16(device)
+    dtype = torch.bfloat16 if has else torch.float32
+    assert machine.half_precision(torch.device("cpu")) == dtype
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"), [("1410 MHz", f"{machine.CLOCKS}: 1410 MHz"), ("", "unknown")]
-)
-def test_clocks_are_what_nvidia_smi_says_of_this_gpu(answer, found, card, monkeypatch):
-    asked = []
-    monkeypatch.setattr(machine, "first_line", lambda *words: asked.append(words) or answer)
-    assert machine.clocks(card("H100")) == found
-    assert "--id=GPU-0-0" in asked[0]
+def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):
+    monkeypatch.setattr(machine, "first_line", lambda *words: f"of {words[1]}")
+    assert machine.clocks(card("H100")) == f"{machine.CLOCKS}: of --id=GPU-0-0"
     assert machine.clocks(torch.device("cpu")) == "unknown"

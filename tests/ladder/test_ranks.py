@@ -33,7 +33,6 @@ def test_a_rank_with_another_pytorch_says_so(shard, tmp_path, monkeypatch):
         ("RTX 4090", ["--model", "gpt2-xl"], 4, False, 1),
         ("RTX 4090", ["--model", "gpt2-xl"], 4, True, 4),
         ("H100", [], 64, False, 8),
-        ("H100", ["--total-batch", "49152"], 1, False, 16),
     ],
 )
 def test_the_default_batch_fits_the_card_and_divides_the_step(

@@ -1,14 +1,14 @@
 """best/ in other people's tools: GPT-2's tokenizer beside the weights."""
 
+import os
 import subprocess
 from types import SimpleNamespace
 
 import pytest
-import transformers
-from helpers import SMALLER, load
+from helpers import load
 
 from ladder import weights
-from ladder.corpus import VOCABULARY_FILES, gpt2_vocabulary
+from ladder.corpus import gpt2_vocabulary
 from ladder.errors import BadInput
 from ladder.files import ROOT
 
@@ -33,8 +33,7 @@ def train(run_main, tmp_path, capsys):
         run_main(load(ROOT / "ddp_run.py"), "--no-compile", "--total-batch=128", folder, *flags)
         return capsys.readouterr().out
 
-    yield run
-    weights.download_vocabulary.cache_clear()
+    return run
 
 
 def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
@@ -56,23 +55,9 @@ def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
     assert tokenizer.eos_token_id == tokenizer.bos_token_id == 50256
 
 
-def test_the_pipeline_of_transformers_writes_text(tmp_path, monkeypatch):
-    """Offline: docs/train.md has this command."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    sizes = {key: SMALLER[key] for key in ("n_layer", "n_head", "n_embd")}
-    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(tmp_path)
-    if not weights.save_tokenizer(tmp_path):
-        pytest.skip("GPT-2's vocabulary is not here")
-    writer = transformers.pipeline("text-generation", str(tmp_path))
-    (written,) = writer("The sea", max_new_tokens=5)
-    text = written["generated_text"]
-    assert text.startswith("The sea") and text != "The sea"  # as with an empty tokenizer
-
-
 def test_without_the_vocabulary_training_goes_on(train, tmp_path, monkeypatch):
-    """It waits for the network once, and not for long; a later model gets the tokenizer."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+    """It waits for the network once, and not for long."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     waits = []
 
     def nothing_answers(command, capture_output, timeout):
@@ -84,9 +69,5 @@ def test_without_the_vocabulary_training_goes_on(train, tmp_path, monkeypatch):
     out = train("--steps", 2, "--eval-every", 1)
     assert out.count("note  it has no tokenizer") == out.count("note  the lowest loss") == 2
     assert len(waits) == 1 and waits[0] <= 30
-    best = tmp_path / "ckpt" / "best"
-    assert sorted(path.name for path in best.iterdir()) == ["config.json", "model.safetensors"]
-    cache.mkdir()
-    for name in VOCABULARY_FILES:
-        (cache / name).write_text("{}")
-    assert weights.save_tokenizer(best) and (best / "vocab.json").exists()
+    names = sorted(os.listdir(tmp_path / "ckpt" / "best"))
+    assert names == ["config.json", "model.safetensors"]  # a later model may get one

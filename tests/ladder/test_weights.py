@@ -5,7 +5,6 @@ Of what others saved, what can be understood is loaded; all else is refused in a
 
 import json
 import math
-import re
 
 import pytest
 import torch
@@ -41,32 +40,6 @@ def test_padding_rows_are_left_out(tmp_path):
     assert weights.load(str(tmp_path))[0]["vocab_size"] == 50257
 
 
-def test_a_gpt2_of_transformers_is_started_from(tmp_path):
-    """As OpenAI's: names without a prefix, masks, and logits far below 0.
-
-    The padding rows take next to nothing from the others.
-    """
-    theirs = reference_model(tied=True).eval()
-    with torch.no_grad():
-        theirs.transformer.wte.weight.add_(0.25)
-        theirs.transformer.ln_f.bias.sub_(1)
-    theirs.save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = {"h.0.attn.bias": torch.ones(1, 1, 1024, 1024).tril()}
-    for name, w in load_file(path).items():
-        tensors[name.removeprefix("transformer.")] = w
-    save_file(tensors, path, {"format": "pt"})
-    V = theirs.config.vocab_size
-    x, y = random_batch(V=V)
-    with torch.no_grad():
-        expected = theirs(x).logits
-        logits, loss = model_of(tmp_path, V + 47)(x, y)
-    assert expected.mean() < -20
-    torch.testing.assert_close(logits[..., :V], expected, rtol=1e-4, atol=1e-3)
-    more = loss - cross_entropy(expected.flatten(0, 1), y.flatten())
-    assert -1e-5 < more <= math.log(1 + 47 / V) + 1e-5
-
-
 def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
     saved_model(tmp_path)
     tiny = DDP.GPT(DDP.GPTConfig(**TINY))
@@ -83,11 +56,25 @@ def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    """A folder as transformers saves a GPT-2."""
+    """A GPT-2 of transformers, saved in its `folder`."""
     model = reference_model(tied=True).eval()
     model.save_pretrained(tmp_path)
     model.folder = tmp_path
     return model
+
+
+def test_padding_rows_take_next_to_nothing_from_the_others(saved):
+    """Also where logits lie far below 0, as those of GPT-2 do."""
+    x, y = random_batch(V=512)
+    with torch.no_grad():
+        saved.transformer.wte.weight.add_(0.25)
+        saved.transformer.ln_f.bias.sub_(1)
+        saved.save_pretrained(saved.folder)
+        expected = saved(x).logits
+        _, loss = model_of(saved.folder, vocab_size=512 + 47)(x, y)
+    assert expected.mean() < -20
+    more = loss - cross_entropy(expected.flatten(0, 1), y.flatten())
+    assert -1e-5 < more <= math.log(1 + 47 / 512) + 1e-5
 
 
 def assert_loads(theirs):
@@ -103,18 +90,14 @@ def edit(folder, change):
     path = folder / "model.safetensors"
     tensors = load_file(path)
     change(tensors)
-    tensors = {name: w.contiguous() for name, w in tensors.items()}
     save_file(tensors, path, {"format": "pt"})
 
 
-def wrapped(tensors):
+def as_openai(tensors):
+    """Names without a prefix, and masks."""
     for name in list(tensors):
-        tensors["module._orig_mod." + name] = tensors.pop(name)
-
-
-def blocks_compiled(tensors):
-    for name in list(tensors):
-        tensors[re.sub(r"(h\.\d+)\.", r"\1._orig_mod.", name)] = tensors.pop(name)
+        tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+    tensors["h.0.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
 
 
 def as_head_alone(tensors):
@@ -125,7 +108,7 @@ def as_head_too(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
 
-@pytest.mark.parametrize("change", [wrapped, blocks_compiled, as_head_alone, as_head_too])
+@pytest.mark.parametrize("change", [as_openai, as_head_alone, as_head_too])
 def test_the_same_weights_under_other_names_are_loaded(change, saved):
     edit(saved.folder, change)
     assert_loads(saved)
@@ -134,9 +117,7 @@ def test_the_same_weights_under_other_names_are_loaded(change, saved):
 def test_a_model_in_several_files_is_loaded(saved):
     (saved.folder / "model.safetensors").unlink()
     saved.save_pretrained(saved.folder, max_shard_size="1MB")
-    first, *others = sorted(saved.folder.glob("model-*.safetensors"))
-    assert others
-    first.with_name("model-00001-of-00002 (copy).safetensors").write_bytes(b"mine")
+    first, _, *_ = sorted(saved.folder.glob("model-*.safetensors"))
     assert_loads(saved)
     first.unlink()
     with pytest.raises(BadInput, match=f"no model in {saved.folder} .*{first.name}"):
@@ -155,27 +136,21 @@ def test_a_config_that_says_the_same_in_other_words_is_accepted(saved):
 
 
 def without_bias(tensors):
-    del tensors["transformer.h.0.ln_1.bias"], tensors["transformer.h.1.ln_1.weight"]
+    del tensors["transformer.h.0.ln_1.bias"]
 
 
 def untied(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
 
 
-def narrow(tensors):
-    name = "transformer.h.1.mlp.c_fc.weight"
-    tensors[name] = tensors[name][:, :500]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (without_bias, "Missing key.*: .*h.0.ln_1.bias.*, .*h.1.ln_1.weight"),
+        (without_bias, "Missing key.*: .*h.0.ln_1.bias"),
         (untied, "has a lm_head.weight of its own"),
-        (narrow, r"size mismatch for transformer.h.1.mlp.c_fc.weight: .*\[500, 128\]"),
     ],
 )
-def test_names_and_sizes_that_are_wrong_are_named(change, said, saved):
+def test_weights_that_are_wrong_are_named(change, said, saved):
     edit(saved.folder, change)
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
         model_of(saved.folder)
