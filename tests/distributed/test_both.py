@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import AUTOCAST, refused
 from jobs import STEPS, TWO, finish, last_log, last_weights, losses
-from models import saved_model
+from models import losses_of, saved_model
 
 from ladder import checkpoint
 from ladder.batches import Batches
@@ -38,13 +38,11 @@ def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
     (tmp_path / "ckpt" / "step_000006.pt").unlink()
     alone(*flags, *other, "--ckpt-every", 3, "--resume")
     again = last_log(tmp_path)
-    for step, right in zip(again.steps, uncut.steps[3:], strict=True):
-        assert step["step"] == right["step"]
-        assert step["loss"] == pytest.approx(right["loss"], abs=5e-6 if other else 0)
-    if not other:
-        for name, w in last_weights(tmp_path).items():
-            assert torch.equal(w, expected[name])
-    moved = abs(uncut.steps[0]["loss"] - losses(one)[1])
+    if other:
+        assert losses_of(again) == pytest.approx(losses_of(uncut)[3:], abs=5e-6)
+    else:
+        torch.testing.assert_close(last_weights(tmp_path), expected, rtol=0, atol=0)
+    moved = abs(losses_of(uncut)[0] - losses(one)[1])
     assert (moved > 1e-3) == ("--shuffle" in flags)
     scale = uncut.result.get("loss_scale", 0)
     assert scale == again.result.get("loss_scale", 0) < 2**20
@@ -109,20 +107,17 @@ def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
 
 def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path, capsys):
     folder = tmp_path / "ckpt"
-    flags = ["--ckpt-every", 2, "--resume"]
-    alone("--ckpt-every", 2, "--eval-every", 0)
-    saved = {path: path.stat().st_mtime_ns for path in checkpoint.checkpoints(folder)}
-    how = "its command with --resume --eval-every 1 saves best/"
+    alone("--eval-every", 0)
+    (last,) = checkpoint.checkpoints(folder)
+    written = last.stat().st_mtime_ns
     line = refused(capsys, "sample", folder)
+    how = "its command with --resume --eval-every 1 saves best/"
     assert line == f"error the run of {folder} was never validated: {how}"
 
-    out, err = alone(*flags, "--eval-every", 0)
-    assert not err
+    out, _ = alone("--resume", "--eval-every", 0)
     assert "note  nothing left to train: step 6 is done, --steps is 6\n" in out
-    for word in ("going on", "null", "val  ", "RESULT", "compiling", "left 0"):
-        assert word not in out
-    out, _ = alone(*flags, "--eval-every", 4)
+    assert "val  " not in out and "RESULT" not in out
+    out, _ = alone("--resume", "--eval-every", 4)
     assert "val   step=6 loss=" in out and "RESULT" not in out
     assert (folder / "best" / "model.safetensors").exists()
-    for path, time in saved.items():
-        assert path.stat().st_mtime_ns == time
+    assert last.stat().st_mtime_ns == written

@@ -1,31 +1,19 @@
 """fsdp_run.py: ddp_run.py's training, files and restarts; each rank has a shard of the model."""
 
 import shutil
-from contextlib import nullcontext
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from helpers import load
 from jobs import finish, last_log, losses, same_training
-from torch.nn import functional as F
 
 from ladder import checkpoint, weights
-from ladder.corpus import Corpus
 from ladder.files import ROOT
-
-FSDP = load(ROOT / "fsdp_run.py")
 
 
 @pytest.fixture(scope="module")
 def script():
     return "fsdp_run.py"
-
-
-def half_of(folder, path):
-    """Copy to `path` what a run had left after half of its steps."""
-    shutil.copytree(folder / "ckpt", path, ignore=shutil.ignore_patterns("step_000006.pt"))
 
 
 def test_two_ranks_train_as_ddp_and_leave_its_files(one, two):
@@ -45,37 +33,13 @@ def test_two_ranks_train_as_ddp_and_leave_its_files(one, two):
 def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path):
     """On another number of ranks."""
     for folder, name in ((one, "fsdp_run.py"), (two, "ddp_run.py")):
-        half_of(folder, tmp_path / name)
-        flags = ["--resume", "--ckpt-dir", tmp_path / name, "--ckpt-every", 3]
-        alone(*flags, module=load(ROOT / name))
+        shutil.copytree(folder / "ckpt", tmp_path / name)
+        (tmp_path / name / "step_000006.pt").unlink()
+        alone("--resume", "--ckpt-dir", tmp_path / name, module=load(ROOT / name))
         again = last_log(tmp_path).steps
         assert [step["step"] for step in again] == [4, 5, 6]
         for step in again:
             assert step["loss"] == pytest.approx(losses(one)[step["step"]], abs=5e-6)
-
-
-def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
-    """Eleven rows in batches of two on four ranks: of the last eight places five are empty."""
-    tokens = np.arange(99, dtype=np.uint16) % 7
-    text = Corpus("text", "0123", [tokens])
-    args = SimpleNamespace(batch_size=2, seq_len=4, device=torch.device("cpu"))
-    table = torch.randn(7, 7)
-    sizes = []
-    losses = []
-    monkeypatch.setattr(FSDP, "WORLD", 4)
-    monkeypatch.setattr(FSDP, "all_gather", lambda value: [[value]])
-
-    def model(x):
-        sizes.append(len(x))
-        return table[x], None
-
-    for rank in range(4):
-        monkeypatch.setattr(FSDP, "RANK", rank)
-        losses.append(FSDP.evaluate(model, text, 11, args, nullcontext()))
-    assert sizes == [2, 2, 2, 1, 2, 1, 2, 1]
-    ids = torch.arange(45) % 7
-    expected = F.cross_entropy(table[ids[:-1]], ids[1:])
-    assert sum(losses) == pytest.approx(expected.item(), abs=1e-6)
 
 
 LIMITED = r"""

@@ -1,24 +1,24 @@
 """The held-out loss before training, --steps 0, and what RESULT and people are told of it."""
 
-import json
-
 import pytest
-from jobs import EXACT, last_log
+from jobs import last_log, losses
 
 from ladder.log import read_log
 from ladder.ranks import parse
 
 
-def test_held_out_loss_before_training_and_in_result(alone, tmp_path):
+def test_held_out_loss_before_training_and_in_result(alone, one, tmp_path):
+    """Training is the same, bit for bit, as if nothing had been validated on the way."""
     out, _ = alone("--eval-every", 3)
     log = last_log(tmp_path)
-    losses = [val["loss"] for val in log.vals]
-    assert [val["step"] for val in log.vals] == [0, 3, 6]
-    assert losses[0] > losses[1] > losses[2]
+    found = {val["step"]: val["loss"] for val in log.vals}
+    assert [*found] == [0, 3, 6]
+    assert found[0] > found[3] > found[6]
     assert log.result["val_loss"] == log.result["best_val_loss"]
-    assert log.result["val_loss"] == pytest.approx(losses[2], abs=1e-6)
+    assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
+    assert losses(tmp_path) == losses(one)
     *_, people = out.splitlines()
-    assert f"validation loss {losses[2]:.4f} (best {losses[2]:.4f})" in people
+    assert f"validation loss {found[6]:.4f} (best {found[6]:.4f})" in people
     folder = tmp_path / "ckpt"
     assert people.endswith(f"; now: `ladder report {folder}`, `ladder sample {folder}`")
 
@@ -28,8 +28,7 @@ def test_no_step_validates_what_one_starts_from(alone, tmp_path):
     alone("--steps", 2)
     trained = last_log(tmp_path).vals[-1]["loss"]
     other = tmp_path / "other"
-    flags = ["--steps", 0, "--init", tmp_path / "ckpt", f"--ckpt-dir={other}"]
-    out, _ = alone(*flags)
+    out, _ = alone("--steps", 0, "--init", tmp_path / "ckpt", "--ckpt-dir", other)
     assert not other.exists()
     *_, path = sorted((tmp_path / "runs").glob("*.log"))
     log = read_log(path, ended=False)
@@ -54,18 +53,9 @@ def test_the_log_is_whole_beside_the_checkpoints(alone, tmp_path):
     (elsewhere,) = (tmp_path / "runs").glob("*.log")
     assert first.read_bytes() == elsewhere.read_bytes()
     lines = second.read_text().splitlines()
-    assert len(set(lines)) == len(lines) and json.loads(lines[-1].removeprefix("RESULT "))
+    assert len(set(lines)) == len(lines) and read_log(second).result
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(0, 1), (50, 10), (9999, 250)])
 def test_the_warm_up_is_a_fifth_but_not_of_a_long_run(steps, warmup):
     assert parse("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup
-
-
-def test_losses_are_those_of_a_run_that_does_not_validate(alone, tmp_path):
-    losses = []
-    for every in (0, 1):
-        flags = ["--eval-every", every, "--ckpt-every", 0, "--steps", 3]
-        alone(*flags, exact=[*EXACT[:5], *flags])
-        losses.append([step["loss"] for step in last_log(tmp_path).steps])
-    assert losses[0] == losses[1]

@@ -16,9 +16,7 @@ from torch.nn import functional as F
 from ladder.measure.scripts import rungs_for
 
 # For each rung a check, check_NN(module, run_main, monkeypatch), which fails unless the rung does
-# what it says. Below it are the mistakes that people make there, which the check must catch: what
-# stands in the code, and what stands there instead.
-BREAKS = {}
+# what it says.
 
 
 def check_01(module, *_):
@@ -26,20 +24,9 @@ def check_01(module, *_):
     assert model.lm_head.weight is model.transformer.wte.weight
 
 
-BREAKS[1] = [
-    (
-        "self.lm_head.weight = self.transformer.wte.weight",
-        "self.transformer.wte.weights = self.lm_head.weight",
-    ),
-]
-
-
 def check_02(module, run_main, _):
     run_main(module, "--steps", 2)
     assert torch.get_float32_matmul_precision() == "high"
-
-
-BREAKS[2] = [('torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'")]
 
 
 def check_03(module, run_main, monkeypatch):
@@ -58,12 +45,6 @@ def check_03(module, run_main, monkeypatch):
     assert len(spy.norms) == 12 - skipped and 0 < max(spy.norms) < 100  # of gradients, unscaled
 
 
-BREAKS[3] = [
-    ("enabled=dtype != torch.float32", "enabled=dtype == torch.bfloat16"),
-    ("scaler.step(optimizer)", "optimizer.step()"),
-]
-
-
 def check_04(module, *_):
     torch.manual_seed(0)
     for name, p in module.GPT(module.GPTConfig(**TINY)).named_parameters():
@@ -74,17 +55,11 @@ def check_04(module, *_):
             assert p.std().item() == pytest.approx(expected, rel=0.03), name
 
 
-BREAKS[4] = [('"c_proj.weight"', '"c_projection.weight"')]
-
-
 def check_05(module, run_main, monkeypatch):
     # Traced, but without kernels, which take a minute to build: the logs below are of those.
     traced = functools.partial(torch.compile, backend="eager")
     monkeypatch.setattr(torch, "compile", traced)
     assert run_main(module, "--steps", 2).effective["compiled"] != "no"
-
-
-BREAKS[5] = [("model = torch.compile(model)", "torch.compile(model)")]
 
 
 def check_06(module, run_main, monkeypatch):
@@ -96,9 +71,6 @@ def check_06(module, run_main, monkeypatch):
     x, y = random_batch()
     for out, expected in zip(model(x, y), reference(x, y), strict=True):
         torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
-
-
-BREAKS[6] = [("k, v, is_causal=True", "v, k, is_causal=True")]
 
 
 def check_07(module, *_):
@@ -118,9 +90,6 @@ def check_07(module, *_):
     assert share > 0
 
 
-BREAKS[7] = [("int = 50304", "int = 50340")]
-
-
 def check_08(module, run_main, monkeypatch):
     for in_half in (False, True):
         with monkeypatch.context() as patch:
@@ -137,12 +106,6 @@ def check_08(module, run_main, monkeypatch):
         assert {p.dim() for p in group["params"]} == dims
 
 
-BREAKS[8] = [
-    ("scaler.unscale_(optimizer)", "pass"),
-    ("clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(decay, 1.0)"),
-]
-
-
 def check_09(module, run_main, monkeypatch):
     rates = [module.get_lr(step, 50) for step in range(50)]
     found = [rates[step] for step in (0, 4, 9, 29, 49)]  # 29: half way down the cosine
@@ -154,15 +117,9 @@ def check_09(module, run_main, monkeypatch):
     assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
 
 
-BREAKS[9] = [('group["lr"] = lr', 'group["learning_rate"] = lr')]
-
-
 def check_10(module, run_main, monkeypatch):
     _, log = spied_run(module, run_main, monkeypatch, 2)
     assert log.effective["optimizer"] == "fused"
-
-
-BREAKS[10] = [(", fused=True", "")]
 
 
 def check_11(module, run_main, monkeypatch):
@@ -178,9 +135,6 @@ def check_11(module, run_main, monkeypatch):
     M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
     for name in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
         assert asked.get(name, 0) > 2**29
-
-
-BREAKS[11] = [("(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)")]
 
 
 def check_12(module, run_main, monkeypatch):
@@ -205,16 +159,33 @@ def check_12(module, run_main, monkeypatch):
     assert log.effective["attention"] == "math"
 
 
-BREAKS[12] = [("triu(start + 1)", "triu(start)")]
-
-
 @pytest.mark.parametrize("number", range(1, len(rungs_for("cpu"))))
 def test_rung_does_what_it_says(number, run_main, monkeypatch):
     check = globals()[f"check_{number:02d}"]
     check(load(rung(number)), run_main, monkeypatch)
 
 
-MISTAKES = [(number, *mistake) for number in BREAKS for mistake in BREAKS[number]]
+# Mistakes that people make there: what stands in the code, and what stands there instead.
+MISTAKES = [
+    (
+        1,
+        "self.lm_head.weight = self.transformer.wte.weight",
+        "self.transformer.wte.weights = self.lm_head.weight",
+    ),
+    (2, 'torch.set_float32_matmul_precision("high")', "torch.matmul_precision = 'high'"),
+    (3, "enabled=dtype != torch.float32", "enabled=dtype == torch.bfloat16"),
+    (3, "scaler.step(optimizer)", "optimizer.step()"),
+    (4, '"c_proj.weight"', '"c_projection.weight"'),
+    (5, "model = torch.compile(model)", "torch.compile(model)"),
+    (6, "k, v, is_causal=True", "v, k, is_causal=True"),
+    (7, "int = 50304", "int = 50340"),
+    (8, "scaler.unscale_(optimizer)", "pass"),
+    (8, "clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(decay, 1.0)"),
+    (9, 'group["lr"] = lr', 'group["learning_rate"] = lr'),
+    (10, ", fused=True", ""),
+    (11, "(M_MMAP_THRESHOLD, 2**30)", "(M_MMAP_THRESHOLD, 2**16)"),
+    (12, "triu(start + 1)", "triu(start)"),
+]
 
 
 @pytest.mark.parametrize(("number", "right", "wrong"), MISTAKES)
