@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from helpers import closed_pipe, load, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import model_of
 
-from ladder import checkpoint, ranks, weights
+from ladder import checkpoint, weights
 from ladder.files import ROOT
 
 
@@ -165,16 +164,6 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert "best was saved with seed 1337, this run has 7" in err
 
 
-def test_a_damaged_best_model_does_not_stop_a_resumption(alone, tmp_path):
-    alone("--ckpt-every", 3, "--eval-every", 3, "--steps", 3)
-    path = tmp_path / "ckpt" / weights.BEST / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    out, err = alone("--ckpt-every", 3, "--eval-every", 3, "--resume")
-    assert not err
-    assert re.search(rf"note  {path} is damaged \(.*\): the next validation replaces it\n", out)
-    model_of(tmp_path / "ckpt")
-
-
 def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path):
     before, after = tmp_path / "mine", tmp_path / "renamed"
     before.mkdir()
@@ -187,25 +176,3 @@ def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path)
     write_shard(after / "b.bin", np.arange(9000, dtype=np.uint16) % 256)
     _, err = alone("--data", after, "--steps", 4, "--resume", status=2)
     assert re.search("saved with data renamed .*, this run has renamed ", err)
-
-
-@pytest.mark.parametrize(
-    ("environment", "missing"),
-    [
-        ({"RANK": "0"}, "WORLD_SIZE, MASTER_ADDR, MASTER_PORT"),
-        ({"WORLD_SIZE": "4"}, "RANK, MASTER_ADDR, MASTER_PORT"),
-        ({"WORLD_SIZE": "1", "RANK": ""}, None),  # it does no harm
-    ],
-)
-def test_half_an_environment_of_torchrun_is_refused(environment, missing, alone, monkeypatch):
-    for name in ranks.TORCHRUN:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(ranks, "DISTRIBUTED", bool(environment.get("RANK")))
-    monkeypatch.setattr(ranks, "WORLD", int(environment.get("WORLD_SIZE", 1)))
-    flags = ["--steps", 1, "--ckpt-every", 0, "--eval-every", 0]
-    _, err = alone(*flags, status=2 if missing else 0)
-    if missing:
-        said = f"error RANK or WORLD_SIZE is set in the environment, but not {missing}: unset both"
-        assert err.startswith(said) and err.count("\n") == 1

@@ -5,7 +5,6 @@ Of what others saved, what can be understood is loaded; all else is refused in a
 
 import json
 import math
-import re
 
 import pytest
 import torch
@@ -107,27 +106,12 @@ def edit(folder, change):
     save_file(tensors, path, {"format": "pt"})
 
 
-def wrapped(tensors):
-    for name in list(tensors):
-        tensors["module._orig_mod." + name] = tensors.pop(name)
-
-
-def blocks_compiled(tensors):
-    for name in list(tensors):
-        tensors[re.sub(r"(h\.\d+)\.", r"\1._orig_mod.", name)] = tensors.pop(name)
-
-
-def as_head_alone(tensors):
-    tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
-
-
 def as_head_too(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
 
-@pytest.mark.parametrize("change", [wrapped, blocks_compiled, as_head_alone, as_head_too])
-def test_the_same_weights_under_other_names_are_loaded(change, saved):
-    edit(saved.folder, change)
+def test_the_tied_matrix_may_be_there_twice(saved):
+    edit(saved.folder, as_head_too)
     assert_loads(saved)
 
 
@@ -143,11 +127,9 @@ def test_a_model_in_several_files_is_loaded(saved):
         model_of(saved.folder)
 
 
-def test_a_config_that_says_the_same_in_other_words_is_accepted(saved):
+def test_a_config_of_another_model_is_refused(saved):
     path = saved.folder / "config.json"
     fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"n_inner": 512}))  # four times the width
-    assert_loads(saved)
     for key, value in (("n_inner", 500), ("model_type", "llama")):
         path.write_text(json.dumps(fields | {key: value}))
         with pytest.raises(BadInput, match=f"has {key}={value!r} in config.json, GPT-2 here "):
@@ -156,10 +138,6 @@ def test_a_config_that_says_the_same_in_other_words_is_accepted(saved):
 
 def without_bias(tensors):
     del tensors["transformer.h.0.ln_1.bias"], tensors["transformer.h.1.ln_1.weight"]
-
-
-def untied(tensors):
-    tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
 
 
 def narrow(tensors):
@@ -171,18 +149,10 @@ def narrow(tensors):
     ("change", "said"),
     [
         (without_bias, "Missing key.*: .*h.0.ln_1.bias.*, .*h.1.ln_1.weight"),
-        (untied, "has a lm_head.weight of its own"),
         (narrow, r"size mismatch for transformer.h.1.mlp.c_fc.weight: .*\[500, 128\]"),
     ],
 )
 def test_names_and_sizes_that_are_wrong_are_named(change, said, saved):
     edit(saved.folder, change)
     with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
-        model_of(saved.folder)
-
-
-def test_a_model_without_safetensors_is_told_how_to_get_them(saved):
-    path = saved.folder / "model.safetensors"
-    path.rename(path.with_name("pytorch_model.bin"))
-    with pytest.raises(BadInput, match=r"has no model.safetensors: .*\.save_pretrained writes one"):
         model_of(saved.folder)
