@@ -168,14 +168,13 @@ def on_rank_0(function: Callable):
     return message[0]["returned"]
 
 
-def all_gather(*values: float) -> list[list[float]]:
-    """Return one list for each value: what it is on rank 0, on rank 1, and so on."""
-    if not DISTRIBUTED:
-        return [[value] for value in values]
-    own = torch.tensor(values, dtype=torch.float64)
-    rows = [torch.empty_like(own) for _ in range(WORLD)]
-    dist.all_gather(rows, own)
-    return torch.stack(rows, dim=1).tolist()
+def all_gather(*values: float) -> list[tuple[float, ...]]:
+    """Return one tuple for each value: what it is on rank 0, on rank 1, and so on."""
+    rows = [values]
+    if DISTRIBUTED:
+        rows = [None] * WORLD
+        dist.all_gather_object(rows, values)
+    return list(zip(*rows, strict=True))
 
 
 def due(every: int, done: int, steps: int) -> bool:
