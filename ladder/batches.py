@@ -41,10 +41,9 @@ class Batches:
         tokens = len(self.corpus)
         needed = self.B * self.T + 1
         if tokens < needed:
-            smaller = "--seq-len" if self.B == 1 else "--batch-size or --seq-len"
             raise BadInput(
                 f"corpus {self.corpus.name} has {tokens} tokens, but one batch needs {needed} "
-                f"(B={self.B} x T={self.T} + 1): use more text or a smaller {smaller}"
+                f"(B={self.B} x T={self.T} + 1): use more text, or lower --batch-size or --seq-len"
             )
         # dropped: tokens at the end
         self.rows_per_epoch, self.dropped = divmod(tokens - 1, self.T)

@@ -35,17 +35,6 @@ VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
-# How files begin that people take for texts or shards, and what to do with them.
-PREPARE = "make shards of its text with data/prepare.py"
-OTHER_KINDS = {
-    b"\xa1\xd9\x34\x01": f"has the tokens of Llama 3, not of GPT-2: {PREPARE}",  # 20240801
-    b"\x93NUMPY": "is a NumPy array: convert it with write_shard of data/prepare.py",
-    b"version https://git-lfs": "is a pointer of Git LFS, not the file: run git lfs pull",
-    b"PAR1": "is Parquet: write its texts into a .txt file",
-    b"\x1f\x8b": "is compressed: gunzip it",
-    b"(\xb5/\xfd": "is compressed: unzstd it",
-    b"PK\x03\x04": "is a zip archive or PyTorch's weights: unpack it, or name a text",
-}
 BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 
 
@@ -80,29 +69,16 @@ class Corpus:
 
 def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
-    refuse_other_kinds(path)
     header = np.fromfile(path, dtype="<i4", count=256)
-    if len(header) < 256 or header[0] != MAGIC or header[1] != VERSION:
+    if header[:2].tolist() != [MAGIC, VERSION]:
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
-        raise BadInput(f"{path} is not a shard: {why}; {PREPARE}")
+        how = "make shards of its text with data/prepare.py"
+        raise BadInput(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
     count = int(header[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
         raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
-
-
-def refuse_other_kinds(path: Path):
-    """Raise BadInput if a file is neither a text nor a shard, but of a kind that we know."""
-    with path.open("rb") as file:
-        start = file.read(1024)
-    for kind, what in OTHER_KINDS.items():
-        if start.startswith(kind):
-            raise BadInput(f"{path} {what}")
-    if path.suffix.lower() in (".json", ".jsonl"):
-        raise BadInput(f"{path} is JSON: write its texts into a .txt file")
-    if path.suffix != ".bin" and b"\0" in start:
-        raise BadInput(f"{path} has zero bytes: it is binary, or UTF-16 to convert to UTF-8")
 
 
 def load_corpus(path: str | None, say) -> Corpus:
@@ -153,7 +129,6 @@ def load_files(path: str | None, say, with_val: bool = True) -> tuple[Corpus, Co
 def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
     """The files of a folder to train and to validate on: its shards, else its texts."""
     files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, say)
-    _say_copies(files, folder, say)
     splits = {"train": [], "val": [], "test": []}
     for file in files:
         splits[split_of(file.relative_to(folder))].append(file)
@@ -165,20 +140,6 @@ def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
     if not splits["train"]:
         raise BadInput(f"{folder} holds only files for val or test: name one to train on it")
     return splits["train"], splits["val"]
-
-
-def _say_copies(files: list[Path], folder: Path, say):
-    """Name files of the size and the first 512 KiB of one before them: text that is read twice."""
-    seen = set()
-    copies = []
-    for file in files:
-        with file.open("rb") as stream:
-            content = hash((file.stat().st_size, stream.read(2**19)))
-        if content in seen:
-            copies.append(file)
-        seen.add(content)
-    if copies:
-        say(f"note  another file has the same content, so it counts twice: {_some(copies, folder)}")
 
 
 def split_of(name: Path) -> str:
@@ -202,38 +163,31 @@ def _some(paths: list[Path], folder: Path) -> str:
 
 def _texts(folder: Path, say) -> list[Path]:
     """The texts in a folder and below it, in order. Says what is left out."""
+    texts = []
     left_out = []
-    texts = _walk(folder, {os.path.realpath(folder)}, left_out)
+    for path in _walk(folder, {os.path.realpath(folder)}):
+        kind = texts if path.suffix.lower() in (".txt", ".md") else left_out
+        kind.append(path)
     if not texts:
-        for path in left_out:
-            if path.is_file() and path.name[0] != ".":
-                refuse_other_kinds(path)
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
     if left_out:
-        left_out.sort(key=lambda path: path.name[0] == ".")  # what people expect less comes first
         say(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
     return texts
 
 
-def _walk(folder: Path, seen: set[str], left_out: list[Path]) -> list[Path]:
-    """The texts below `folder`, which `seen` has. Links are followed, but nothing is read twice.
-
-    Adds what is no text, or begins with a dot, to `left_out`.
-    """
-    texts = []
+def _walk(folder: Path, seen: set[str]) -> list[Path]:
+    """The files below `folder`, which `seen` has. Links are followed, but nothing is read twice."""
+    files = []
     for path in sorted(folder.iterdir()):
         real = os.path.realpath(path)
         if path.name[0] == "." or real in seen:
-            left_out.append(path)
             continue
         seen.add(real)
         if path.is_dir():
-            texts += _walk(path, seen, left_out)
-        elif path.is_file() and path.suffix.lower() in (".txt", ".md"):
-            texts.append(path)
+            files += _walk(path, seen)
         else:
-            left_out.append(path)
-    return texts
+            files.append(path)
+    return files
 
 
 def _read(name: str, files: list[Path], say) -> Corpus:
@@ -260,28 +214,22 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
     tokens = []
     done = 0  # characters
     said = 0  # how many were done when the last note was printed
-    marks = 0
     for file in files:
-        refuse_other_kinds(file)
         document = file.read_bytes()
         digest.update(document)
         try:
             text = document.decode()
         except UnicodeDecodeError as error:
-            raise BadInput(f"{file} is not UTF-8 text (byte {error.start}): convert it") from error
+            why = f"is not UTF-8 text (byte {error.start})"
+            raise BadInput(f"{file} {why}: unpack or convert it") from error
         for piece in pieces(text):
-            if re.search(r"\s{500000}", piece):  # tiktoken panics at some more
-                raise BadInput(f"{file} has 500,000 blanks in a row: take them out")
             ids = vocabulary.encode(piece, allowed_special={MARK})
-            marks += ids.count(END_OF_TEXT)
             tokens.append(np.array(ids, dtype=np.uint16))
             done += len(piece)
             if done >= said + BETWEEN_NOTES:
                 say(f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)")
                 said = done
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
-    if marks:
-        say(f"note  {name} has {MARK} {marks} times, each read as one token ({END_OF_TEXT})")
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
 
 

@@ -23,10 +23,9 @@ from ladder.machine import half_precision
 from ladder.memory import ddp_batch, default_batch_size, memory_of
 from ladder.run import NotFinite
 
-TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # it sets these for each process
-RANK = int(os.environ.get("RANK") or 0)
-WORLD = int(os.environ.get("WORLD_SIZE") or 1)
-DISTRIBUTED = bool(os.environ.get("RANK"))
+DISTRIBUTED = "RANK" in os.environ  # torchrun sets it, and what follows, for each process
+RANK = int(os.environ.get("RANK", 0))
+WORLD = int(os.environ["WORLD_SIZE"]) if DISTRIBUTED else 1
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
@@ -96,36 +95,25 @@ class Job:
 
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
-    """Return train(args) of this process, or of this rank if torchrun started several."""
-    missing = [name for name in TORCHRUN if not os.environ.get(name)]
-    if missing and (DISTRIBUTED or WORLD > 1):  # left by a cluster's shell
-        some = "RANK or WORLD_SIZE is set in the environment"
-        exit_with(f"{some}, but not {', '.join(missing)}: unset both, or start this with torchrun")
-    if DISTRIBUTED:
-        return launch_rank(train, doc, argv, sharded)
-    try:
-        return train(parse(doc, argv, sharded))
-    finally:
-        if dist.is_initialized():  # by mesh()
-            dist.destroy_process_group()
+    """Return train(args) of this process, or of this rank if torchrun started several.
 
-
-def launch_rank(train: Callable, doc: str, argv: list[str] | None, sharded: bool):
-    """Return train(args) on this rank, connected to the others.
-
-    If this rank exits with an error, torchrun ends the others.
+    If a rank exits with an error, torchrun ends the others.
     """
     try:
-        connect()
+        if DISTRIBUTED:
+            connect()
         args = on_rank_0(lambda: parse(doc, argv, sharded))
-        if args.device.type == "cuda":
+        if DISTRIBUTED and args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)
         result = train(args)
     except SystemExit as end:
-        # os._exit skips Python's shutdown, where gloo's threads would abort and hide the status.
-        sys.stdout.flush()
-        os._exit(end.code or 0)
-    dist.destroy_process_group()
+        if DISTRIBUTED:
+            # os._exit skips Python's shutdown: gloo's threads would abort there, hiding the status.
+            sys.stdout.flush()
+            os._exit(end.code or 0)
+        disconnect()
+        raise
+    disconnect()
     return result
 
 
@@ -147,6 +135,12 @@ def connect():
         # that died. (Several nodes count restarts separately: see docs/train.md.)
         store = dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     dist.init_process_group(backends(), store=store, rank=rank, world_size=world)
+
+
+def disconnect():
+    """Undo connect(), or what mesh() did without torchrun."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def mesh(device: torch.device):
@@ -174,14 +168,13 @@ def on_rank_0(function: Callable):
     return message[0]["returned"]
 
 
-def all_gather(*values: float) -> list[list[float]]:
-    """Return one list for each value: what it is on rank 0, on rank 1, and so on."""
-    if not DISTRIBUTED:
-        return [[value] for value in values]
-    own = torch.tensor(values, dtype=torch.float64)
-    rows = [torch.empty_like(own) for _ in range(WORLD)]
-    dist.all_gather(rows, own)
-    return torch.stack(rows, dim=1).tolist()
+def all_gather(*values: float) -> list[tuple[float, ...]]:
+    """Return one tuple for each value: what it is on rank 0, on rank 1, and so on."""
+    rows = [values]
+    if DISTRIBUTED:
+        rows = [None] * WORLD
+        dist.all_gather_object(rows, values)
+    return list(zip(*rows, strict=True))
 
 
 def due(every: int, done: int, steps: int) -> bool:
@@ -267,10 +260,10 @@ def parse(doc: str, argv: list[str] | None, sharded: bool = False):
         args.batch_size = default_batch(args, sharded)
     if not args.ckpt_dir:
         args.ckpt_dir = Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
-        folders = sorted(Path("checkpoints").glob("[0-9]*-[0-9]*"))
+        folders = Path("checkpoints").glob("*")
         ours = [path for path in folders if OWN_FOLDER.fullmatch(path.name)]  # not copies of them
         if args.resume and ours:
-            args.ckpt_dir = ours[-1]
+            args.ckpt_dir = max(ours)
     return args
 
 
@@ -331,11 +324,7 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
     best = math.inf
     if args.ckpt_every or args.resume:
         newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), say)
-        metadata = {}
-        try:
-            metadata = weights.read_metadata(folder / weights.BEST)
-        except BadInput as error:
-            say(f"note  {error}: the next validation replaces it")
+        metadata = weights.read_metadata(folder / weights.BEST)
         if metadata:
             checkpoint.check_identity(folder / weights.BEST, metadata, identity)
             best = float(metadata["val_loss"])

@@ -1,11 +1,10 @@
 """Models on disk: folders with config.json and model.safetensors, as transformers loads them.
 
-Others save the same model under other names: with the prefix of a wrapper, in several files, the
-tied matrix as the output head. Names are put right once, as they are read.
+Others save the same model in several files, under names without a prefix (OpenAI), and with masks
+of attention. Names are put right once, as they are read.
 """
 
 import json
-import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
@@ -26,8 +26,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # names the files of a large model
 WTE = "transformer.wte.weight"
 HEAD = "lm_head.weight"
-# What DDP, torch.compile and transformers put before names. OpenAI's have no prefix.
-WRAPPERS = re.compile(r"^((module|_orig_mod|transformer)\.)+|_orig_mod\.")
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 # Of config.json, what is the same in every model here. A file that leaves one out means this.
@@ -101,7 +99,7 @@ def read_metadata(folder: Path) -> dict[str, str]:
     try:
         return safe_open(path, "pt").metadata() or {}
     except SafetensorError as error:
-        raise BadInput(f"{path} is damaged ({error})") from None
+        raise BadInput(f"{path} is damaged ({error}): delete it") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -112,20 +110,14 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     folder = Path(name)
     if (folder / BEST).is_dir():
         folder = folder / BEST
+    tensors = {}
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        files = [safe_open(path, "pt") for path in _files(folder)]
+        for path in _files(folder):
+            tensors |= load_file(path)
     except (OSError, ValueError, SafetensorError) as error:
-        if any(folder.glob("pytorch_model*.bin")):
-            how = f"with transformers, AutoModelForCausalLM.from_pretrained({name!r})"
-            raise BadInput(f"{name} has no {WEIGHTS}: {how}.save_pretrained writes one") from None
-        if any(folder.glob("step_*.pt")):
-            how = f"its command with --resume --eval-every 1 saves {BEST}/"
-            raise BadInput(f"the run of {name} was never validated: {how}") from None
-        holds = f"{BEST}/ of ddp_run.py, or config.json and {WEIGHTS}"
+        holds = f"{BEST}/ of ddp_run.py (--eval-every writes it), or config.json and {WEIGHTS}"
         raise BadInput(f"no model in {name} ({error}): expected a folder with {holds}") from None
-    if config.get("n_inner") == 4 * config.get("n_embd", 0):  # what None means
-        config["n_inner"] = None
     for key, ours in FIXED.items():
         value = config.get(key, ours)
         if value != ours:
@@ -133,14 +125,10 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     shape = {name: config[name] for name in ("vocab_size", "n_layer", "n_head", "n_embd")}
     shape["block_size"] = config["n_positions"]
     weights = {}
-    for file in files:
-        for key in file.keys():  # noqa: SIM118 (it is no dict)
-            own = "transformer." + WRAPPERS.sub("", key)
-            if not own.endswith((".attn.bias", ".attn.masked_bias")):  # masks of old versions
-                weights[own] = _transposed(own, file.get_tensor(key).float())
-    head = weights.pop("transformer." + HEAD, None)
-    if head is not None and not torch.equal(head, weights.setdefault(WTE, head)):
-        raise BadInput(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
+    for key, w in tensors.items():
+        own = "transformer." + key.removeprefix("transformer.")
+        if key != HEAD and not own.endswith((".attn.bias", ".attn.masked_bias")):
+            weights[own] = _transposed(own, w.float())
     if WTE not in weights:
         raise BadInput(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
     return shape, weights
@@ -149,10 +137,11 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
 def _files(folder: Path) -> list[Path]:
     """The files of a model's weights: one, or those that its index names."""
     index = folder / INDEX
-    if (folder / WEIGHTS).exists() or not index.exists():
-        return [folder / WEIGHTS]
-    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-    return [folder / name for name in sorted(set(names))]
+    names = [WEIGHTS]
+    if index.exists():
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weight_map.values()))
+    return [folder / name for name in names]
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -181,6 +170,5 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     try:
         model.load_state_dict({**weights, WTE: rows, HEAD: rows})
     except RuntimeError as error:  # names the keys that are missing, or too many, and wrong sizes
-        _, *wrong = str(error).split("\n\t")
-        why = " ".join(wrong)[:300]
+        why = " ".join(str(error).split())[:300]
         raise BadInput(f"the model to start from is no GPT-2 of {shape}: {why}") from None

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import closed_pipe, load, relative_error, run_script, write_shard
+from helpers import closed_pipe, load, relative_error, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
 
 from ladder import checkpoint, weights
@@ -167,10 +167,3 @@ def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path)
     write_shard(text, np.arange(9000, dtype=np.uint16) % 256)
     _, err = alone("--data", text, "--steps", 4, "--resume", status=2)
     assert re.search("saved with data renamed .*, this run has renamed ", err)
-
-
-@pytest.mark.parametrize(("name", "value"), [("RANK", "0"), ("WORLD_SIZE", "4")])
-def test_half_an_environment_of_torchrun_is_refused(name, value):
-    done = run_script(ROOT / "ddp_run.py", env={name: value})
-    said = "error RANK or WORLD_SIZE is set in the environment, but not .*: unset both, .*\n"
-    assert done.returncode == 2 and re.fullmatch(said, done.stderr)

@@ -100,15 +100,11 @@ def as_openai(tensors):
     tensors["h.0.attn.bias"] = torch.ones(1, 1, 1024, 1024).tril()
 
 
-def as_head_alone(tensors):
-    tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
-
-
 def as_head_too(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
 
-@pytest.mark.parametrize("change", [as_openai, as_head_alone, as_head_too])
+@pytest.mark.parametrize("change", [as_openai, as_head_too])
 def test_the_same_weights_under_other_names_are_loaded(change, saved):
     edit(saved.folder, change)
     assert_loads(saved)
@@ -124,11 +120,9 @@ def test_a_model_in_several_files_is_loaded(saved):
         model_of(saved.folder)
 
 
-def test_a_config_that_says_the_same_in_other_words_is_accepted(saved):
+def test_a_config_of_another_model_is_refused(saved):
     path = saved.folder / "config.json"
     fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"n_inner": 512}))  # four times the width
-    assert_loads(saved)
     for key, value in (("n_inner", 500), ("model_type", "llama")):
         path.write_text(json.dumps(fields | {key: value}))
         with pytest.raises(BadInput, match=f"has {key}={value!r} in config.json, GPT-2 here "):
@@ -139,25 +133,7 @@ def without_bias(tensors):
     del tensors["transformer.h.0.ln_1.bias"]
 
 
-def untied(tensors):
-    tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (without_bias, "Missing key.*: .*h.0.ln_1.bias"),
-        (untied, "has a lm_head.weight of its own"),
-    ],
-)
-def test_weights_that_are_wrong_are_named(change, said, saved):
-    edit(saved.folder, change)
-    with pytest.raises(BadInput, match=f"^[^\n]*{said}[^\n]*$"):
-        model_of(saved.folder)
-
-
-def test_a_model_without_safetensors_is_told_how_to_get_them(saved):
-    path = saved.folder / "model.safetensors"
-    path.rename(path.with_name("pytorch_model.bin"))
-    with pytest.raises(BadInput, match=r"has no model.safetensors: .*\.save_pretrained writes one"):
+def test_a_weight_that_is_missing_is_named(saved):
+    edit(saved.folder, without_bias)
+    with pytest.raises(BadInput, match="^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
         model_of(saved.folder)
