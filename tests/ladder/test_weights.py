@@ -135,5 +135,5 @@ def without_bias(tensors):
 
 def test_a_weight_that_is_missing_is_named(saved):
     edit(saved.folder, without_bias)
-    with pytest.raises(BadInput, match="^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
+    with pytest.raises(BadInput, match=r"^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
         model_of(saved.folder)
