@@ -7,7 +7,7 @@ import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, refused, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS
+from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, stage_table
 from ladder.log import read_log
 
 
@@ -38,6 +38,22 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert "aten::addmm" in (out / "slowed.trace.json").read_text()
     printed = capsys.readouterr().out
     assert f"{found['median_ms']['backward']:.2f}" in printed and "aten::mm" in printed
+
+
+def profile_of(script, forward, optimizer):
+    return {
+        "run": {"script": script},
+        "median_ms": {"forward": forward, "backward": 20.0, "optimizer": optimizer, "step": 40.0},
+        "self_ms": 41.0,
+        "kernels_launched": None,
+    }
+
+
+def test_of_two_rungs_the_table_says_what_the_later_one_changes():
+    table = stage_table([profile_of("one.py", 10.0, 8.0), profile_of("two.py", 10.5, 5.0)])
+    difference = table.columns[-1]
+    assert difference.header == "difference"
+    assert list(difference.cells) == ["+0.50", "+0.00", "-3.00", "-2.50", "+0.00", "+0.00"]
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
