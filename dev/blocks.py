@@ -125,7 +125,7 @@ def removes(path: Path, other: dict) -> str:
     """What a rung removes from a step, or, if it is for the loss, what others say of that."""
     loss = other["loss"].get(f"{number_of(path):02}")
     if loss:
-        return f"no time; for the loss: {loss}"
+        return f"no time; loss, reported: {loss}"
     return describe(path).get("Removes", "")
 
 

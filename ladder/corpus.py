@@ -166,8 +166,8 @@ def _texts(folder: Path, say) -> list[Path]:
     texts = []
     left_out = []
     for path in _walk(folder, {os.path.realpath(folder)}):
-        kind = texts if path.suffix.lower() in (".txt", ".md") else left_out
-        kind.append(path)
+        is_text = path.is_file() and path.suffix.lower() in (".txt", ".md")
+        (texts if is_text else left_out).append(path)
     if not texts:
         raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
     if left_out:
@@ -219,9 +219,11 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
         digest.update(document)
         try:
             text = document.decode()
+            end = text.find("\0")  # as in UTF-16
         except UnicodeDecodeError as error:
-            why = f"is not UTF-8 text (byte {error.start})"
-            raise BadInput(f"{file} {why}: unpack or convert it") from error
+            end = error.start
+        if end >= 0:
+            raise BadInput(f"{file} is not UTF-8 text (byte {end}): unpack or convert it")
         for piece in pieces(text):
             ids = vocabulary.encode(piece, allowed_special={MARK})
             tokens.append(np.array(ids, dtype=np.uint16))

@@ -23,8 +23,9 @@ from ladder.machine import half_precision
 from ladder.memory import ddp_batch, default_batch_size, memory_of
 from ladder.run import NotFinite
 
-DISTRIBUTED = "RANK" in os.environ  # torchrun sets it, and what follows, for each process
-RANK = int(os.environ.get("RANK", 0))
+# torchrun sets these and what follows for each process; a cluster's shell may leave some of them.
+DISTRIBUTED = all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
+RANK = int(os.environ["RANK"]) if DISTRIBUTED else 0
 WORLD = int(os.environ["WORLD_SIZE"]) if DISTRIBUTED else 1
 LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))
 LOCAL_WORLD = int(os.environ.get("LOCAL_WORLD_SIZE", 1))

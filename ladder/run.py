@@ -69,12 +69,14 @@ class Run:
         self.result = None
 
     def __enter__(self):
+        if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
+            sys.stdout.reconfigure(errors="backslashreplace")
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        world = os.environ.get("WORLD_SIZE", "1")
+        world = os.environ.get("WORLD_SIZE") or "1"
         if self.ranks == 1 and world != "1":
             alone = f"WORLD_SIZE is {world}, but {self.script} would train alone"
-            exit_with(f"{alone}: for several GPUs start ddp_run.py with torchrun")
+            exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
             if self.args.device.index is not None:  # else GPU 0 is used too

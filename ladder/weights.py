@@ -1,7 +1,7 @@
 """Models on disk: folders with config.json and model.safetensors, as transformers loads them.
 
-Others save the same model in several files, under names without a prefix (OpenAI), and with masks
-of attention. Names are put right once, as they are read.
+Others save the same model in several files, under names without a prefix (OpenAI), with masks of
+attention, and with the tied matrix as the output head. Names are put right once, as they are read.
 """
 
 import json
@@ -127,8 +127,11 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     weights = {}
     for key, w in tensors.items():
         own = "transformer." + key.removeprefix("transformer.")
-        if key != HEAD and not own.endswith((".attn.bias", ".attn.masked_bias")):
+        if not own.endswith((".attn.bias", ".attn.masked_bias")):
             weights[own] = _transposed(own, w.float())
+    head = weights.pop("transformer." + HEAD, None)
+    if head is not None and not torch.equal(head, weights.setdefault(WTE, head)):
+        raise BadInput(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
     if WTE not in weights:
         raise BadInput(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
     return shape, weights

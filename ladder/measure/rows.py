@@ -48,7 +48,7 @@ class Row:
     total: Estimate | None = None  # over the first row
     loss: float | None = None  # at the end; only of enough steps, like the two below
     loss_change: Estimate | None = None  # from the row that `gain` is over
-    time_to_loss: Estimate | None = None  # None if a round never came down to it
+    time_to_loss: Estimate | None = None  # None if a round never came down to it, or none is shared
     mfu: float | None = None
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None

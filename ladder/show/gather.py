@@ -110,7 +110,7 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
         source = f"at commit {commit}"
         text = git("show", f"{commit}:./{name}").stdout
         if not text:
-            return None, f"the script is not here, nor is commit {commit}, at which it ran"
+            return None, f"the script is neither with its logs nor at commit {commit}"
         path = scratch / f"{stem}.py"
         path.write_text(text, encoding="utf-8")
     try:

@@ -88,7 +88,7 @@ def figures(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS, of a row that did not fail."""
     first = row.log.result
     time_to_loss = factor(row.time_to_loss)
-    if row.loss_change and not row.time_to_loss:
+    if row.total and row.loss_change and not row.time_to_loss:
         time_to_loss = "not reached"
     return {
         "rung": name_of(row),

@@ -126,6 +126,7 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
     [
         ("a.bin", np.array([20240801, 7, 9], "<i4").tobytes(), "is not a shard of GPT-2's tokens"),
         ("a.txt", b"caf\xe9", r"is not UTF-8 text \(byte 3\): unpack or convert it"),
+        ("a.txt", "cafe".encode("utf-16-le"), r"is not UTF-8 text \(byte 1\)"),
     ],
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, text_of, tmp_path):
@@ -147,6 +148,7 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
         path.mkdir(parents=True)
     (folder / "more").symlink_to(elsewhere)
     (folder / "back").symlink_to(folder)
+    (folder / "gone.txt").symlink_to(folder / "nothing")
     for name, content in {
         "A.TXT": one,
         "more/b.md": two,
@@ -161,7 +163,7 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     corpus = load_corpus(str(folder), said.append)
     assert corpus.read(0, len(corpus)).tolist() == [*one, END_OF_TEXT, *two]
     assert corpus.sha256 == hashlib.sha256(one + two).hexdigest()
-    left_out = "more/c.pdf, more/d.csv, more/e.csv"
+    left_out = "gone.txt, more/c.pdf, more/d.csv, more/e.csv"
     assert said == [f"note  2 texts (.txt, .md) are read, not {left_out}"]
 
 

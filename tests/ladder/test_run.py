@@ -96,7 +96,7 @@ def test_copies_that_torchrun_starts_are_refused(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     said = fails(capsys, *SMALL, "--log-dir", tmp_path)
-    assert said.endswith("would train alone: for several GPUs start ddp_run.py with torchrun")
+    assert said.endswith("would train alone: unset it, or start ddp_run.py with torchrun")
 
 
 def test_loss_that_is_not_finite_stops_the_run(capsys, tmp_path, ends):

@@ -104,10 +104,25 @@ def as_head_too(tensors):
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
 
-@pytest.mark.parametrize("change", [as_openai, as_head_too])
+def as_head_alone(tensors):
+    """As safetensors' save_model() writes tied weights."""
+    tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
+
+
+@pytest.mark.parametrize("change", [as_openai, as_head_too, as_head_alone])
 def test_the_same_weights_under_other_names_are_loaded(change, saved):
     edit(saved.folder, change)
     assert_loads(saved)
+
+
+def untied(tensors):
+    tensors["lm_head.weight"] = -tensors["transformer.wte.weight"]
+
+
+def test_an_output_head_of_its_own_is_refused(saved):
+    edit(saved.folder, untied)
+    with pytest.raises(BadInput, match=r"has a lm_head\.weight of its own"):
+        model_of(saved.folder)
 
 
 def test_a_model_in_several_files_is_loaded(saved):

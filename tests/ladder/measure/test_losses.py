@@ -84,6 +84,14 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     assert rows[1].time_to_loss is None
 
 
+def test_without_a_first_loss_none_can_be_reached(tmp_path):
+    losses = {"baseline": (), TYING: falling(6.0), "02_tf32": falling(6.0)}
+    _, rows = climb_in(tmp_path, losses, ms=[None, 10, 10])
+    line = tables.cells(rows[2])
+    assert line["loss_change"].text == "+0.000 (+0.000 … +0.000)"
+    assert line["time_to_loss"].text == "–"
+
+
 def test_a_row_is_timed_as_the_first_one_is(tmp_path):
     """The running mean of both is at its end after 60 steps: a copy does not take half the time."""
     flat = np.concatenate([falling(6.0, steps=50), np.full((3, 50), 6.0)], axis=1)
