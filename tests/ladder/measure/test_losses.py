@@ -5,10 +5,14 @@ import re
 import numpy as np
 import pytest
 from climbs import climb_of
+from scipy.stats import nct
+from scipy.stats import t as student
 
+from ladder.commands import main
 from ladder.log import Log
 from ladder.measure.losses import end_loss, steps_to
-from ladder.measure.rows import read_climb
+from ladder.measure.rows import Row, compared, loss_change, read_climb
+from ladder.measure.stats import mean_of
 from ladder.show import tables
 from ladder.show.gather import gather
 from ladder.show.page import page
@@ -33,18 +37,75 @@ def climb_in(folder, losses, ms=(10, 10), **options):
     return read_climb(folder)
 
 
+# ------------------------------------------------------------------ is the interval right?
+
+
+SPREAD = np.sqrt(2 * (0.04**2 + 0.1**2 / 2))  # of one round's difference
+
+
+def simulated(random, rounds, difference=0.0):
+    """Two scripts, the second of which ends `difference` higher, in runs of 20 steps: a tenth is 2.
+
+    Text and seed move both runs of a round alike, by more than anything else; what is left moves
+    each run, and each step, by itself.
+    """
+    text = random.normal(0, 0.3, (rounds, 1))
+    rows = []
+    for higher in (0, difference):
+        run = random.normal(0, 0.04, (rounds, 1))
+        steps = random.normal(0, 0.1, (rounds, 20))
+        losses = 5 + higher + text + run + steps
+        logs = {k: as_log(one) for k, one in enumerate(losses, 1)}
+        rows.append(Row("synthetic", logs))
+    return rows
+
+
+def share_found(rounds, difference=0.0, climbs=3000) -> float:
+    """In how many of these climbs the interval excludes zero."""
+    random = np.random.default_rng(51)
+    found = 0
+    for _ in range(climbs):
+        change = compared(*simulated(random, rounds, difference), loss_change, mean_of)
+        found += change.low > 0 or change.high < 0
+    return found / climbs
+
+
+@pytest.mark.parametrize("rounds", [4, 10])
+def test_of_identical_pairs_one_interval_in_twenty_excludes_zero(rounds):
+    assert 0.04 < share_found(rounds) < 0.06
+
+
+@pytest.mark.parametrize("rounds", [4, 10])
+def test_a_known_difference_is_found_as_often_as_student_s_test_finds_it(rounds):
+    difference = 0.15
+    limit = student.ppf(0.975, rounds - 1)
+    shift = difference / SPREAD * np.sqrt(rounds)
+    power = nct.sf(limit, rounds - 1, shift) + nct.cdf(-limit, rounds - 1, shift)
+    assert share_found(rounds, difference, 1500) == pytest.approx(power, abs=0.04)
+
+
+def test_the_same_losses_in_all_rounds_are_no_difference():
+    """As of rungs that are identical bit for bit: their spread is zero."""
+    same = mean_of([0.0, 0.0, 0.0])
+    assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
+    assert mean_of([0.5, 0.7]).low is None  # two rounds have no interval
+
+
 # ------------------------------------------------------------------ one run
 
 
 def test_the_end_is_the_last_tenth_of_the_steps():
-    assert end_loss(as_log([9.0] * 180 + [5.0] * 10 + [7.0] * 10)) == pytest.approx(6)
+    assert end_loss(as_log([9.0] * 90 + [5.0, 7.0] * 5)) == pytest.approx(6)
+    assert end_loss(as_log([9.0] * 180 + [6.0] * 20)) == pytest.approx(6)
 
 
 def test_steps_to_a_loss_by_hand():
-    """A step down at step 51: the mean over ten steps is 9 at step 50 and 8 at 51."""
+    """A step down at step 51: the mean over ten steps is 9 at step 50, 8 at 51 … and -1 at 60."""
     log = as_log([9.0] * 50 + [-1.0] * 50)
     assert steps_to(9.001, log) == 10  # of the first mean, which ends with step 10
     assert steps_to(8.001, log) == 51
+    assert steps_to(4.001, log) == 55
+    assert steps_to(-0.999, log) == 60
     assert steps_to(-1.001, log) == np.inf
 
 
@@ -66,8 +127,16 @@ def three(tmp_path):
 
 
 def test_a_climb_of_100_steps_has_the_three_numbers(three):
-    """Student's t for three rounds is 4.303, and 0.4 is 0.001 more or less: 4.303 * 0.001 / √3."""
-    table = tables.markdown(*read_climb(three))
+    climb, (baseline, tied, lower, higher) = read_climb(three)
+    assert baseline.loss == tied.loss == pytest.approx(6.045)
+    assert baseline.loss_change is None and baseline.time_to_loss is None
+    assert tied.loss_change.value == 0 and not tied.loss_change.significant
+    assert tied.time_to_loss.value == pytest.approx(0.5)
+    assert lower.loss_change.value == pytest.approx(-0.4)
+    assert lower.loss_change.significant and lower.loss_change.high < 0
+    assert lower.time_to_loss.value == pytest.approx(0.5 * 60 / 100, rel=0.01)
+    assert higher.time_to_loss is None
+    table = tables.markdown(climb, [baseline, tied, lower, higher])
     header, _, *lines = [line.split(" | ") for line in table.splitlines() if line[:1] == "|"]
     assert header[1:4] == ["loss", "loss vs. previous, nats", "time to the loss of 00 baseline"]
     assert lines[0][1:4] == ["6.0450", "–", "–"]
@@ -82,6 +151,7 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     above[1] += 1.01
     _, rows = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
     assert rows[1].time_to_loss is None
+    assert tables.cells(rows[1])["time_to_loss"].text == "not reached"
 
 
 def test_without_a_first_loss_none_can_be_reached(tmp_path):
@@ -107,6 +177,12 @@ def test_below_100_steps_and_of_other_libraries_there_are_none(kind, steps, tmp_
     assert "loss" not in tables.columns(climb, rows)
 
 
+def test_with_a_rung_left_out_the_top_one_is_compared_with_the_rest(tmp_path):
+    losses = {"10_fused_adamw": falling(6.0), "without_08_x": falling(6.2) + SPREAD_BY_ROUND}
+    _, rows = climb_in(tmp_path, losses, kind="ablate")
+    assert rows[1].loss_change.value == pytest.approx(-0.2)  # the top's is lower
+
+
 @pytest.mark.parametrize(("epoch", "read_twice"), [("99.9", True), ("100", False)])
 def test_a_note_says_that_text_was_read_twice(tmp_path, epoch, read_twice):
     losses = {"baseline": falling(6.0), TYING: falling(6.0)}
@@ -122,3 +198,20 @@ def test_the_page_has_a_band_for_each_curve_and_a_bar_for_each_time(three):
     widths = re.findall(r'class="bar" style="width:([\d.]+)%', bars)
     assert [float(width) for width in widths] == pytest.approx([50, 25, 15], abs=0.2)  # of 2×
     assert "not reached" in bars
+    band = re.findall(r'<polygon[^>]*data-curve="2"[^>]*points="([^"]*)"', html)[0]
+    heights = [float(point.split(",")[1]) for point in band.split()]
+    lowest, highest = heights[:91], heights[:90:-1]
+    assert np.all(np.subtract(lowest, highest) > 0)  # y is downwards
+
+
+@pytest.mark.slow
+def test_ladder_climb_prints_the_three_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = "climb 3 4 --model tiny --batch-size 2 --seq-len 16 --steps 100 --rounds 3"
+    assert main.main([*command.split(), "--device=cpu", "--out=climb"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    loss = r"04 residual scaling \d+\.\d{4} [+−]\d\.\d{3} \([+−]\d\.\d{3} … [+−]\d\.\d{3}\)"
+    assert re.search(rf"{loss} (not reached|\d\.\d\d× \()", shown)
+    rows = read_climb(tmp_path / "climb")[1]
+    seeds = [[log.run["seed"] for log in row.logs.values()] for row in rows]
+    assert seeds == [["1337", "1338", "1339"]] * 2

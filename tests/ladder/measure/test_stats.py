@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from climbs import LOGS
+from climbs import HERE, LOGS
 
-from ladder.measure.rows import log_gain, read_climb
+from ladder.measure.rows import log_gain, read_climb, step_times
 from ladder.measure.stats import Estimate, gain_of, holm
 
 
@@ -32,6 +32,21 @@ def test_holm_s_correction_is_over_the_whole_column():
     assert significant(0.005, 0.01, 0.03, 0.04) == [True, True, False, False]
     assert significant(0.04, 0.012, None, 0.016, 0.024) == [True, True, None, True, True]
     assert significant(0.04, 0.013, 0.016, 0.024) == [False] * 4  # the first one that fails ends it
+
+
+@pytest.mark.parametrize("rounds", [3, 6, 10])
+def test_two_identical_scripts_differ_once_in_twenty(rounds):
+    """Their runs differ from the median of their script as those of logs/…-rule-10-rounds do."""
+    deviations = []
+    for row in read_climb(LOGS / f"{HERE}-rule-10-rounds")[1]:
+        medians = [np.log(np.median(step_times(row.logs[k]))) for k in sorted(row.logs)]
+        deviations += list(medians - np.median(medians))
+    random = np.random.default_rng(rounds)
+    significant = 0
+    for _ in range(3000):
+        before, after = random.choice(deviations, (2, rounds))
+        significant += gain_of(before - after).p < 0.05
+    assert 0.035 < significant / 3000 < 0.065
 
 
 def test_neighbours_are_surer_than_rows_far_apart():

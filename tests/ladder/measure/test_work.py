@@ -4,7 +4,13 @@ import pytest
 from climbs import a_climb
 
 from ladder.machine import find_gpu
-from ladder.measure.work import roofline_ms, roofline_of, work
+from ladder.measure.scripts import rungs, rungs_for
+from ladder.measure.work import counted, roofline_ms, roofline_of, work
+
+
+def test_work_json_has_every_rung_that_counts():
+    assert list(counted()["cuda"]) == [path.stem for path in rungs()]
+    assert list(counted()["cpu"]) == [path.stem for path in rungs_for("cpu")]
 
 
 def test_flops_are_those_of_the_formula():
@@ -15,8 +21,9 @@ def test_flops_are_those_of_the_formula():
     assert step["attention_flops"] == 12 * layers * C * 1024 * tokens
     flash = work(16)["06_flash_attention"]["attention_flops"]
     assert flash == step["attention_flops"] / 2 * 7 / 6  # half of it, and QK^T once again
-    cpu = work(4, "cpu")["baseline"]["attention_flops"]
-    assert cpu == step["attention_flops"] / 4 / 16  # T² is a 16th
+    cpu = {stem: step["attention_flops"] for stem, step in work(4, "cpu").items()}
+    assert cpu["baseline"] == step["attention_flops"] / 4 / 16  # T² is a 16th
+    assert cpu["06_flash_attention"] == cpu["baseline"] * 7 / 6  # masked afterwards
 
 
 def test_the_roofline_of_the_baseline_by_hand():
@@ -31,19 +38,20 @@ def test_the_roofline_of_the_baseline_by_hand():
 
 CPU = {"peak_flops": [1e12], "fp32_flops": [2e11], "copy_bytes_per_s": [2e10]}
 SETTINGS = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"}
-T4 = {"device": "Tesla T4", "model": "gpt2", "B": "4", "T": "1024"}
+L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
 
 
 @pytest.mark.parametrize(
-    ("rates", "run", "device", "flops", "bandwidth"),
+    ("stem", "rates", "run", "device", "flops", "bandwidth"),
     [
-        (CPU, SETTINGS, "cpu", 2e11, 2e10),
-        ({}, T4, "cuda", 8.1e12, 320e9),  # FP32's rate: it has no TF32 units
+        ("02_tf32", CPU, {}, "cpu", 2e11, 2e10),
+        ("02_tf32", {}, L4, "cuda", find_gpu("NVIDIA L4").tf32 * 1e12, 300e9),
+        ("02_tf32", {}, T4, "cuda", 8.1e12, 320e9),  # FP32's rate: it has no such units
     ],
 )
-def test_the_roofline_of_a_step_in_a_climb(rates, run, device, flops, bandwidth):
-    step = work(4, device)["02_tf32"]
-    found = roofline_of("02_tf32", run, a_climb(rates=rates))
+def test_the_roofline_of_a_step_in_a_climb(stem, rates, run, device, flops, bandwidth):
+    step = work(4, device)[stem]
+    found = roofline_of(stem, SETTINGS | run, a_climb(rates=rates))
     assert found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
     memory = [step[f"{part}_bytes"] / bandwidth * 1e3 for part in ("other", "optimizer")]
     assert found[2:] == pytest.approx(memory)

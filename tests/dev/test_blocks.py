@@ -1,0 +1,35 @@
+"""blocks.py: the generated parts of README.md."""
+
+import blocks
+from climbs import PUBLISHED
+from site_page import site_sections
+
+from ladder.files import ROOT
+from ladder.measure.rows import read_climb
+from ladder.show.page import page
+
+
+def test_the_table_of_rungs_says_what_the_logs_say():
+    """In any order of the climb: a gain is over the rung before."""
+    climb, rows = read_climb(PUBLISHED)
+    rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
+    table, _, below = blocks.rungs_table([("logs/x", climb, rows)]).partition("\n\n")
+    _, _, *cells = [line.strip("|").split("|") for line in table.splitlines()]
+    shown = [[cell.strip() for cell in line[1:]] for line in cells]
+    assert len(shown) == 11
+    assert shown[1] == ["the update of 38.6M parameters", "", "455 ms"]
+    assert shown[7] == ["misaligned rows of the logits", "93 ms", "as 06"]
+    assert shown[9] == ["no time; loss, reported: 0.09 lower in one report", "", "123 ms"]
+    assert "+18.4 % (+11.6 … +25.5), [12" in below and "instead of 204 tokens per second" in below
+
+
+def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
+    lines = [line.split(" | ") for line in blocks.cards_table().splitlines()[2:]]
+    assert lines[2] == ["| RTX 4090, 24 GB", "8", "16", "3.8 times |"]
+    assert len(lines) == 5
+
+
+def test_the_page_is_what_is_made_of_the_repository():
+    """Else: python dev/regenerate.py."""
+    made = page(site_sections(), made="")
+    assert (ROOT / "docs" / "index.html").read_text("utf-8") == made
