@@ -325,7 +325,11 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
     best = math.inf
     if args.ckpt_every or args.resume:
         newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), say)
-        metadata = weights.read_metadata(folder / weights.BEST)
+        metadata = {}
+        try:
+            metadata = weights.read_metadata(folder / weights.BEST)
+        except BadInput as error:
+            say(f"note  {error}: the next validation replaces it")
         if metadata:
             checkpoint.check_identity(folder / weights.BEST, metadata, identity)
             best = float(metadata["val_loss"])

@@ -99,7 +99,7 @@ def read_metadata(folder: Path) -> dict[str, str]:
     try:
         return safe_open(path, "pt").metadata() or {}
     except SafetensorError as error:
-        raise BadInput(f"{path} is damaged ({error}): delete it") from None
+        raise BadInput(f"{path} is damaged ({error})") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -140,11 +140,10 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
 def _files(folder: Path) -> list[Path]:
     """The files of a model's weights: one, or those that its index names."""
     index = folder / INDEX
-    names = [WEIGHTS]
-    if index.exists():
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        names = sorted(set(weight_map.values()))
-    return [folder / name for name in names]
+    if (folder / WEIGHTS).exists() or not index.exists():  # in the order of transformers
+        return [folder / WEIGHTS]
+    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    return [folder / name for name in sorted(set(names))]
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:

@@ -78,6 +78,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
     [
         ('"after"', '"before"', "it was stopped: ladder climb --resume"),
         ('"quick": false', '"quick": true', "a quick climb is not published"),
+        (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
         ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
@@ -124,6 +125,19 @@ def test_a_gpu_stands_above_a_cpu(project):
     assert GPU in on_gpu and CPU in on_cpu and "rung 10 is 3.2 times (2.9 to 3.6)" in on_cpu
 
 
+def test_machines_have_a_row_each_with_their_newest_climb(project):
+    copy, folder = project
+    edit(folder, CPU, "Apple M3 GPU")
+    shutil.copytree(folder, copy / "logs" / "2026-12-24-m3")
+    change(folder, started="2026-12-25 10:00")
+    for path in folder.glob("1[12]*"):  # its top is 10
+        path.unlink()
+    shutil.copytree(folder, copy / "logs" / "2026-12-25-m3")
+    (row,) = [line for line in blocks.machines_table().splitlines() if "Apple M3 GPU" in line]
+    m3 = "| 659 (10) | 3.24× (2.95 … 3.56) | [2026-12-25](logs/2026-12-25-m3) |"
+    assert row.endswith(m3)
+
+
 def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     """From 100 steps on; below, gpt2 on tinyshakespeare alone is published."""
     copy, _ = project
@@ -132,12 +146,15 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     facts = dict(started="2026-12-24 10:00", commit="0123456789ab", run={"model": "tiny"})
     facts |= dict(clocks={"before": "unknown", "after": "unknown"})
     folder = climb_of(tmp_path / "tiny", times, device="CPU", losses=losses, **facts)
+    before = state(copy)
     with pytest.raises(BadInput, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
         publish.publish(folder, "It ends lower.", in_readme=True)
+    assert state(copy) == before
     publish.publish(folder, "It ends lower.")
     runlog = (copy / "RUNLOG.md").read_text()
     entry = runlog.partition("## 2026-12-24: CPU: the climb\n")[2].partition("\n## ")[0]
     assert ", tiny, B=" in entry and "time to the loss of 00 baseline" in entry
+    assert "| CPU |" not in runlog.partition("<!-- machines -->")[2]  # it is of speeds
 
 
 def test_large_logs_are_compressed_and_no_path_is_published(project, monkeypatch):

@@ -9,8 +9,9 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import closed_pipe, load, relative_error, write_shard
+from helpers import closed_pipe, load, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
+from models import model_of
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -20,12 +21,17 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     """Two ranks of two micro-steps, one of four, one of one at four times the batch."""
     alone("--batch-size", 8, "--ckpt-every", STEPS)
     expected = last_weights(two)
-    for folder in (one, tmp_path):
+    for folder, layout in ((one, ("1", "2")), (tmp_path, ("1", "8"))):
+        log = last_log(folder)
+        assert (log.run["ranks"], log.run["B"]) == layout
         same_training(folder, two)
         for name, w in last_weights(folder).items():
-            # A key's bias has no gradient but for rounding, which Adam blows up.
-            if not name.endswith("c_attn.bias"):
-                assert relative_error(w, expected[name]) < 1e-4, name
+            reference = expected[name].clone()
+            # Without gradient but for rounding, which Adam blows up: a key's bias changes nothing.
+            if name.endswith("c_attn.bias"):
+                C = len(w) // 3
+                w[C : 2 * C] = reference[C : 2 * C] = 0
+            assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
     log = last_log(two)
     assert log.run["ranks"] == "2"
     tokens_per_ms = 512 / log.result["median_ms"]
@@ -156,6 +162,16 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
         path.unlink()
     _, err = alone("--resume", "--seed", 7, status=2)
     assert "best was saved with seed 1337, this run has 7" in err
+
+
+def test_a_damaged_best_model_does_not_stop_a_resumption(alone, tmp_path):
+    alone("--ckpt-every", 3, "--eval-every", 3, "--steps", 3)
+    path = tmp_path / "ckpt" / weights.BEST / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    out, err = alone("--ckpt-every", 3, "--eval-every", 3, "--resume")
+    assert not err
+    assert re.search(rf"note  {path} is damaged \(.*\): the next validation replaces it\n", out)
+    model_of(tmp_path / "ckpt")
 
 
 def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path):
