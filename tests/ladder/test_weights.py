@@ -125,6 +125,12 @@ def test_an_output_head_of_its_own_is_refused(saved):
         model_of(saved.folder)
 
 
+def test_one_file_goes_before_an_index_as_in_transformers(saved):
+    index = {"weight_map": {"transformer.wte.weight": "model-00001-of-00002.safetensors"}}
+    (saved.folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert_loads(saved)
+
+
 def test_a_model_in_several_files_is_loaded(saved):
     (saved.folder / "model.safetensors").unlink()
     saved.save_pretrained(saved.folder, max_shard_size="1MB")

@@ -1,6 +1,7 @@
 """tables.py: what stands in a cell and below a table."""
 
 import io
+import os
 
 import numpy as np
 import pytest
@@ -40,8 +41,9 @@ def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
     assert ("On a wider screen" in printed) == bool(missing) and missing in printed
 
 
-def test_a_peak_that_moved_is_named():
+def test_a_busy_machine_and_a_peak_that_moved_are_named():
     peaks = {"peak_flops": [0.97e12, 1.2e12, 1e12]}
-    (peak,) = warnings(a_climb(rates=peaks))
+    load, peak = warnings(a_climb(load=3.0 * os.cpu_count(), rates=peaks))
+    assert load.startswith("load ")
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
-    assert warnings(a_climb(rates={"peak_flops": [1e12, 1.05e12]})) == []
+    assert warnings(a_climb(load=0.2, rates={"peak_flops": [1e12, 1.05e12]})) == []
