@@ -37,7 +37,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50257  # 50,000 BPE merges + 256 bytes + <|endoftext|>
-    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
     n_head: int = 12
     n_embd: int = 768
 
@@ -143,9 +143,11 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
+        torch.set_float32_matmul_precision("highest")  # FP32, even where an image presets TF32
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

@@ -176,7 +176,7 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        text, held_out, job = ranks.prepare(args, run.say)  # ddp: also the checkpoint to resume
+        text, held_out, job = ranks.prepare(args, run.print0)  # ddp: also the checkpoint to resume
         run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU

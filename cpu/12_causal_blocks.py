@@ -51,7 +51,7 @@ QUERIES = 128  # speedup 12: in one block of attention
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
     n_head: int = 12
     n_embd: int = 768
 
@@ -200,7 +200,7 @@ def main(argv=None):
     args = parse_args(__doc__, argv)
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
-        keep_memory(run.say)  # speedup 11: no page faults for tensors that come anew each step
+        keep_memory(run.print0)  # speedup 11: no page faults for tensors that come anew each step
         torch.manual_seed(args.seed)
         dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
@@ -219,7 +219,8 @@ def main(argv=None):
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

@@ -15,7 +15,7 @@ import numpy as np
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, load_files
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT, lock, require_own
 from ladder.text import show
 
@@ -36,7 +36,7 @@ def main(argv=None):
 
 def prepare(argv):
     """Tokenize a text and write its shards, NAME_train_000000.bin, … and NAME_val_000000.bin, …,
-    into a new folder. Raises BadInput.
+    into a new folder. Raises UsageError.
 
     The val shards are the val files of a folder that has some, else what --val-fraction says.
     """
@@ -56,18 +56,18 @@ def prepare(argv):
     name = source.resolve().name if source.is_dir() else source.stem
     out = Path(args.out or ROOT / "data" / name)
     if out.exists() and (out.is_file() or any(out.iterdir())):
-        raise BadInput(f"{out} exists already: delete it, or choose another --out")
+        raise UsageError(f"{out} exists already: delete it, or choose another --out")
     corpus, held_out = load_files(args.text, say=show)
     splits = [("train", corpus, 0, len(corpus))]
     if held_out:
         if args.val_fraction:
-            raise BadInput(f"{source} has held-out files of its own: leave --val-fraction out")
+            raise UsageError(f"{source} has held-out files of its own: leave --val-fraction out")
         splits.append(("val", held_out, 0, len(held_out)))
     elif args.val_fraction:
         cut = len(corpus) - int(len(corpus) * args.val_fraction)
         if cut == len(corpus):
             share = f"--val-fraction {args.val_fraction} of {cut} tokens"
-            raise BadInput(f"{share} is not even one")
+            raise UsageError(f"{share} is not even one")
         splits = [("train", corpus, 0, cut), ("val", corpus, cut, len(corpus))]
     # Nothing trains on a part of them: `out` gets its name when the last one is written.
     unfinished = Path(f"{out.resolve()}.unfinished")

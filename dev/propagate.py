@@ -19,7 +19,7 @@ from pathlib import Path
 from ladder.cli import Parser
 from ladder.commands.diff import A_RUNG, ladder_script
 from ladder.commands.main import program
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import git, require_own, write_atomic
 from ladder.measure.docstrings import parts_of, split_source
 from ladder.measure.merge import merge
@@ -35,10 +35,10 @@ def run(argv: list[str]) -> int:
     edited = ladder_script(args.rung)
     later = followers(edited)
     if not later:
-        raise BadInput(f"{relative_name(edited)} is the last rung: no other goes on from it")
+        raise UsageError(f"{relative_name(edited)} is the last rung: no other goes on from it")
     base, theirs = committed_code(edited), parts_of(edited)[1]
     if theirs == base:
-        raise BadInput(f"{relative_name(edited)} has no uncommitted edit (outside its docstring)")
+        raise UsageError(f"{relative_name(edited)} has no uncommitted edit (outside its docstring)")
     lines = []  # printed at the end: a closed pipe must not stop it half-way
     waiting = []
     status = 0
@@ -73,11 +73,11 @@ def followers(path: Path) -> list[Path]:
 
 
 def committed_code(path: Path) -> str:
-    """The code of a script as last committed, without its docstring. Raises BadInput."""
+    """The code of a script as last committed, without its docstring. Raises UsageError."""
     committed = git("show", f"HEAD:./{relative_name(path)}")
     if committed.returncode:
         why = f"git knows no committed {relative_name(path)} to compare with: {committed.stderr}"
-        raise BadInput(why)
+        raise UsageError(why)
     return split_source(committed.stdout)[1]
 
 

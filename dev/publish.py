@@ -21,7 +21,7 @@ from blocks import USUAL, climbs_of, other_setting, render, rungs_marker
 
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.docstrings import low_precision
@@ -47,7 +47,7 @@ def run(argv: list[str]):
 
 
 def publish(folder: Path, finding: str, in_readme: bool = False):
-    """Copy the logs, add the entry, make the pages anew. Raises BadInput, and changes nothing, if
+    """Copy the logs, add the entry, make the pages anew. Raises UsageError, and changes nothing, if
     the climb may not be published."""
     climb, rows = read_publishable(folder)
     target = new_target(climb)
@@ -66,13 +66,13 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
 
 
 def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
-    """The climb and the rows of a climb. Raises BadInput if it may not be published."""
+    """The climb and the rows of a climb. Raises UsageError if it may not be published."""
     climb, rows = read_climb(folder)
     if not any(row.logs for row in rows):
-        raise BadInput(f"{folder} is no climb to publish: all its runs failed")
+        raise UsageError(f"{folder} is no climb to publish: all its runs failed")
     why = why_not(folder, climb, rows)
     if why:
-        raise BadInput(f"{folder}: {why}")
+        raise UsageError(f"{folder}: {why}")
     return climb, rows
 
 
@@ -113,7 +113,7 @@ def new_target(climb: Climb) -> Path:
         old = Climb.load_from(target)
         if (old.started, old.scripts) == (climb.started, climb.scripts):
             why = "has this climb already: to publish it again, delete that first"
-            raise BadInput(f"{target.relative_to(ROOT).as_posix()} {why}")
+            raise UsageError(f"{target.relative_to(ROOT).as_posix()} {why}")
         target = first.with_name(f"{first.name}-{number}")
 
 
@@ -138,10 +138,10 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one."""
     other = other_setting(first_log(rows).run)
     if other:
-        raise BadInput(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
+        raise UsageError(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
     ran = [row.stem for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
-        raise BadInput("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
+        raise UsageError("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
     named = {old.device_type == "cpu": folder for folder, old, _ in climbs_of(rungs_marker(readme))}
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import lock, write_atomic
 from ladder.weights import BEST
 
@@ -42,12 +42,12 @@ def save(folder: str, step: int, **state) -> Path:
 def read(path: Path) -> dict:
     """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises BadInput if the file is damaged or cannot be read.
+    Raises UsageError if the file is damaged or cannot be read.
     """
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception:  # torch raises many kinds
-        raise BadInput(f"{path} is damaged or not a checkpoint of ddp_run.py") from None
+        raise UsageError(f"{path} is damaged or not a checkpoint of ddp_run.py") from None
 
 
 def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
@@ -103,20 +103,20 @@ def gather(state):
 
 
 def check_identity(path: Path, saved: dict, identity: dict[str, str]):
-    """Raise BadInput if `path` is of a run with another model, batch, seed or text."""
+    """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
         before = str(saved.get(key))
         if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
-            raise BadInput(f"{path} was saved with {key} {before}, this run has {now}")
+            raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
 
 
 def find_checkpoint(
-    folder: Path, resume: bool, identity: dict, schedule: str, say: Callable
+    folder: Path, resume: bool, identity: dict, schedule: str, print0: Callable
 ) -> Path | None:
     """Return the newest checkpoint that is not damaged, or None for a fresh start.
 
-    `say` is told if it was trained with another `schedule` of the learning rate. `folder` stays
-    locked until this process ends. Raises BadInput, OSError.
+    `print0` is told if it was trained with another `schedule` of the learning rate. `folder` stays
+    locked until this process ends. Raises UsageError, OSError.
     """
     _locks.clear()  # of an earlier run in this process
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,20 +124,20 @@ def find_checkpoint(
     paths = checkpoints(folder)
     if not resume and (paths or (folder / BEST).exists()):
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise BadInput(f"{folder} holds an earlier run: {do}")
+        raise UsageError(f"{folder} holds an earlier run: {do}")
     for path in reversed(paths):
         try:
             saved = read(path)
-        except BadInput as error:
+        except UsageError as error:
             if path == paths[0]:
-                raise BadInput(f"{error}: delete it to start from the beginning") from None
-            say(f"note  {error}: the one before it is used")
+                raise UsageError(f"{error}: delete it to start from the beginning") from None
+            print0(f"note  {error}: the one before it is used")
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
             continue
         check_identity(path, saved["identity"], identity)
-        say(f"note  resumed after step {saved['step']} ({schedule}), from {path}")
+        print0(f"note  resumed after step {saved['step']} ({schedule}), from {path}")
         before = saved["schedule"]
         if before != schedule:
-            say(f"note  another learning rate from here on: {schedule}, not {before}")
+            print0(f"note  another learning rate from here on: {schedule}, not {before}")
         return path
     return None

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from ladder.errors import BadInput, exit_with, explain
+from ladder.errors import UsageError, exit_with, explain
 from ladder.memory import default_batch_size
 
 MODELS = {
@@ -39,6 +39,7 @@ FLAGS = {
     "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
     "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA 1024, else 256)"),
     "seed": dict(type=int, help="of weights, and where in the text to begin (default: 1337)"),
+    "shuffle": dict(type=count, help="seed of a random order of the rows (default: in order)"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
     "data": dict(help="a text, shard or folder of them (default: tinyshakespeare)"),
     "log_dir": dict(help="folder for the log (default: runs)"),
@@ -52,21 +53,22 @@ def add_flags(parser: argparse.ArgumentParser, *names: str):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a flag in one line, without all flags: `error` raises BadInput."""
+    """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError."""
 
     def __init__(self, description: str | None, **more):
         as_it_is = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=as_it_is, **more)
 
     def error(self, message: str):
-        raise BadInput(f"{message} (see {self.prog} --help)")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
     `add_more(parser)` adds flags of a script's own, and T may be up to `longest`.
-    Returns model, steps, batch_size (B), seq_len (T), seed, device (torch.device), data, log_dir.
+    Returns model, steps, batch_size (B), seq_len (T), seed, shuffle, device (torch.device), data
+    and log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
     parser = Parser(doc, conflict_handler="resolve")  # a script may change one of these
@@ -82,7 +84,7 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
             args.steps = 50 if on_gpu else 20
         args.seq_len = args.seq_len or (1024 if on_gpu else 256)
         if args.seq_len > longest:
-            raise BadInput(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
+            raise UsageError(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
         if args.batch_size is None:
             size = MODELS[args.model]
             args.batch_size = default_batch_size(args.device, size, args.seq_len)
@@ -95,7 +97,7 @@ def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
 
 
 def pick_device(name: str | None):
-    """The torch.device called `name`, or the best there is. Raises BadInput if there is none."""
+    """The torch.device called `name`, or the best there is. Raises UsageError if there is none."""
     import torch  # not above: --help of a subcommand works without it
 
     if name is None:
@@ -104,7 +106,7 @@ def pick_device(name: str | None):
         if best and best.type in ("cuda", "mps"):
             name = best.type
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
-        raise BadInput(f"--device {name}: expected cpu, cuda, cuda:N or mps")
+        raise UsageError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     device = torch.device(name)
     number = device.index or 0
     exists = True
@@ -113,5 +115,5 @@ def pick_device(name: str | None):
     elif device.type == "mps":
         exists = torch.backends.mps.is_available()
     if not exists:
-        raise BadInput(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
+        raise UsageError(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
     return device

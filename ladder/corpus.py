@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 # Of the text whose tokens are in data/tinyshakespeare.bin.
@@ -68,32 +68,32 @@ class Corpus:
 
 
 def read_shard(path: Path) -> np.ndarray:
-    """The tokens of a shard as a memory map: uint16, 1-D. Raises BadInput, OSError."""
+    """The tokens of a shard as a memory map: uint16, 1-D. Raises UsageError, OSError."""
     header = np.fromfile(path, dtype="<i4", count=256)
     if header[:2].tolist() != [MAGIC, VERSION]:
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
         how = "make shards of its text with data/prepare.py"
-        raise BadInput(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
+        raise UsageError(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
     count = int(header[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
-        raise BadInput(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
+        raise UsageError(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
     return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
 
 
-def load_corpus(path: str | None, say) -> Corpus:
+def load_corpus(path: str | None, print0) -> Corpus:
     """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
 
-    Of a folder that is what to train on. `say` is called with a line for what a user may not
-    expect. Raises BadInput.
+    Of a folder that is what to train on. `print0` is called with a line for what a user may not
+    expect. Raises UsageError.
     """
-    corpus, _ = load_files(path, say, with_val=False)
+    corpus, _ = load_files(path, print0, with_val=False)
     return corpus
 
 
-def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
+def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
     """The corpus to train on, and held-out text: its val files, else its last 10 %."""
-    corpus, held_out = load_files(path, say)
+    corpus, held_out = load_files(path, print0)
     if held_out:
         return corpus, held_out
     cut = len(corpus) - len(corpus) // 10
@@ -107,7 +107,7 @@ def load_splits(path: str | None, say) -> tuple[Corpus, Corpus]:
     return replace(corpus, shards=before), replace(corpus, name=name, shards=after)
 
 
-def load_files(path: str | None, say, with_val: bool = True) -> tuple[Corpus, Corpus | None]:
+def load_files(path: str | None, print0, with_val: bool = True) -> tuple[Corpus, Corpus | None]:
     """The corpus at `path`, and its val files or None: as load_corpus, which does not read them."""
     try:
         if not path:
@@ -115,20 +115,20 @@ def load_files(path: str | None, say, with_val: bool = True) -> tuple[Corpus, Co
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
         if not where.is_dir():
-            return _read(where.stem, [where], say), None
-        train, val = _split(where, say)
+            return _read(where.stem, [where], print0), None
+        train, val = _split(where, print0)
         name = where.resolve().name
-        corpus = _read(name, train, say)
+        corpus = _read(name, train, print0)
         if val and with_val:
-            return corpus, _read(name, val, say)
+            return corpus, _read(name, val, print0)
         return corpus, None
     except OSError as error:
-        raise BadInput(f"cannot read {error.filename or path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
-def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
+def _split(folder: Path, print0) -> tuple[list[Path], list[Path]]:
     """The files of a folder to train and to validate on: its shards, else its texts."""
-    files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, say)
+    files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, print0)
     splits = {"train": [], "val": [], "test": []}
     for file in files:
         splits[split_of(file.relative_to(folder))].append(file)
@@ -136,9 +136,9 @@ def _split(folder: Path, say) -> tuple[list[Path], list[Path]]:
         held_out = splits[split]
         if held_out:
             of = f"{len(held_out)} of {len(files)} files held out ({split})"
-            say(f"note  {folder.resolve().name} has {of}: {_some(held_out, folder)}")
+            print0(f"note  {folder.resolve().name} has {of}: {_some(held_out, folder)}")
     if not splits["train"]:
-        raise BadInput(f"{folder} holds only files for val or test: name one to train on it")
+        raise UsageError(f"{folder} holds only files for val or test: name one to train on it")
     return splits["train"], splits["val"]
 
 
@@ -161,7 +161,7 @@ def _some(paths: list[Path], folder: Path) -> str:
     return ", ".join(names)
 
 
-def _texts(folder: Path, say) -> list[Path]:
+def _texts(folder: Path, print0) -> list[Path]:
     """The texts in a folder and below it, in order. Says what is left out."""
     texts = []
     left_out = []
@@ -169,9 +169,9 @@ def _texts(folder: Path, say) -> list[Path]:
         is_text = path.is_file() and path.suffix.lower() in (".txt", ".md")
         (texts if is_text else left_out).append(path)
     if not texts:
-        raise BadInput(f"{folder} holds neither .bin shards nor .txt or .md files")
+        raise UsageError(f"{folder} holds neither .bin shards nor .txt or .md files")
     if left_out:
-        say(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
+        print0(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
     return texts
 
 
@@ -190,11 +190,11 @@ def _walk(folder: Path, seen: set[str]) -> list[Path]:
     return files
 
 
-def _read(name: str, files: list[Path], say) -> Corpus:
+def _read(name: str, files: list[Path], print0) -> Corpus:
     """A corpus of these shards or texts."""
     if files[0].suffix == ".bin":
         return _shard_corpus(name, files)
-    return _text_corpus(name, files, say)
+    return _text_corpus(name, files, print0)
 
 
 def _shard_corpus(name: str, files: list[Path]) -> Corpus:
@@ -207,7 +207,7 @@ def _shard_corpus(name: str, files: list[Path]) -> Corpus:
     return Corpus(name, digest.hexdigest(), shards)
 
 
-def _text_corpus(name: str, files: list[Path], say) -> Corpus:
+def _text_corpus(name: str, files: list[Path], print0) -> Corpus:
     """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
     vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
@@ -223,13 +223,15 @@ def _text_corpus(name: str, files: list[Path], say) -> Corpus:
         except UnicodeDecodeError as error:
             end = error.start
         if end >= 0:
-            raise BadInput(f"{file} is not UTF-8 text (byte {end}): unpack or convert it")
+            raise UsageError(f"{file} is not UTF-8 text (byte {end}): unpack or convert it")
         for piece in pieces(text):
             ids = vocabulary.encode(piece, allowed_special={MARK})
             tokens.append(np.array(ids, dtype=np.uint16))
             done += len(piece)
             if done >= said + BETWEEN_NOTES:
-                say(f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)")
+                print0(
+                    f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)"
+                )
                 said = done
         tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
     return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
@@ -261,13 +263,13 @@ def cache_folder() -> Path:
 
 
 def gpt2_vocabulary():
-    """tiktoken's GPT-2 encoding. Raises BadInput if neither its cache nor the network has it."""
+    """tiktoken's GPT-2 encoding. Raises UsageError if neither its cache nor the network has it."""
     import tiktoken
 
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
-        raise BadInput(
+        raise UsageError(
             f"no GPT-2 vocabulary on the network or in {cache_folder()}: connect once, or copy "
             f"{' and '.join(VOCABULARY_FILES)} from that folder of another machine (or name a "
             "folder that has both in TIKTOKEN_CACHE_DIR)"

@@ -8,7 +8,7 @@ from typing import NoReturn
 from ladder.text import printable
 
 
-class BadInput(Exception):
+class UsageError(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
@@ -59,7 +59,7 @@ def explain(error: BaseException) -> str | None:
     Looks through the whole chain of causes, because torch.compile wraps what its backend raised.
     """
     while error is not None:
-        if isinstance(error, BadInput):
+        if isinstance(error, UsageError):
             return str(error)
         text = f"{type(error).__name__}: {error}"
         for words, line in _CAUSES.items():

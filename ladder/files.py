@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
@@ -33,7 +33,7 @@ COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change 
 
 
 def require_own(path: Path, what: str, how: str, has: str = "ladder/files.py"):
-    """Raise BadInput if `path` is in another checkout than this package, or none is here.
+    """Raise UsageError if `path` is in another checkout than this package, or none is here.
 
     `what` and `how` are words for the error: what is there, and what runs that checkout's package.
     A checkout is a folder with `has` and baseline.py; a climb's copy of the code counts as one.
@@ -43,17 +43,17 @@ def require_own(path: Path, what: str, how: str, has: str = "ladder/files.py"):
         if (folder / has).exists() and (folder / "baseline.py").exists():
             if folder != ROOT:
                 how = f"{how.format(folder)} runs that one's; or `pip install -e {folder}`"
-                raise BadInput(f"{what} {folder}, but this `ladder` is that of {ROOT}: {how}")
+                raise UsageError(f"{what} {folder}, but this `ladder` is that of {ROOT}: {how}")
             return
     if not IS_CHECKOUT:
         how = "clone the repository, and `pip install -e .` in it"
-        raise BadInput(f"`ladder` works on the scripts, which are not here: {how}")
+        raise UsageError(f"`ladder` works on the scripts, which are not here: {how}")
 
 
 def lock(folder: Path) -> IO:
     """Lock `folder` until the file returned is closed, or the process ends in whatever way.
 
-    Raises BadInput if another process holds the lock.
+    Raises UsageError if another process holds the lock.
     """
     file = (folder / ".lock").open("a")
     try:
@@ -61,7 +61,7 @@ def lock(folder: Path) -> IO:
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BadInput(f"another run is at work in {folder}: wait, or choose another") from None
+        raise UsageError(f"another run is at work in {folder}: wait, or choose another") from None
     except (ImportError, OSError):
         pass  # Windows, and file systems without locks
     return file

@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.text import printable
 
 
@@ -97,7 +97,7 @@ class Log:
 
 
 def read_log(path: Path, ended: bool = True) -> Log:
-    """Parse one log. Raises BadInput, naming the file, if truncated or not a log of this ladder.
+    """Parse one log. Raises UsageError, naming the file, if truncated or not a log of this ladder.
 
     With `ended` False it may be the log of a run that is under way, or was killed.
     """
@@ -114,11 +114,11 @@ def parse_log(text: str, name: str, ended: bool = True) -> Log:
         try:
             read_line(log, line)
         except (ValueError, KeyError) as error:
-            raise BadInput(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
+            raise UsageError(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
     if not log.run:
-        raise BadInput(f"{not_ours}: it has no run line")
+        raise UsageError(f"{not_ours}: it has no run line")
     if ended and not log.result:
-        raise BadInput(f"{name} is cut short: it has no RESULT line")
+        raise UsageError(f"{name} is cut short: it has no RESULT line")
     return log
 
 

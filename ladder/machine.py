@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 
 
 class GPU(NamedTuple):
@@ -151,12 +151,12 @@ def _cpu_has_bf16() -> bool:
 
 
 def require_bf16(device):
-    """Raise BadInput if autocast does not multiply bfloat16 here."""
+    """Raise UsageError if autocast does not multiply bfloat16 here."""
     import torch
 
     if half_precision(device) != torch.bfloat16:
         why = "no bfloat16 units, which candidates 14 and above need"
-        raise BadInput(f"{device_name(device)} has {why}: run candidate 13 here")
+        raise UsageError(f"{device_name(device)} has {why}: run candidate 13 here")
 
 
 def load() -> float:

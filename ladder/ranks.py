@@ -17,7 +17,7 @@ from ladder import checkpoint, weights
 from ladder.batches import Batches
 from ladder.cli import MODELS, count, parse_args, positive
 from ladder.corpus import Corpus, load_splits
-from ladder.errors import BadInput, exit_with
+from ladder.errors import UsageError, exit_with
 from ladder.files import commit
 from ladder.machine import half_precision
 from ladder.memory import ddp_batch, default_batch_size, memory_of
@@ -63,7 +63,7 @@ class Job:
         state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
         # All ranks wait for rank 0: otherwise their next step would include that time.
         self.checkpoint = on_rank_0(lambda: checkpoint.save(self.folder, step, **state))
-        run.say(f"note  saved {self.checkpoint}")
+        run.print0(f"note  saved {self.checkpoint}")
 
     def validated(self, run, step: int, model, val_loss: float):
         """Say the validation loss. Rank 0 saves the model for transformers if none was lower.
@@ -71,7 +71,7 @@ class Job:
         What training starts from is not saved: best/ is better than that.
         """
         tokens = self.val_rows * run.args.seq_len
-        run.say(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
+        run.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
         lower = val_loss < self.best  # NaN is no lower
         if lower:
             self.best = val_loss
@@ -83,16 +83,16 @@ class Job:
         state = checkpoint.gather(model.state_dict())
         folder = self.folder / weights.BEST
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
-        run.say(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
+        run.print0(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
         if not on_rank_0(lambda: weights.save_tokenizer(folder)):
-            run.say("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
+            run.print0("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
 
     def say_stopped(self, run, step: int, number: float):
         """Say which signal stopped the run after `step`, and how to go on."""
         kept = "no checkpoint is kept"
         if self.checkpoint:
             kept = f"{self.checkpoint} is kept, the same command with --resume goes on"
-        run.say(f"note  {signal.Signals(int(number)).name}: stopped after step {step}; {kept}")
+        run.print0(f"note  {signal.Signals(int(number)).name}: stopped after step {step}; {kept}")
 
 
 def launch(train: Callable, doc: str, argv: list[str] | None, sharded: bool = False):
@@ -200,7 +200,6 @@ def add_arguments(parser):
     add("--max-lr", type=float, default=6e-4, help="after the warm-up (default: 6e-4)")
     add("--min-lr", type=float, help="at the last step (default: a tenth of --max-lr)")
     add("--warmup", type=count, help="steps (default: a fifth of --steps, at most 250)")
-    add("--shuffle", type=count, help="seed to reorder rows with each epoch (default: do not)")
     add(
         "--dtype",
         choices=("auto", "bfloat16", "float16", "float32"),
@@ -284,22 +283,22 @@ def default_batch(args, sharded: bool) -> int:
     return B
 
 
-def prepare(args, say) -> tuple[Corpus, Corpus, Job]:
+def prepare(args, print0) -> tuple[Corpus, Corpus, Job]:
     """Read text and held-out text on every rank; check them, the flags and the checkpoints.
 
-    Raises BadInput.
+    Raises UsageError.
     """
     splits = []
     # Rank 0 is the first: if the text is wrong, it alone says so.
-    on_rank_0(lambda: splits.extend(load_splits(args.data, say)))
+    on_rank_0(lambda: splits.extend(load_splits(args.data, print0)))
     if RANK:
-        splits.extend(load_splits(args.data, say))
+        splits.extend(load_splits(args.data, print0))
     text, held_out = splits
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(lambda: here)
     if here != there:
-        raise BadInput(f"this rank has {here}; rank 0 {there}: give every machine the same")
-    return text, held_out, on_rank_0(lambda: _plan(args, text, held_out, say))
+        raise UsageError(f"this rank has {here}; rank 0 {there}: give every machine the same")
+    return text, held_out, on_rank_0(lambda: _plan(args, text, held_out, print0))
 
 
 def schedule(args) -> str:
@@ -308,10 +307,10 @@ def schedule(args) -> str:
     return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}"
 
 
-def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
-    """What all ranks are to do. Raises BadInput."""
-    micro_steps = _micro_steps(args, say)
-    Batches(text, args.batch_size, args.seq_len)  # raises BadInput if the text is too short
+def _plan(args, text: Corpus, held_out: Corpus, print0) -> Job:
+    """What all ranks are to do. Raises UsageError."""
+    micro_steps = _micro_steps(args, print0)
+    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if the text is too short
     val_rows = 0
     if args.eval_every:
         wanted = max(1, args.val_tokens // args.seq_len)
@@ -324,29 +323,29 @@ def _plan(args, text: Corpus, held_out: Corpus, say) -> Job:
     newest = None
     best = math.inf
     if args.ckpt_every or args.resume:
-        newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), say)
+        newest = checkpoint.find_checkpoint(folder, args.resume, identity, schedule(args), print0)
         metadata = {}
         try:
             metadata = weights.read_metadata(folder / weights.BEST)
-        except BadInput as error:
-            say(f"note  {error}: the next validation replaces it")
+        except UsageError as error:
+            print0(f"note  {error}: the next validation replaces it")
         if metadata:
             checkpoint.check_identity(folder / weights.BEST, metadata, identity)
             best = float(metadata["val_loss"])
     if args.resume and not newest:
-        say(f"note  no checkpoint in {folder}: starting from the beginning")
+        print0(f"note  no checkpoint in {folder}: starting from the beginning")
     if not args.ckpt_every:
         folder = None
     return Job(micro_steps, val_rows, identity, folder, newest, best)
 
 
-def _micro_steps(args, say) -> int:
-    """How many batches each rank adds up in a step. Raises BadInput if they do not fill it."""
+def _micro_steps(args, print0) -> int:
+    """How many batches each rank adds up in a step. Raises UsageError if they do not fill it."""
     tokens = WORLD * args.batch_size * args.seq_len
     micro_steps, rest = divmod(args.total_batch, tokens)
     sizes = f"world size {WORLD} x B={args.batch_size} x T={args.seq_len}"
     if rest:
         wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
-        raise BadInput(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")
-    say(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
+        raise UsageError(f"{wrong} ({sizes}); the next one is {(micro_steps + 1) * tokens}")
+    print0(f"note  a step is {args.total_batch} tokens: {micro_steps} micro-steps x {sizes}")
     return micro_steps

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.errors import BadInput, exit_with, explain
+from ladder.errors import UsageError, exit_with, explain
 from ladder.files import ROOT, commit, require_own, silence
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
@@ -84,7 +84,7 @@ class Run:
             self.file = self._open_log()
             self.logs = [self.file]
         # Of another clone, of --log-dir, or of CUDA, which starts here.
-        except (BadInput, OSError, RuntimeError) as error:
+        except (UsageError, OSError, RuntimeError) as error:
             exit_with(explain(error) or error)
         self.closing = ExitStack()  # closes the log, then restores the signals
         self.closing.enter_context(signals_to(self._on_signal))
@@ -118,7 +118,7 @@ class Run:
         exit_status, result_status, line = self._ending(error)
         with self.closing:
             if line:
-                self.say(f"error {line}", sys.stderr)
+                self.print0(f"error {line}", sys.stderr)
             if result_status and self.model is not None:  # else it failed before the run line
                 self._finish(result_status)
         if exit_status == 0 and self.write_failed:
@@ -152,7 +152,7 @@ class Run:
         elif not self.holds_signals:  # else log() is writing a step, and raises this afterwards
             raise KeyboardInterrupt
 
-    def say(self, line: str, stream=None):
+    def print0(self, line: str, stream=None):
         """Write one line to the log and print it, flushing both.
 
         If stdout is a closed pipe (`| head`, or `| tee` after Ctrl-C), the run ends as after
@@ -181,7 +181,7 @@ class Run:
             silence(out)
             self.write_failed = True
             why = f"cannot write {out.name}: {error.strerror}"
-            self.say(f"error {why}: the run goes on without it", sys.stderr)
+            self.print0(f"error {why}: the run goes on without it", sys.stderr)
 
     def header(self, model, batches, tokens_per_step=None, first_step: int = 0, **more):
         """Print the run line: what is about to run, where, and on which data.
@@ -201,6 +201,7 @@ class Run:
             return
         tokens_per_epoch = batches.rows_per_epoch * batches.T
         epoch_batches = f"{tokens_per_epoch / self.tokens_per_step:.1f}".removesuffix(".0")
+        shuffle = {} if args.shuffle is None else {"shuffle": args.shuffle}
         self.settings = {
             "script": self.script,
             "commit": commit(),
@@ -214,22 +215,27 @@ class Run:
             **more,
             "steps": args.steps,
             "seed": args.seed,
+            **shuffle,
             "data": corpus.name,
             "data_sha256": corpus.sha256[:12],
             "tokens": len(corpus),
             "epoch_batches": epoch_batches,
             "dropped": batches.dropped,
         }
-        self.say(pairs_line("run", self.settings))
+        self.print0(pairs_line("run", self.settings))
         if not self.steps_left:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
-            self.say(f"note  nothing left to train: {done}")
+            self.print0(f"note  nothing left to train: {done}")
             return
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
-            self.say("note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster")
+            self.print0(
+                "note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster"
+            )
         if self.compiled or hasattr(model, "_orig_mod"):
-            self.say("note  compiling: the first step may take minutes (seconds with a warm cache)")
+            self.print0(
+                "note  compiling: the first step may take minutes (seconds with a warm cache)"
+            )
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -250,7 +256,7 @@ class Run:
         overflowed = self.scale < scale_before
         if overflowed:
             self.skipped += 1
-            self.say(f"note  step {step + 1} skipped: a gradient overflowed float16")
+            self.print0(f"note  step {step + 1} skipped: a gradient overflowed float16")
         self.peak_bytes = machine.peak_bytes(self.args.device)
         recording = self._stop_recording()
         if recording and not overflowed:
@@ -293,7 +299,7 @@ class Run:
         self.effective |= probe.effective(probe.operators(recording))
         if self.scaler.is_enabled():
             self.effective["loss_scale"] = f"{self.scale:g}"
-        self.say(pairs_line("effective", self.effective))
+        self.print0(pairs_line("effective", self.effective))
 
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done."""
@@ -301,7 +307,7 @@ class Run:
         if not planned:  # it was resumed after its last step, or was to validate only
             return
         if planned < 3:
-            self.say("note  not a measurement: the first two steps of a run are warm-up")
+            self.print0("note  not a measurement: the first two steps of a run are warm-up")
         flops = flops_per_token(self.model, self.args.seq_len)
         peak = machine.peak_flops(self.args.device)
         numbers = result(
@@ -315,10 +321,10 @@ class Run:
             peak_bytes=self.peak_bytes,
         )
         self.result = {"script": self.script, "status": status, **numbers, **self.validation}
-        self.say(mfu_line(flops, peak, self.result["mfu"]))
+        self.print0(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
-        self.say("RESULT " + json.dumps(self.result, allow_nan=False))
+        self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
@@ -91,7 +91,7 @@ def save_tokenizer(folder: Path) -> bool:
 def read_metadata(folder: Path) -> dict[str, str]:
     """Return the `metadata` that was saved with a model; empty where there is none.
 
-    Raises BadInput if the file is damaged.
+    Raises UsageError if the file is damaged.
     """
     path = folder / WEIGHTS
     if not path.exists():
@@ -99,13 +99,13 @@ def read_metadata(folder: Path) -> dict[str, str]:
     try:
         return safe_open(path, "pt").metadata() or {}
     except SafetensorError as error:
-        raise BadInput(f"{path} is damaged ({error})") from None
+        raise UsageError(f"{path} is damaged ({error})") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     """Return the fields of GPTConfig and the FP32 weights, as in the scripts, of a model on disk.
 
-    `name` is its folder, or a folder of checkpoints, which has its best model. Raises BadInput.
+    `name` is its folder, or a folder of checkpoints, which has its best model. Raises UsageError.
     """
     folder = Path(name)
     if (folder / BEST).is_dir():
@@ -117,11 +117,11 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
             tensors |= load_file(path)
     except (OSError, ValueError, SafetensorError) as error:
         holds = f"{BEST}/ of ddp_run.py (--eval-every writes it), or config.json and {WEIGHTS}"
-        raise BadInput(f"no model in {name} ({error}): expected a folder with {holds}") from None
+        raise UsageError(f"no model in {name} ({error}): expected a folder with {holds}") from None
     for key, ours in FIXED.items():
         value = config.get(key, ours)
         if value != ours:
-            raise BadInput(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
+            raise UsageError(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
     shape = {name: config[name] for name in ("vocab_size", "n_layer", "n_head", "n_embd")}
     shape["block_size"] = config["n_positions"]
     weights = {}
@@ -131,9 +131,9 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
             weights[own] = _transposed(own, w.float())
     head = weights.pop("transformer." + HEAD, None)
     if head is not None and not torch.equal(head, weights.setdefault(WTE, head)):
-        raise BadInput(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
+        raise UsageError(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
     if WTE not in weights:
-        raise BadInput(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
+        raise UsageError(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
     return shape, weights
 
 
@@ -154,7 +154,7 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
-    """Copy what `load` returned into `model`, a GPT. Raises BadInput if its shape is another.
+    """Copy what `load` returned into `model`, a GPT. Raises UsageError if its shape is another.
 
     Rows that pad the vocabulary become the mean of all others: each then takes at most the mean
     probability (Jensen's inequality), and 47 of them raise the loss by log(1 + 47 / 50257) = 0.0009
@@ -166,11 +166,11 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     padded = shape | {"vocab_size": ours["vocab_size"]}
     if ours != padded or not 0 <= missing < 128:
         flags = "--model sets the size, and --seq-len above 1024 block_size"
-        raise BadInput(f"the model to start from has {shape}, this run {ours}: {flags}")
+        raise UsageError(f"the model to start from has {shape}, this run {ours}: {flags}")
     padding = rows.mean(dim=0).expand(missing, -1)
     rows = torch.cat([rows, padding])
     try:
         model.load_state_dict({**weights, WTE: rows, HEAD: rows})
     except RuntimeError as error:  # names the keys that are missing, or too many, and wrong sizes
         why = " ".join(str(error).split())[:300]
-        raise BadInput(f"the model to start from is no GPT-2 of {shape}: {why}") from None
+        raise UsageError(f"the model to start from is no GPT-2 of {shape}: {why}") from None

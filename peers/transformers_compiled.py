@@ -43,7 +43,8 @@ def main(argv=None):
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # for the log
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

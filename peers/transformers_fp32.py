@@ -36,7 +36,8 @@ def main(argv=None):
         config = GPT2Config(**sizes, **NO_DROPOUT, use_cache=False)
         model = GPT2LMHeadModel(config).to(device).train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

@@ -47,7 +47,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50257  # 50,000 BPE merges + 256 bytes + <|endoftext|>
-    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
     n_head: int = 12
     n_embd: int = 768
 
@@ -162,7 +162,8 @@ def main(argv=None):
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

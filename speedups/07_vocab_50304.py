@@ -38,7 +38,7 @@ LEARNING_RATE = 3e-4
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
     n_head: int = 12
     n_embd: int = 768
 
@@ -154,7 +154,8 @@ def main(argv=None):
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
-        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
         run.header(model, batches)
 
         for step in range(args.steps):

@@ -89,7 +89,7 @@ SINCE_THEN = {
     "future": "mask",
     "scaler = run.scaler = torch.amp": "scaler = torch.amp",
     "run.dtype, run.scaler = (dtype, scaler)\n": "",
-    "run.say), B, T)": "run.say), B, T, seed=args.seed)",
+    "run.print0), B, T)": "run.print0), B, T, seed=args.seed)",
     "autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)\n": "",
     "with torch.autocast(device.type, dtype=dtype):": "with autocast:",
 }

@@ -35,7 +35,7 @@ from rich.console import Console
 
 from ladder import cli
 from ladder.commands.diff import A_RUNG, RUNGS, select
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import lock
 from ladder.machine import clocks
 from ladder.measure import rounds, scripts
@@ -88,13 +88,13 @@ def run(args) -> int:
     kind = "climb"
     if args.batch_sizes:
         if args.batch_size:
-            raise BadInput("give --batch-size or --batch-sizes, not both")
+            raise UsageError("give --batch-size or --batch-sizes, not both")
         kind = "batch"
         warn_of_few_steps(args)
     elif chosen[0] in scripts.peer_scripts():
         kind = "peers"
     if find_spec("transformers") is None and set(chosen) & set(scripts.peer_scripts()):
-        raise BadInput("transformers is not installed: pip install -e '.[peers]'")
+        raise UsageError("transformers is not installed: pip install -e '.[peers]'")
     return prepare_and_run(args, kind, chosen)
 
 
@@ -103,19 +103,19 @@ def resume(args) -> int:
     given = {name for name, value in vars(args).items() if value not in (None, [])}
     more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
     if more:
-        raise BadInput(f"--resume does what the climb was asked for: give no {more} with it")
-    Climb.load_from(args.resume)  # raises BadInput if there is none
+        raise UsageError(f"--resume does what the climb was asked for: give no {more} with it")
+    Climb.load_from(args.resume)  # raises UsageError if there is none
     if not (args.resume / "code").is_dir():  # a published one
-        raise BadInput(f"{args.resume} is no climb to go on with: it has no code/")
+        raise UsageError(f"{args.resume} is no climb to go on with: it has no code/")
     return run_and_report(args.resume)
 
 
 def climb_without(args) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
     if args.rungs:
-        raise BadInput("--without takes the top rung: name the rungs to leave out after it")
+        raise UsageError("--without takes the top rung: name the rungs to leave out after it")
     if args.quick or args.batch_sizes:
-        raise BadInput("--without goes with neither --quick nor --batch-sizes")
+        raise UsageError("--without goes with neither --quick nor --batch-sizes")
     rungs = scripts.rungs_for(cli.pick_device(args.device).type)
     top = rungs[-1]
     chosen = select(args.without) or rungs[1:]
@@ -123,7 +123,7 @@ def climb_without(args) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         for rung in chosen:
             if rung not in rungs[1:]:
-                raise BadInput(f"{rung.stem} cannot be left out: it is not below {top.stem} here")
+                raise UsageError(f"{rung.stem} cannot be left out: it is not below {top.stem} here")
             source = without(scripts.base_of(rung), rung, top)
             if source is None:
                 print(f"{rung.stem} cannot be left out: a later rung changed it too")
@@ -132,7 +132,7 @@ def climb_without(args) -> int:
             path.write_text(source, encoding="utf-8")
             made.append(path)
         if not made:
-            raise BadInput("none of these changes can be taken back from the top script")
+            raise UsageError("none of these changes can be taken back from the top script")
         return prepare_and_run(args, "ablate", [top, *made])
 
 
@@ -156,7 +156,7 @@ def run_and_report(folder: Path) -> int:
     """Do what is left of a climb and print its table; 1 if no run ended well.
 
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
-    after a line that says what is kept. Raises BadInput if another process climbs there.
+    after a line that says what is kept. Raises UsageError if another process climbs there.
     """
     tables.titles()  # reads the scripts now: the checkout may change during the climb
     console = wide_console()
@@ -169,7 +169,7 @@ def run_and_report(folder: Path) -> int:
             if not climb.has_ended:  # a resumed one may have
                 climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
                 climb.save_to(folder)
-        except (KeyboardInterrupt, OSError, BadInput):
+        except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 ended = len(climb_logs(folder, Climb.load_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.measure.docstrings import FIELDS, OPTIONAL, docstring
 from ladder.measure.scripts import DDP, FSDP, all_scripts, base_of, number_of, peer_scripts
 from ladder.show.console import Screen
@@ -32,7 +32,7 @@ def add_arguments(parser):
 def run(args) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
-        raise BadInput(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
+        raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
     console = Screen(highlight=False)
     scripts = [one_script(word) for word in args.rungs]
     after = scripts[-1]
@@ -50,19 +50,22 @@ def run(args) -> int:
 
 
 def base_for(path: Path, word: str) -> Path:
-    """The script that `path`, which the user called `word`, adds one change to. Raises BadInput."""
+    """The script that `path`, which the user called `word`, adds one change to.
+
+    Raises UsageError.
+    """
     start = base_of(path)
     if start is None and path in all_scripts():
-        raise BadInput("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
+        raise UsageError("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
     if start is None:
-        raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
+        raise UsageError(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return start
 
 
 def select(words: list[str]) -> list[Path]:
     """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name; peers too.
 
-    Raises BadInput for a word that no script has, or several.
+    Raises UsageError for a word that no script has, or several.
     """
     selected = []
     for word in words:
@@ -81,44 +84,44 @@ def select(words: list[str]) -> list[Path]:
 
 
 def numbered(first: int, last: int) -> list[Path]:
-    """The scripts with these numbers. Raises BadInput if there is none, or several have one."""
+    """The scripts with these numbers. Raises UsageError if there is none, or several have one."""
     found = {}
     for path in all_scripts():
         number = number_of(path)
         if first <= number <= last:
             if number in found:  # one of cpu/ and one of candidates/
-                raise BadInput(f"{number} is {found[number].stem} or {path.stem}: write its name")
+                raise UsageError(f"{number} is {found[number].stem} or {path.stem}: write its name")
             found[number] = path
     if not found:
         top = number_of(all_scripts()[-1])
         which = first if first == last else f"from {first} to {last}"
-        raise BadInput(f"no rung has a number {which}: they end with {top}")
+        raise UsageError(f"no rung has a number {which}: they end with {top}")
     return [found[number] for number in sorted(found)]
 
 
 def named(word: str, paths: list[Path]) -> Path:
-    """The script that is called `word`, or the only one with it in its name. Raises BadInput."""
+    """The script that is called `word`, or the only one with it in its name. Raises UsageError."""
     part = re.sub(r"[\W_]+", "_", word.lower())
     matches = [path for path in paths if part in path.stem]
     if len(matches) == 1:
         return matches[0]
     if matches:
         names = " or ".join(path.stem for path in matches)
-        raise BadInput(f"{word} may be {names}: write more of it")
-    raise BadInput(f"{word} is neither a rung (its number or a part of its name) nor a script")
+        raise UsageError(f"{word} may be {names}: write more of it")
+    raise UsageError(f"{word} is neither a rung (its number or a part of its name) nor a script")
 
 
 def one_script(word: str) -> Path:
-    """The one script that `word` names. Raises BadInput if it is a range or not a script."""
+    """The one script that `word` names. Raises UsageError if it is a range or not a script."""
     path, *others = select([word])
     if others:
-        raise BadInput(f"{word} is several rungs: name one at a time")
+        raise UsageError(f"{word} is several rungs: name one at a time")
     return path
 
 
 def ladder_script(word: str) -> Path:
-    """The rung or candidate that `word` names. Raises BadInput if it is another script."""
+    """The rung or candidate that `word` names. Raises UsageError if it is another script."""
     path = one_script(word)
     if path not in all_scripts():
-        raise BadInput(f"{word} is not a rung of this ladder: rungs are numbered from 0")
+        raise UsageError(f"{word} is not a rung of this ladder: rungs are numbered from 0")
     return path

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
-from ladder.errors import BadInput, explain
+from ladder.errors import UsageError, explain
 from ladder.machine import busy, device_name, first_line, half_precision, load
 from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
@@ -115,7 +115,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
     """Whether compiled code computes what the eager one does, with an empty compile cache: steps of
     the top script at its default B and T.
 
-    Raises BadInput if it does not: some compilers run but compute something else.
+    Raises UsageError if it does not: some compilers run but compute something else.
     """
     for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
         if os.environ.get(variable) == "1":
@@ -133,7 +133,7 @@ def compiled_step(device: torch.device) -> tuple[str, str]:
             # Both round to half precision, in different places: on CPUs right ones differ by half a
             # per cent, wrong ones by far more. `not <`, so that NaN fails too.
             if not error < 0.1:
-                raise BadInput(
+                raise UsageError(
                     f"a compiled step of {path.stem} --model {model} has wrong gradients (relative "
                     f"error {error:.1g}): this compiler is broken here, try {another}, or run a "
                     "rung below 05"
@@ -171,7 +171,7 @@ def compiled_error(script: dict, args) -> float:
 def fused_attention(device: torch.device) -> tuple[str, str]:
     """Which kernel PyTorch picks for causal attention at the scripts' default B and T.
 
-    Raises BadInput if it does not compute what textbook attention does: some have been wrong.
+    Raises UsageError if it does not compute what textbook attention does: some have been wrong.
     """
     if device.type == "mps":  # https://github.com/pytorch/pytorch/issues/179294
         return "unknown", "in training, torch computes it with separate operators here: measure it"
@@ -182,7 +182,7 @@ def fused_attention(device: torch.device) -> tuple[str, str]:
             return "no", "no fused kernel: torch falls back to separate ones (tried)"
         # Right kernels round: in half precision they differ by a per cent. `not <`: NaN fails too.
         if not error < 0.05:
-            raise BadInput(
+            raise UsageError(
                 f"the {kernel} kernel computes something else than textbook attention (--model "
                 f"{model}, T={args.seq_len}: relative error {error:.1g}): try another version of "
                 "torch, or run a rung below 06"

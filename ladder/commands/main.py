@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ladder.cli import Parser
-from ladder.errors import BadInput, explain
+from ladder.errors import UsageError, explain
 from ladder.files import require_own, silence
 from ladder.signals import signals_to
 from ladder.text import printable
@@ -40,7 +40,7 @@ def command(argv: list[str]) -> int:
         return 0
     require_own(Path.cwd(), "you are in", "`python -m ladder` in {}", "ladder/commands")
     if name not in COMMANDS:
-        raise BadInput(f"there is no command {name}: expected {', '.join(COMMANDS)}")
+        raise UsageError(f"there is no command {name}: expected {', '.join(COMMANDS)}")
     module = importlib.import_module(f"ladder.commands.{name}")
     parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)

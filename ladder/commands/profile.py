@@ -34,7 +34,7 @@ from torch.profiler import profile
 import ladder.run
 from ladder.cli import add_flags, at_least
 from ladder.commands.diff import A_RUNG, select
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import make_folder, write_atomic
 from ladder.machine import busy, load
 from ladder.measure.process import given_flags, run_python
@@ -147,7 +147,7 @@ def kernels(events, device: torch.device) -> dict:
         calls[event.name] += 1
         ms[event.name] += getattr(event, self_time) / 1e3
     if on_gpu and not launched:
-        raise BadInput(
+        raise UsageError(
             "PyTorch's profiler recorded no kernels on this GPU: another profiler may hold it, or "
             "only root may profile (see ERR_NVGPUCTRPERM in NVIDIA's documentation)"
         )
@@ -171,7 +171,7 @@ def run(args) -> int:
     """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
     scripts = select(args.rungs)
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
-        raise BadInput("give one rung, or two of different names")
+        raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
     if line := busy(load()):
         print(f"note  {line}")
@@ -185,7 +185,7 @@ def run(args) -> int:
             print(f"profiling {path.stem}: {steps} steps, minutes on a CPU", flush=True)
             done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
             if done.failure:
-                raise BadInput(f"{path.name} failed: {done.failure}")
+                raise UsageError(f"{path.name} failed: {done.failure}")
     profiles = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
     report(profiles, Screen(highlight=False, markup=False))
     print(f"traces, numbers and logs: {folder}")

@@ -13,7 +13,7 @@ import webbrowser
 from datetime import datetime
 from pathlib import Path
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
 from ladder.show.gather import gather
 from ladder.show.page import page
@@ -32,7 +32,7 @@ def add_arguments(parser):
 
 
 def run(args) -> int:
-    """Write the page and say what went in. Returns 0; raises BadInput and writes nothing if it
+    """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
     runs = [path for path in args.paths if path.is_file() or logs_of(path)]
     climbs = [gather(path) for path in args.paths if path not in runs]
@@ -44,9 +44,9 @@ def run(args) -> int:
     if runs:
         sections = [training_section(runs), *climbs]
     if not sections:
-        raise BadInput("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
+        raise UsageError("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
     if args.out.exists() and not is_page(args.out):
-        raise BadInput(f"{args.out} is not a page of ladder report: choose another --out")
+        raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
         print(printable(f"{section['id']}: {section['label']}"))
@@ -79,6 +79,6 @@ def gather_default() -> list[dict]:
     for path in reversed(paths[-5:]):
         try:
             sections.append(gather(path.parent))
-        except BadInput as error:
+        except UsageError as error:
             print(printable(f"left out: {error}"))
     return sections

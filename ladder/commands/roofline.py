@@ -17,7 +17,7 @@ from rich import box
 from rich.table import Column, Table
 
 from ladder.cli import BLOCK_SIZE, MODELS, positive
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
 from ladder.measure.docstrings import title
 from ladder.measure.scripts import rungs
@@ -79,7 +79,7 @@ def what_fits(gpu: GPU) -> tuple[int, str]:
 def find(text: str) -> GPU:
     """The GPU of the table with this name, or the one with all these words in it.
 
-    Raises BadInput if there is none or more than one.
+    Raises UsageError if there is none or more than one.
     """
     words = text.lower().split()
     matches = []
@@ -92,8 +92,8 @@ def find(text: str) -> GPU:
     if len(matches) == 1:
         return LISTED[matches[0]]
     if matches:
-        raise BadInput(f"--gpu {text} may be {', '.join(matches)}: write more of it")
-    raise BadInput(f"--gpu {text} is in no data sheet here: --help lists the names")
+        raise UsageError(f"--gpu {text} may be {', '.join(matches)}: write more of it")
+    raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
 
 
 def here() -> GPU | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
 
@@ -56,16 +56,16 @@ class Climb:
 
     @classmethod
     def load_from(cls, folder: Path) -> "Climb":
-        """Read climb.json. Raises BadInput if there is none, or it is not of this ladder."""
+        """Read climb.json. Raises UsageError if there is none, or it is not of this ladder."""
         path = folder / "climb.json"
         if not path.is_file():
-            raise BadInput(f"{folder} is not a climb's: it has no climb.json")
+            raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
             climb = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{path} is not a climb.json of this ladder: {error}") from None
+            raise UsageError(f"{path} is not a climb.json of this ladder: {error}") from None
         if climb.kind not in KINDS:
-            raise BadInput(f"{path} is not a climb.json of this ladder: its kind is {climb.kind}")
+            raise UsageError(f"{path} is not a climb.json of this ladder: its kind is {climb.kind}")
         return climb
 
     def save_to(self, folder: Path):

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.measure.scripts import relative_name
 
 FIELDS = ["Change", "Why", "Numerics", "Run"]  # of each docstring, in this order
@@ -22,17 +22,17 @@ def split_source(source: str) -> tuple[str, str]:
 
 
 def parts_of(path: Path) -> tuple[str, str]:
-    """split_source of a script. Raises BadInput if Python cannot parse it."""
+    """split_source of a script. Raises UsageError if Python cannot parse it."""
     try:
         return split_source(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         what = f"{relative_name(path)}:{line} is not valid Python"
-        raise BadInput(f"{what} (a merge marker left?): fix that first") from None
+        raise UsageError(f"{what} (a merge marker left?): fix that first") from None
 
 
 def docstring(path: Path) -> str:
-    """A script's docstring, empty if it has none. Raises BadInput if Python cannot parse it."""
+    """A script's docstring, empty if it has none. Raises UsageError if Python cannot parse it."""
     return ast.get_docstring(ast.parse(parts_of(path)[0])) or ""
 
 
@@ -44,7 +44,7 @@ def title(path: Path) -> str:
 def describe(path: Path) -> dict[str, str]:
     """`Title` and the fields of a script's docstring, each on one line.
 
-    Raises BadInput if one is missing.
+    Raises UsageError if one is missing.
     """
     first, _, body = docstring(path).partition("\n")
     fields = {"Title": first}
@@ -58,7 +58,7 @@ def describe(path: Path) -> dict[str, str]:
             fields[name] = f"{fields[name]} {line.strip()}".strip()
     required = [name for name in fields if name in FIELDS]
     if required != FIELDS or not all(fields.values()):
-        raise BadInput(f"{path}: its docstring has {list(fields)}, expected {FIELDS}")
+        raise UsageError(f"{path}: its docstring has {list(fields)}, expected {FIELDS}")
     return fields
 
 

@@ -19,11 +19,12 @@ from pathlib import Path
 
 from ladder import cli, machine
 from ladder.corpus import load_corpus
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT, SCRIPTS, commit, make_folder, running_files, write_atomic
 from ladder.log import parse_log, read_log
 from ladder.measure import process, scripts
 from ladder.measure.climb import OUT_OF_MEMORY, Climb, PlannedRun, climb_logs
+from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import check_comparable
 from ladder.text import show
 
@@ -33,7 +34,7 @@ PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 def prepare(args, kind: str, chosen: list[Path]) -> Path:
     """Make the folder of a climb, with climb.json and a copy of the code; time a large matmul.
 
-    Raises BadInput and leaves no folder if something is wrong with what was asked for.
+    Raises UsageError and leaves no folder if something is wrong with what was asked for.
     """
     started = time.monotonic()
     chosen = list(dict.fromkeys(chosen))  # one named twice counts once
@@ -75,24 +76,24 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
 def scripts_from_outside(chosen: list[Path]) -> list[Path]:
     """Those of the scripts that are not this project's.
 
-    Raises BadInput if one of them has the file name of another script: its logs would too.
+    Raises UsageError if one of them has the file name of another script: its logs would too.
     """
     ours = scripts.all_scripts() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
     own = [path for path in chosen if path not in ours]
     names = {path.stem for path in ours}
     for path in own:
         if path.stem in names:
-            raise BadInput(f"{path}: another script has this file name too: rename yours")
+            raise UsageError(f"{path}: another script has this file name too: rename yours")
         names.add(path.stem)
     return own
 
 
 def check_flags(args):
-    """Raise BadInput for a wrong --out, device, T or corpus: every run would fail for it."""
+    """Raise UsageError for a wrong --out, device, T or corpus: every run would fail for it."""
     from ladder.batches import Batches  # it imports torch, which --help need not
 
     if args.out and Path(args.out).exists():
-        raise BadInput(f"{args.out} is there already: choose another --out, or --resume that")
+        raise UsageError(f"{args.out} is there already: choose another --out, or --resume that")
     flags = process.given_flags(args, *PASSED_ON)
     if args.batch_sizes:
         flags.append(f"--batch-size={max(args.batch_sizes)}")
@@ -112,11 +113,11 @@ def copy_code(code: Path, own: list[Path], commit: str):
 
 
 def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
-    """What matmul.py measures on the device that these flags name. Raises BadInput."""
+    """What matmul.py measures on the device that these flags name. Raises UsageError."""
     device = [flag for flag in flags if flag.startswith("--device=")]
     done = process.run_python("-m", "ladder.measure.matmul", *device, package=package)
     if done.failure:
-        raise BadInput(done.failure)
+        raise UsageError(done.failure)
     return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
 
 
@@ -219,7 +220,7 @@ class Rounds:
             news = "stopped, the time is over"
             self.left.insert(0, (k, run))  # it is still to be done
             self.done -= 1
-        except BadInput as error:
+        except UsageError as error:
             why = str(error)
             news = f"failed: {why}"
             if run.B and re.search("^out of memory|memory is full$", why):
@@ -235,7 +236,7 @@ class Rounds:
     def run_once(self, run: PlannedRun, k: int) -> float:
         """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
 
-        Raises BadInput, saying why, if it failed; then NAME.rK.failed has what it wrote to stderr.
+        Raises UsageError, saying why, if it failed; NAME.rK.failed then has its stderr.
         """
         name = f"{run.name}.r{k}"
         failed = self.folder / f"{name}.failed"
@@ -255,21 +256,25 @@ class Rounds:
             path = log_of(done, log_dir)
             log = read_log(path)
             if log.result["status"] != "ok":
-                raise BadInput(f"its run ended {log.result['status']}")
+                raise UsageError(f"its run ended {log.result['status']}")
             self.check_like_the_others(log, k)
-        except BadInput as error:
+        except UsageError as error:
             write_atomic(failed, done.stderr.encode())
             why = str(error).replace(f"{log_dir}{os.sep}", "")
-            raise BadInput(why.replace(str(Path.home()), "~")) from None  # it may be sent
+            raise UsageError(why.replace(str(Path.home()), "~")) from None  # it may be sent
         write_atomic(self.folder / f"{name}.log", path.read_bytes())
         return log.result["tok_per_s"]
 
     def words_of(self, run: PlannedRun, k: int) -> list:
         """The script of a run and its flags, as words of a command line. Each round has its own
-        seed, the same for all runs: the first one's, and one more for each round."""
-        first_seed = cli.parse_args(__doc__, self.climb.flags).seed
+        seed, the same for all runs: the first one's, and one more for each round. Runs whose losses
+        are compared read their rows in random order, the same for all runs of a round."""
+        asked = cli.parse_args(__doc__, self.climb.flags)
+        seed = asked.seed + k - 1
         path = (self.folder / "code" / run.script).resolve()
-        words = [path, *self.climb.flags, f"--seed={first_seed + k - 1}"]
+        words = [path, *self.climb.flags, f"--seed={seed}"]
+        if asked.shuffle is None and asked.steps >= MIN_STEPS:
+            words.append(f"--shuffle={seed}")
         if self.climb.data:
             words.append(f"--data={self.climb.data}")
         if run.script in (scripts.DDP.name, scripts.FSDP.name):
@@ -279,7 +284,7 @@ class Rounds:
         return words
 
     def check_like_the_others(self, log, k: int):
-        """Raise BadInput if this log of round k cannot stand in one table with those before it."""
+        """Raise UsageError if this log of round k does not compare with those before it."""
         earlier = {}
         for (name, of_round), text in climb_logs(self.folder, self.climb).items():
             if of_round in (k, 1) and of_round not in earlier:
@@ -288,10 +293,10 @@ class Rounds:
 
 
 def log_of(done: process.Finished, log_dir: Path) -> Path:
-    """The log that a run wrote. Raises BadInput if it failed or wrote none."""
+    """The log that a run wrote. Raises UsageError if it failed or wrote none."""
     if done.failure:
-        raise BadInput(done.failure)
+        raise UsageError(done.failure)
     logs = list(log_dir.glob("*.log"))
     if not logs:
-        raise BadInput("it wrote no log to --log-dir")
+        raise UsageError("it wrote no log to --log-dir")
     return logs[0]

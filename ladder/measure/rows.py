@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
@@ -88,7 +88,7 @@ class Row:
 def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     """climb.json and a Row for each of its runs, in that order.
 
-    Raises BadInput if a log is not ours or cut short, or if logs cannot stand in one table.
+    Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
     climb = Climb.load_from(folder)
     logs = {run.name: {} for run in climb.runs}
@@ -99,7 +99,7 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
         why = "holds no logs of a climb"
         if climb.has_ended:
             why = "has no run: its time was over before the first one had ended (--max-minutes)"
-        raise BadInput(f"{folder} {why}")
+        raise UsageError(f"{folder} {why}")
     check_comparable(folder, climb, logs.values())
     too_large = climb.out_of_memory()
     rows = []
@@ -114,18 +114,21 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
 
 
 def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, Log]]):
-    """Raise BadInput unless all logs come from one machine, commit, corpus and size of step, and
-    those of a round from one seed. `rows` are the logs of each row by round."""
+    """Raise UsageError unless all logs come from one machine, commit, corpus and size of step, and
+    those of a round from one seed and order of rows. `rows` are the logs of each row by round."""
     found = defaultdict(set)
     for logs in rows:
         for k, log in logs.items():
             for key in COMPARABLE:
                 found[key].add(str(log.run.get(key)))
-            found[f"seed of round {k}"].add(log.run["seed"])
+            for key in ("seed", "shuffle"):
+                found[f"{key} of round {k}"].add(str(log.run.get(key)))
     for key, values in found.items():
         if len(values) > 1 and key != climb.comparison.varied:
             differs = f"{key} ({', '.join(sorted(values))})"
-            raise BadInput(f"{where}: its logs differ in {differs}: they cannot stand in one table")
+            raise UsageError(
+                f"{where}: its logs differ in {differs}: they cannot stand in one table"
+            )
 
 
 def measure(row: Row, climb: Climb) -> Row:

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import git
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
@@ -16,11 +16,11 @@ BESIDE = ("commit", "python", "steps")  # may differ between a climb and an abla
 
 
 def gather(folder: Path) -> dict:
-    """The section of the page that shows one climb. Raises BadInput if it is none."""
+    """The section of the page that shows one climb. Raises UsageError if it is none."""
     climb, rows = read_climb(folder)
     good = [row for row in rows if not row.failure]
     if not good:
-        raise BadInput(f"{folder} cannot be shown: none of its runs has ended well yet")
+        raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
     rungs = gather_rungs(folder, climb, rows)
     longest = max(sum(rung["roofline"].values()) for rung in rungs)
@@ -88,7 +88,7 @@ def words(path: Path) -> dict[str, str]:
     """The fields of a script's docstring; without fields all of it is the change."""
     try:
         return describe(path)
-    except BadInput:
+    except UsageError:
         return {"Change": docstring(path)}
 
 
@@ -115,7 +115,7 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
         path.write_text(text, encoding="utf-8")
     try:
         docstring(path)
-    except BadInput:  # then the row says how it failed
+    except UsageError:  # then the row says how it failed
         return None, f"{source}, but Python cannot read it"
     return path, source
 

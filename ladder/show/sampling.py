@@ -4,12 +4,12 @@ import runpy
 from pathlib import Path
 
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
 def load_model(name: str):
-    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises BadInput.
+    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises UsageError.
 
     Its block_size is the T of its run: no later position was trained.
     """
@@ -18,7 +18,7 @@ def load_model(name: str):
     shape, state = weights.load(name)
     if shape["vocab_size"] <= END_OF_TEXT:
         words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
-        raise BadInput(f"{name} has {words}: it was trained with another tokenizer")
+        raise UsageError(f"{name} has {words}: it was trained with another tokenizer")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)

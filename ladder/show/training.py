@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.corpus import cached_vocabulary, gpt2_vocabulary
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.log import read_log
 from ladder.show.page import HERE, Scale
 from ladder.show.sampling import load_model, sample
@@ -17,8 +17,9 @@ LOGS = "*_run-????????-??????-??????.log"  # as ladder.run names them, by date a
 
 
 def training_section(paths: list[Path]) -> dict:
-    """The section that compares these runs, each a log or a folder of checkpoints. Raises BadInput.
+    """The section that compares these runs, each a log or a folder of checkpoints.
 
+    Raises UsageError.
     A run without a step (--steps 0) is a line to beat: the held-out loss of a model.
     """
     runs = []
@@ -31,7 +32,7 @@ def training_section(paths: list[Path]) -> dict:
             loss = run["vals"][0]["loss"]
             references.insert(0, {**run, "points": [[0, loss], [1e9, loss]]})
     if not runs:
-        raise BadInput(f"{paths[0]} has no step to show yet")
+        raise UsageError(f"{paths[0]} has no step to show yet")
     fields = runs[0]["fields"]
     references = [line for line in references if line["fields"]["model"] == fields["model"]]
     return {
@@ -92,7 +93,7 @@ def sample_of(folder: Path) -> str | None:
         return None
     try:
         model = load_model(str(folder))
-    except BadInput:  # a log, or there is no best/ yet
+    except UsageError:  # a log, or there is no best/ yet
         return None
     ids = sample(model, [], 100, seed=1337)
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")

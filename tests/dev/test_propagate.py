@@ -13,7 +13,7 @@ from ladder.measure import scripts
 from ladder.measure.process import Finished
 from ladder.measure.scripts import all_scripts
 
-BATCHES = "        batches = Batches(load_corpus(args.data, run.say), B, T, seed=args.seed)\n"
+BATCHES = "        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)\n"
 NAMES = [path.relative_to(ROOT).as_posix() for path in all_scripts()]
 
 

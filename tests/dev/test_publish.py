@@ -9,7 +9,7 @@ import pytest
 from climbs import PUBLISHED, as_it_ran, change, climb_of, edit
 
 from ladder.commands.main import program
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 from ladder.measure.climb import Climb, log_texts
 
@@ -65,7 +65,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
     assert sorted(path.name for path in (copy / name).iterdir()) == ["climb.json", "runs.log"]
     assert log_texts(copy / name) == log_texts(PUBLISHED)
     before = state(copy)
-    with pytest.raises(BadInput, match="has this climb already"):
+    with pytest.raises(UsageError, match="has this climb already"):
         publish.publish(folder, "Again.")
     assert state(copy) == before
     change(folder, started="2026-12-24 18:00")
@@ -90,7 +90,7 @@ def test_what_may_not_be_published_changes_nothing(project, old, new, why):
     copy, folder = project
     before = state(copy)
     edit(folder, old, new)
-    with pytest.raises(BadInput, match=why):
+    with pytest.raises(UsageError, match=why):
         publish.publish(folder, "No.")
     assert state(copy) == before
 
@@ -104,7 +104,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
     change(folder, scripts=[*Climb.load_from(folder).scripts[1:], "mine.py"])
-    with pytest.raises(BadInput, match="only climbs in which rungs 0 to 10"):
+    with pytest.raises(UsageError, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "Into README.md, too.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert (copy / "README.md").read_text() == blocks.render(before)
@@ -147,7 +147,7 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     facts |= dict(clocks={"before": "unknown", "after": "unknown"})
     folder = climb_of(tmp_path / "tiny", times, device="CPU", losses=losses, **facts)
     before = state(copy)
-    with pytest.raises(BadInput, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
+    with pytest.raises(UsageError, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
         publish.publish(folder, "It ends lower.", in_readme=True)
     assert state(copy) == before
     publish.publish(folder, "It ends lower.")

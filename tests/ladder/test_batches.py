@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from helpers import load, rung
 
 from ladder.batches import Batches
 from ladder.corpus import Corpus
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 
 
 def corpus_of(*sizes):
@@ -34,10 +35,10 @@ def test_an_epoch_holds_every_token_once_in_order_across_shards():
     assert torch.equal(x, torch.arange(8).view(2, 4))
     assert read(batches, 10) == [*range(8, 84, 4), 0]  # after the last row comes the first
     assert Batches(corpus_of(9), B=2, T=4).rows_per_epoch == 2  # a batch and its last target
-    with pytest.raises(BadInput, match=r"has 8 tokens, but one batch needs 9 \(B=2 x T=4 \+ 1\)"):
+    with pytest.raises(UsageError, match=r"has 8 tokens, but one batch needs 9 \(B=2 x T=4 \+ 1\)"):
         Batches(corpus_of(8), B=2, T=4)
     corpus.shards[0][:] = 65535
-    with pytest.raises(BadInput, match="has token id 65535"):
+    with pytest.raises(UsageError, match="has token id 65535"):
         next(Batches(corpus, B=2, T=4))
 
 
@@ -65,6 +66,23 @@ def test_a_shuffled_epoch_has_every_row_once_in_an_order_of_its_own():
     assert first != second and first != sorted(first)
     other = Batches(corpus_of(101), B=5, T=4, shuffle=2)
     assert first != read(other, 5)
+
+
+def test_a_script_reads_rows_in_the_order_of_shuffle(run_main, monkeypatch):
+    starts = []
+    read_row = Corpus.read
+
+    def read(corpus, start, length):
+        starts.append(start)
+        return read_row(corpus, start, length)
+
+    monkeypatch.setattr(Corpus, "read", read)
+    log = run_main(load(rung(0)), "--steps", 3, "--shuffle", 5)
+    assert log.run["shuffle"] == "5"
+    first, starts[:] = starts[:], []
+    run_main(load(rung(0)), "--steps", 3, "--shuffle", 5)
+    assert starts == first and len(set(first)) == 6
+    assert first != sorted(first)
 
 
 def test_another_seed_begins_elsewhere_and_reads_the_same_epoch():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ladder import checkpoint
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import lock
 
 OFF = torch.amp.GradScaler("cpu", enabled=False)
@@ -35,8 +35,8 @@ def save(folder, step, scaler=OFF):
     )
 
 
-def find(folder, say=print, resume=True):
-    return checkpoint.find_checkpoint(folder, resume, {}, "9 steps", say)
+def find(folder, print0=print, resume=True):
+    return checkpoint.find_checkpoint(folder, resume, {}, "9 steps", print0)
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
@@ -50,17 +50,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
     (tmp_path / "step_000003.pt").unlink()
     first.write_bytes(b"")
-    with pytest.raises(BadInput, match=r"step_000001.pt is damaged .* delete it"):
+    with pytest.raises(UsageError, match=r"step_000001.pt is damaged .* delete it"):
         find(tmp_path)
     assert first.exists()
 
 
 def test_a_folder_is_of_one_run(tmp_path):
     save(tmp_path, 1)
-    with pytest.raises(BadInput, match="holds an earlier run: continue it with"):
+    with pytest.raises(UsageError, match="holds an earlier run: continue it with"):
         find(tmp_path, resume=False)
     checkpoint._locks.clear()
-    with lock(tmp_path), pytest.raises(BadInput, match="another run is at work"):
+    with lock(tmp_path), pytest.raises(UsageError, match="another run is at work"):
         find(tmp_path)
 
 

@@ -12,7 +12,7 @@ def test_the_command_line_is_frozen():
     args = parse_args("doc", ["--device", "cpu"])
     assert vars(args) == {
         "model": "gpt2",
-        **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337},
+        **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337, "shuffle": None},
         **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
     }
     heads = {"tiny": 32, "gpt2": 64, "gpt2-medium": 64, "gpt2-large": 64, "gpt2-xl": 64}

@@ -11,7 +11,7 @@ from helpers import SMALL, fails, load, write_shard
 
 from ladder import corpus as data
 from ladder.corpus import END_OF_TEXT, load_corpus, load_splits, pieces, split_of
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
@@ -48,7 +48,7 @@ def text_of(bytes_for_tokens):
 def vocabulary():
     try:
         return data.gpt2_vocabulary()
-    except BadInput as error:
+    except UsageError as error:
         pytest.skip(str(error))
 
 
@@ -61,7 +61,7 @@ def test_a_shard_has_llm_c_s_layout_and_its_hash_covers_its_size_and_start(tmp_p
     write_shard(path, tokens)
     header = np.fromfile(path, "<i4", 256)
     assert header[:4].tolist() == [20240520, 1, 600_000, 0]
-    corpus = load_corpus(str(path), say=print)
+    corpus = load_corpus(str(path), print0=print)
     assert np.array_equal(corpus.read(0, 600_000), tokens)
     covered = (600_000).to_bytes(8, "little") + tokens[:262_144].tobytes()
     assert corpus.sha256 == hashlib.sha256(covered).hexdigest()
@@ -77,8 +77,8 @@ def test_a_shard_has_llm_c_s_layout_and_its_hash_covers_its_size_and_start(tmp_p
 def test_bad_shard_is_named_with_what_was_expected_and_found(tmp_path, header, size, said):
     start = np.array(header, "<i4").tobytes()
     (tmp_path / "bad.bin").write_bytes(start.ljust(size, b"\x00"))
-    with pytest.raises(BadInput, match=rf"bad\.bin {said}"):
-        load_corpus(str(tmp_path / "bad.bin"), say=print)
+    with pytest.raises(UsageError, match=rf"bad\.bin {said}"):
+        load_corpus(str(tmp_path / "bad.bin"), print0=print)
 
 
 def test_the_default_corpus_ships_and_needs_no_vocabulary(monkeypatch):
@@ -131,7 +131,7 @@ def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatc
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, text_of, tmp_path):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadInput, match=f"^{tmp_path / name} {said}[^\n]*$"):
+    with pytest.raises(UsageError, match=f"^{tmp_path / name} {said}[^\n]*$"):
         text_of(tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
 
 def test_a_folder_of_nothing_we_know_is_refused(text_of, tmp_path):
     (tmp_path / "a.csv").touch()
-    with pytest.raises(BadInput, match=r"holds neither .bin shards nor .txt or .md files$"):
+    with pytest.raises(UsageError, match=r"holds neither .bin shards nor .txt or .md files$"):
         text_of(tmp_path)
 
 
@@ -217,7 +217,9 @@ def test_texts_are_held_out_as_shards_are(text_of, tmp_path):
     notes = [f"{held_out} (val): valid/a.txt", f"{held_out} (test): test.txt"]
     assert text_of(tmp_path) == ("to train on", notes)
     (tmp_path / "train.txt").unlink()
-    with pytest.raises(BadInput, match="holds only files for val or test: name one to train on it"):
+    with pytest.raises(
+        UsageError, match="holds only files for val or test: name one to train on it"
+    ):
         text_of(tmp_path)
     assert text_of(tmp_path / "test.txt") == ("to test on", [])
 

@@ -7,7 +7,7 @@ import pytest
 from jobs import command_line
 
 from ladder import ranks, weights
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 
 
 def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
@@ -21,7 +21,9 @@ def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
 
 def test_a_rank_with_another_pytorch_says_so(shard, tmp_path, monkeypatch):
     monkeypatch.setattr(ranks, "on_rank_0", lambda here: here() and "torch 2.9.0")
-    with pytest.raises(BadInput, match=r"this rank has .*; rank 0 torch 2.9.0: give every machine"):
+    with pytest.raises(
+        UsageError, match=r"this rank has .*; rank 0 torch 2.9.0: give every machine"
+    ):
         ranks.prepare(ranks.parse("", command_line(shard, tmp_path)), print)
 
 
@@ -45,7 +47,7 @@ def test_the_default_batch_fits_the_card_and_divides_the_step(
 
 def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
     job = ranks.Job(1, 1, {}, tmp_path, checkpoint=None, best=math.inf)
-    run = SimpleNamespace(say=print, args=SimpleNamespace(seq_len=64))
+    run = SimpleNamespace(print0=print, args=SimpleNamespace(seq_len=64))
     job.validated(run, step=1, model=None, val_loss=math.nan)
     assert job.best == math.inf
     assert not (tmp_path / weights.BEST).exists()

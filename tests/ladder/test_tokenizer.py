@@ -9,7 +9,7 @@ from helpers import load
 
 from ladder import weights
 from ladder.corpus import gpt2_vocabulary
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 HARD = [
@@ -40,7 +40,7 @@ def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
     """Offline, with what a run saved."""
     try:
         vocabulary = gpt2_vocabulary()
-    except BadInput as error:
+    except UsageError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert "no tokenizer" not in train("--steps", 1)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from ladder import weights
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 DDP = load(ROOT / "ddp_run.py")
@@ -43,11 +43,11 @@ def test_padding_rows_are_left_out(tmp_path):
 def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
     saved_model(tmp_path)
     tiny = DDP.GPT(DDP.GPTConfig(**TINY))
-    with pytest.raises(BadInput, match=r"^the model to start from has .*'n_layer': 2"):
+    with pytest.raises(UsageError, match=r"^the model to start from has .*'n_layer': 2"):
         weights.fill(tiny, *weights.load(str(tmp_path)))
     tensors = tmp_path / "best" / "model.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-100])
-    with pytest.raises(BadInput, match=r"^no model in .* \(Error while deserializing header"):
+    with pytest.raises(UsageError, match=r"^no model in .* \(Error while deserializing header"):
         weights.load(str(tmp_path))
 
 
@@ -121,7 +121,7 @@ def untied(tensors):
 
 def test_an_output_head_of_its_own_is_refused(saved):
     edit(saved.folder, untied)
-    with pytest.raises(BadInput, match=r"has a lm_head\.weight of its own"):
+    with pytest.raises(UsageError, match=r"has a lm_head\.weight of its own"):
         model_of(saved.folder)
 
 
@@ -137,7 +137,7 @@ def test_a_model_in_several_files_is_loaded(saved):
     first, _, *_ = sorted(saved.folder.glob("model-*.safetensors"))
     assert_loads(saved)
     first.unlink()
-    with pytest.raises(BadInput, match=f"no model in {saved.folder} .*{first.name}"):
+    with pytest.raises(UsageError, match=f"no model in {saved.folder} .*{first.name}"):
         model_of(saved.folder)
 
 
@@ -146,7 +146,7 @@ def test_a_config_of_another_model_is_refused(saved):
     fields = json.loads(path.read_text())
     for key, value in (("n_inner", 500), ("model_type", "llama")):
         path.write_text(json.dumps(fields | {key: value}))
-        with pytest.raises(BadInput, match=f"has {key}={value!r} in config.json, GPT-2 here "):
+        with pytest.raises(UsageError, match=f"has {key}={value!r} in config.json, GPT-2 here "):
             model_of(saved.folder)
 
 
@@ -156,5 +156,5 @@ def without_bias(tensors):
 
 def test_a_weight_that_is_missing_is_named(saved):
     edit(saved.folder, without_bias)
-    with pytest.raises(BadInput, match=r"^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
+    with pytest.raises(UsageError, match=r"^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
         model_of(saved.folder)

@@ -8,7 +8,7 @@ from helpers import rung
 
 from ladder.commands import diff
 from ladder.commands.diff import select
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.files import ROOT
 from ladder.measure.docstrings import docstring, parts_of
 from ladder.measure.scripts import all_scripts, branch, number_of, rungs
@@ -50,6 +50,6 @@ def test_a_range_of_numbers_names_candidates_too():
 def test_a_number_that_two_branches_have_is_refused(monkeypatch):
     mine = ROOT / "cpu" / "13_my_idea.py"
     monkeypatch.setattr(diff, "all_scripts", lambda: [*all_scripts(), mine])
-    with pytest.raises(BadInput, match="13 is 13_loss_only or 13_my_idea: write its name"):
+    with pytest.raises(UsageError, match="13 is 13_loss_only or 13_my_idea: write its name"):
         select(["13"])
     assert select(["my_idea", "loss_only"])[0] == mine

@@ -3,7 +3,7 @@
 import pytest
 from climbs import LOGS, PUBLISHED, as_it_ran
 
-from ladder.errors import BadInput
+from ladder.errors import UsageError
 from ladder.log import parse_log
 from ladder.measure.climb import Climb, climb_logs, log_texts
 
@@ -25,5 +25,5 @@ def test_files_beside_our_own_are_no_runs(tmp_path):
 @pytest.mark.parametrize("text", ['{"kind": "climb"}', "{"])
 def test_a_foreign_climb_json_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "climb.json").write_text(text)
-    with pytest.raises(BadInput, match=r"climb\.json is not a climb\.json of this ladder: "):
+    with pytest.raises(UsageError, match=r"climb\.json is not a climb\.json of this ladder: "):
         Climb.load_from(tmp_path)

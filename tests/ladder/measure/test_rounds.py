@@ -215,3 +215,31 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path, monkeypatch):
     assert resume(tmp_path) == 0
     seeds = (tmp_path / "code" / "a.py.seeds").read_text()
     assert seeds.split() == ["--seed=7", "--seed=8", "--seed=9"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "orders"),
+    [
+        (["--steps=99"], [None, None]),
+        (["--steps=100"], ["1337", "1338"]),
+        (["--steps=100", "--shuffle=3"], ["3", "3"]),
+    ],
+)
+def test_runs_whose_losses_are_compared_read_rows_in_random_order(tmp_path, flags, orders):
+    """A short climb reads in order, as its logs always did."""
+    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(LOG)}, flags=flags)
+    todo = rounds.Rounds(tmp_path, tmp_path, print, print)
+    for k, order in enumerate(orders, 1):
+        for run in todo.climb.runs:
+            words = map(str, todo.words_of(run, k))
+            given = [word for word in words if word.startswith("--shuffle=")]
+            assert given == ([f"--shuffle={order}"] if order else [])
+
+
+def test_logs_of_another_order_of_the_rows_do_not_compare(tmp_path):
+    other = LOG.replace(" seed=1337 ", " seed=1337 shuffle=5 ")
+    assert other != LOG
+    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(other)}, rounds=1)
+    resume(tmp_path)
+    failures = Climb.load_from(tmp_path).failures
+    assert "its logs differ in shuffle of round 1 (5, None)" in failures["b.r1"]
