@@ -335,7 +335,7 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     with FakeTensorMode():
         model = rung["GPT"](rung["GPTConfig"](n_layer=layers))
     found["optimizer_bytes"] = [4 * words * sum(p.numel() for p in model.parameters()), 0]
-    unit = "tf32" if "set_float32_matmul_precision(" in source else "fp32"
+    unit = "tf32" if 'set_float32_matmul_precision("high")' in source else "fp32"
     return {"unit": "half" if "torch.autocast(" in source else unit, **found}
 
 

@@ -2,10 +2,19 @@
 
 from blocks import A100, B, climbs_of, reported_column, rungs_marker
 
-from ladder.commands.roofline import LISTED, gain, percents, rates, reported_shares, what_fits
+from ladder.commands.roofline import (
+    LISTED,
+    batch_for,
+    gain,
+    in_words,
+    percents,
+    reported_shares,
+    what_fits,
+)
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import describe, title
+from ladder.measure.rates import rates_of, source_of
 from ladder.measure.scripts import base_of, rungs
 from ladder.measure.work import AS_BEFORE, LABELS, PARTS, counted, roofline_ms, work
 from ladder.show.diffs import diff_lines
@@ -67,7 +76,7 @@ def calculated_times(stem: str, base: dict | None) -> dict:
     """A rung's roofline in milliseconds, as `ladder roofline` prints it."""
     if stem == AS_BEFORE:
         return {"roofline": base["roofline"], "ms": base["ms"], "total": "as 06", "gain": ""}
-    parts = roofline_ms(work(B)[stem], GPU._asdict())
+    parts = roofline_ms(work(B)[stem], rates_of(GPU))
     ms = sum(parts)
     return {
         "roofline": dict(zip(LABELS, parts, strict=True)),
@@ -86,7 +95,8 @@ def calculator() -> dict:
     cards = {}
     for gpu in LISTED.values():
         largest, fits = what_fits(gpu)
-        sheet = {unit: getattr(gpu, unit) for unit in ("fp32", "tf32", "half", "bandwidth")}
-        words = {"rates": rates(gpu), "note": gpu.note, "fits": fits}
-        cards[gpu.name] = sheet | words | {"largest": largest}
+        rates = rates_of(gpu)
+        said = f"{in_words(gpu, rates)} (TFLOP/s {source_of(gpu)}; the rest by the data sheet)"
+        words = {"rates": said, "note": gpu.note, "fits": fits}
+        cards[gpu.name] = rates | words | {"largest": largest, "B": batch_for(gpu)}
     return {"parts": PARTS, "steps": steps, "cards": cards}
