@@ -31,7 +31,8 @@ from ladder.show.tables import (
 # table; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
 # busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>rungs|cards|more-cards|machines|table|losses)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>rungs|cards|more-cards|machines|table|losses)(?P<folders>( \S+)*) -->"
+    r"\n.*?<!-- end -->",
     re.DOTALL,
 )
 A100 = "NVIDIA A100-SXM4-80GB"

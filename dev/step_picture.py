@@ -10,7 +10,7 @@ from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.colors import PARTS, PARTS_ON_DARK
 
 LEFT, WIDTH = 20, 760
-# Of each part of a step (in the order of PARTS): the rungs that shorten it after 02, outermost last.
+# Of each part of a step, in the order of PARTS: the rungs after 02 that shorten it, the last first.
 REMOVED_BY = (["03"], ["06", "03"], ["06", "05", "03"], ["10"])
 NAMES = {"03": "03 bf16", "05": "05 torch.compile"}
 
@@ -39,8 +39,11 @@ def step_picture(gpu: GPU, B: int) -> str:
     fused = ms["09"][3] - ms["10"][3]
     clipping = ms["08"][3] - ms["07"][3]
     for y, words in (
-        (340, f"Thin parts: 03 removes {other:.0f} ms between matmuls, 10 removes {fused:.0f} ms of"),
-        (360, f"the optimizer. 08 adds {clipping:.1f} ms. 04 and 09 do not change the time."),
+        (
+            340,
+            f"Thin parts: 03 removes {other:.0f} ms of memory traffic, 10 removes {fused:.0f} ms",
+        ),
+        (360, f"of the optimizer. 08 adds {clipping:.1f} ms. 04 and 09 do not change the time."),
         (380, "07: no gain calculated."),
     ):
         shapes.append(text(x + 16, y, words))
@@ -131,8 +134,8 @@ def svg(shapes: list[str]) -> str:
         light += f".p{part}{{fill:{on_white};stroke:{on_white}}}"
         dark += f".p{part}{{fill:{on_dark};stroke:{on_dark}}}"
     shapes = "\n".join(shapes)
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="800" height="396" viewBox="0 0 800 396" \
-role="img">
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="800" height="396" \
+viewBox="0 0 800 396" role="img">
 <title>What each rung removes from a training step, in calculated milliseconds</title>
 <style>
 text{{font:15px system-ui,sans-serif;fill:#1f2328}}.b{{font-weight:bold}}.m{{text-anchor:middle}}
