@@ -22,6 +22,12 @@ def test_work_json_has_the_counts_of_the_code_that_stands_here():
             assert found["code"] == count_work.fingerprint(RUNGS[stem]), (device, stem)
 
 
+def test_each_rung_is_counted_in_the_precision_that_it_sets():
+    """00 and 01 say FP32 with the call in which 02 changes one word."""
+    units = [counts["unit"] for counts in counted()["cuda"].values()]
+    assert units == ["fp32", "fp32", "tf32", *["half"] * 8]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "stem"), [("cuda", "10_fused_adamw"), ("cpu", "12_causal_blocks")]
