@@ -145,6 +145,17 @@ def test_commands_and_links_of_a_page_exist(name):
             assert anchor in anchors(path), link
 
 
+def test_every_log_that_is_cited_exists():
+    """In pages, docstrings and comments. Tests cite folders that they make."""
+    folder = "logs/[0-9]{4}-[A-Za-z0-9_./-]*[A-Za-z0-9]"
+    found = git("grep", "-ohIE", folder, "--", ":!logs", ":!tests")
+    if found.returncode:
+        pytest.skip(f"no repository: {found.stderr}")
+    cited = set(found.stdout.split())
+    assert len(cited) > 20
+    assert [name for name in cited if not (ROOT / name).exists()] == []
+
+
 def anchors(path) -> list[str]:
     """The anchors that GitHub gives the headings of a page."""
     found = []
