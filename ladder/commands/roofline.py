@@ -13,8 +13,7 @@ the middle half of all.
 
 from statistics import quantiles
 
-from rich import box
-from rich.table import Column, Table
+from rich.table import Table
 
 from ladder.cli import BLOCK_SIZE, MODELS, positive
 from ladder.errors import UsageError
@@ -23,7 +22,7 @@ from ladder.measure.docstrings import title
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
 from ladder.memory import baseline_batch, memory_on_sale
-from ladder.show.console import Screen
+from ladder.show.console import Screen, new_table
 from ladder.show.reported import reported_gpus, roofline_fraction
 
 TITLES = {path.stem: title(path) for path in rungs()}
@@ -129,7 +128,7 @@ def percents(shares: list[float]) -> str:
 def work_table(steps: dict[str, dict]) -> Table:
     """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
     heads = ("work\nTFLOP", "unit", "all\nGB", "matmul\nGB", "attn\nGB", "other\nGB")
-    table = new_table(*heads, "optim\nGB", "kernels\nabout")
+    table = new_table("rung", *heads, "optim\nGB", "kernels\nabout")
     for stem, step in steps.items():
         flops = step["linear_flops"] + step["attention_flops"]
         moved = [step[f"{part}_bytes"] for part in PARTS]
@@ -146,7 +145,7 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
     The estimate is the time at each of the shares.
     """
     heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
-    table = new_table(*heads, f"at {percents(shares)}\nms")
+    table = new_table("rung", *heads, f"at {percents(shares)}\nms")
     before = None
     for stem, step in steps.items():
         if stem == AS_BEFORE:
@@ -168,9 +167,3 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
 def gain(before: float | None, after: float) -> str:
     """What a step gains in speed, such as `+264 %`, from the milliseconds before and after."""
     return f"{round((before / after - 1) * 100):+d} %" if before else ""
-
-
-def new_table(*columns: str) -> Table:
-    """Narrow enough for 80 columns."""
-    right = [Column(column, justify="right") for column in columns]
-    return Table("rung", *right, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
