@@ -14,7 +14,8 @@ from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.show.gather import gather
-from ladder.show.page import page, verdict
+from ladder.show.measured import verdict
+from ladder.show.page import page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
@@ -60,7 +61,7 @@ def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     folder = climb_of(tmp_path, times, device=f"GPU {EVIL}", data="/home/someone/texts")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} `{EVIL}`'''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
-    text = page([{**gather(folder), "ablation": None}], made="")
+    text = page([gather(folder)], made="")
     assert text.count("<script") == 1  # its own
     assert "<img" not in text and "/home/someone" not in text
     for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}"):
@@ -77,8 +78,8 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     assert main(["report", *map(str, (climb, ablation, other)), "--out", str(out)]) == 0
     chromium.get(f"{out.as_uri()}#{climb.name}/05_torch_compile")
     scale = []
-    for bar, rung in zip(shown(".bars .bar"), gather(climb)["rungs"], strict=True):
-        scale.append(bar.rect["width"] / rung["row"].tok_per_s)
+    for bar, rung in zip(shown(".bars .bar"), gather(climb).rungs, strict=True):
+        scale.append(bar.rect["width"] / rung.row.tok_per_s)
     assert max(scale) == pytest.approx(min(scale), rel=0.02)
     assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
     assert len(shown(".rung[open]")) == 1
@@ -99,15 +100,15 @@ def site(chromium):
 
 def test_the_story_in_a_browser(site, shown, narrow):
     """Bars before and after to one scale, what is removed hatched, a phone."""
-    rungs = learn_section()["rungs"]
-    total = shown(".after .parts")[0].rect["width"] * rungs[0]["ms"] / 1000  # that was reported
+    rungs = learn_section().rungs
+    total = shown(".after .parts")[0].rect["width"] * rungs[0].ms / 1000  # that was reported
     for rung, bar in zip(rungs, shown(".after .parts"), strict=True):
         parts = bar.find_elements("css selector", ":scope > span")
         width = sum(part.rect["width"] for part in parts)
-        assert width == pytest.approx(total * rung["ms"] / rungs[0]["ms"], abs=2)
+        assert width == pytest.approx(total * rung.ms / rungs[0].ms, abs=2)
     assert [len(shown(f".{kind}")) for kind in ("after", "before", "parts .dot")] == [11, 10, 7]
     gone = [part.get_attribute("style") for part in shown(".before .parts > span")[4:8]]
-    assert ["--gone: 87.5" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 02: 19.5 to 156
+    assert ["--gone: 85.5" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 02: 19.2 to 132
     narrow(400)
     assert not shown(".keys")
 
@@ -153,10 +154,14 @@ def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsy
     for number, name in enumerate(names[:: len(names) // 9][:10]):
         B = BATCHES[number % len(BATCHES)]
         Select(shown("[name=card]")[0]).select_by_visible_text(name)
+        chosen = shown("[name=B]")[0].get_attribute("value")
+        assert chosen == f"{roofline.batch_for(roofline.LISTED[name])}"
+        assert "Too little memory" not in shown(".fits")[0].text or chosen == "1"
         Select(shown("[name=B]")[0]).select_by_visible_text(str(B))
         assert main(["roofline", "--gpu", name, "--batch-size", str(B)]) == 0
         said = capsys.readouterr().out
-        rows = [row.strip() for row in said.partition("The roofline of")[2].splitlines()]
+        table = said.partition("The roofline of")[2].partition("Over the rung before")[0]
+        rows = [row.strip() for row in table.splitlines()]
         for rung in shown(".story .rung"):
             title, numbers = of_page(rung)
             (row,) = [row for row in rows if row.startswith(title)]
@@ -165,7 +170,7 @@ def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsy
         assert not shown(".story .dot")
         (fits,) = shown(".fits")
         words = fits.text.partition(": ")[2].removesuffix(".")
-        assert (f"note  {words}" in said) == ("Too little memory" in fits.text)
+        assert (f"memory: {words}" in said) == ("Too little memory" in fits.text)
 
 
 def of_page(rung):
