@@ -1,6 +1,6 @@
 """The ladder as a page: its story rung by rung, for any GPU, and the climbs that were measured."""
 
-from blocks import A100, B, climbs_of, reported_column, rungs_marker
+from blocks import A100, B, climbs_of, measured_marker, reported_column
 
 from ladder.commands.roofline import LISTED, gain, percents, rates, reported_shares, what_fits
 from ladder.files import ROOT
@@ -20,7 +20,7 @@ def site_sections() -> list[dict]:
     """The story, then the climbs that README.md shows, without what the story has."""
     readme = (ROOT / "README.md").read_text("utf-8")
     sections = [learn_section()]
-    for folder, _, _ in climbs_of(rungs_marker(readme)):
+    for folder, _, _ in climbs_of(measured_marker(readme)):
         section = gather(ROOT / folder)
         section["ablation"] = None
         for rung in section["rungs"]:
