@@ -17,7 +17,7 @@ from ladder.measure.docstrings import title
 from ladder.measure.rows import Row
 from ladder.measure.scripts import base_of, number_of
 from ladder.show.diffs import diff_lines
-from ladder.show.page import Scale
+from ladder.show.draw import Scale
 from ladder.show.reported import reported_climb, reported_gpus, roofline_fraction
 from ladder.show.tables import title_of
 from ladder.show.training import gather_run, panel
@@ -210,13 +210,13 @@ def draw_curve(width: int) -> str:
             Path(folder, f"{name}.log").write_text(text, encoding="utf-8")
         run = gather_run(Path(folder))
     loss = panel([run], [], "million tokens", "loss")
-    tokens = Scale(0, 1000 * loss["across"].high)  # in thousands
-    up = Scale(loss["up"].low, loss["highest"])
+    tokens = Scale(0, 1000 * loss.across.high)  # in thousands
+    up = Scale(loss.up.low, loss.highest)
     wide = width == WIDE
     picture = Picture(width, "Loss of a small model while it trains, measured here")
     chart = Chart(picture, 36, width - 8, 30, 260 if wide else 230, tokens, up)
     chart.axes("loss, nats a token", "thousand tokens", 8 if wide else 4)
-    kinds = {kind: (x * 1000, y) for kind, _, x, y in loss["lines"]}
+    kinds = {kind: (x * 1000, y) for kind, _, x, y in loss.lines}
     chart.line(*kinds["thin"], "faint", 1)
     chart.line(*kinds["mean"], "measured", 2)
     chart.line(*kinds["val"], "ink", 1.5)
@@ -226,7 +226,7 @@ def draw_curve(width: int) -> str:
     picture.text(x, 52, "each step", "soft", 13, "right")
     picture.text(x, 70, "running mean of the steps", "measured", 13, "right")
     picture.text(x, 88, "validation, on held-out text", "ink", 13, "right")
-    for mark in loss["marks"]:
+    for mark in loss.marks:
         x, _ = chart.at(1000 * mark, up.low)
         picture.line([(x, chart.top), (x, chart.bottom)], "soft", dashed=True)
         picture.text(x + 5, chart.bottom - 6, "stopped and resumed", "soft", 12)
@@ -257,13 +257,13 @@ class Chart:
 
     def axes(self, up: str, across: str, ticks: int):
         """The lines, numbers and names of both axes."""
-        for share, words in self.up.ticks(5):
-            y = self.bottom - share * (self.bottom - self.top)
+        for value in self.up.round_values(5):
+            _, y = self.at(0, value)
             self.picture.line([(self.left, y), (self.right, y)], "grid")
-            self.picture.text(self.left - 7, y + 4, words, "soft", 12, "right")
-        for share, words in self.across.ticks(ticks):
-            x = self.left + share * (self.right - self.left)
-            self.picture.text(x, self.bottom + 17, words, "soft", 12, "middle")
+            self.picture.text(self.left - 7, y + 4, f"{value:,g}", "soft", 12, "right")
+        for value in self.across.round_values(ticks):
+            x, _ = self.at(value, 0)
+            self.picture.text(x, self.bottom + 17, f"{value:,g}", "soft", 12, "middle")
         self.picture.text(0, self.top - 14, up, "soft", 13)
         self.picture.text(self.right, self.bottom + 34, across, "soft", 13, "right")
 
