@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blocks import climbs_of, gain_words, measured_marker, percent_words, reported_rungs
+from blocks import A100, B, climbs_of, gain_words, measured_marker, percent_words, reported_rungs
+from step_picture import step_picture
 from svg import NARROW, WIDE, Picture
 
-from ladder.commands.roofline import LISTED
+from ladder.commands.roofline import share_of
 from ladder.files import ROOT
+from ladder.machine import find_gpu
 from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.rows import Row
 from ladder.measure.scripts import base_of, number_of
 from ladder.show.diffs import diff_lines
 from ladder.show.draw import Scale
-from ladder.show.reported import reported_climb, reported_gpus, roofline_fraction
+from ladder.show.reported import reported_climb, reported_gpus
 from ladder.show.tables import title_of
 from ladder.show.training import gather_run, panel
 
@@ -35,7 +37,7 @@ HEARTS = {
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name."""
-    made = {}
+    made = {"step.svg": step_picture(find_gpu(A100), B)}
     for name, draw in drawings().items():
         made[f"{name}.svg"] = draw(WIDE)
         made[f"{name}-narrow.svg"] = draw(NARROW)
@@ -281,7 +283,7 @@ def draw_cards(width: int) -> str:
     left = 146 if wide else 0  # where bars begin
     longest = 216 if wide else 84
     share_left = 452 if wide else 170  # 0 %
-    share_width = 220 if wide else width - share_left - 44
+    share_width = 200 if wide else width - share_left - 54  # 100 %
     height = 22 if wide else 40
     if wide:
         picture.text(left, 14, "reported: thousand tokens a second, at B", "soft", 13)
@@ -302,7 +304,7 @@ def draw_cards(width: int) -> str:
         picture.rect(left, middle - 7, length, 14, "reported")
         rate = f"{row['tok_per_s'] / 1000:.3g}, B={row['B']:.0f}"
         picture.text(left + length + 6, middle + 5, rate, size=12.5)
-        share = roofline_fraction(row, LISTED[row["gpu"]]._asdict())
+        share = share_of(row, data_sheet=False)
         picture.line([(share_left, middle), (share_left + share_width * share, middle)], "grid", 2)
         picture.dot(share_left + share_width * share, middle, "reported")
         words = f"{share * 100:.0f} %"
