@@ -225,9 +225,8 @@ def find_runs(path: Path) -> dict[Path, dict[Path, str]]:
         return runs
     if not path.exists():
         raise UsageError(f"{path} does not exist")
-    inside = sorted(folder.glob("*/climb.json")) + sorted(folder.glob("*/*.log"))
-    names = list(dict.fromkeys(str(file.parent) for file in inside))[-5:]
-    which = f": name one of {', '.join(names)}" if names else ""
+    inside = {str(file.parent) for file in [*folder.glob("*/climb.json"), *folder.glob("*/*.log")]}
+    which = f": name one of {', '.join(sorted(inside)[-5:])}" if inside else ""
     raise UsageError(f"{path} has no climb.json and no log of a run{which}")
 
 
