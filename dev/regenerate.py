@@ -11,7 +11,6 @@ has yet gets a row without a gain.
 import re
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from blocks import A100, B, machine_of, machines, render
 from count_work import count_changed
@@ -23,7 +22,6 @@ from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.files import ROOT, require_own, write_atomic
 from ladder.machine import find_gpu
-from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.rates import rates_of
 from ladder.measure.scripts import number_of, rungs
@@ -31,7 +29,7 @@ from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.colors import PARTS, REPORTED
 from ladder.show.page import page
 from ladder.show.reported import reported_climb, reported_gpus
-from ladder.show.training import gather_run, panel
+from ladder.show.training import find_runs, gather_run, panel, read_logs
 
 # ------------------------------------------------------------------ docs/staircase.png
 
@@ -88,10 +86,8 @@ TRAINED = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"
 
 def draw_curve():
     """The losses of the one training run that is published."""
-    with TemporaryDirectory() as folder:
-        for name, text in log_texts(TRAINED).items():
-            Path(folder, f"{name}.log").write_text(text, encoding="utf-8")
-        run = gather_run(Path(folder))
+    texts = find_runs(TRAINED)[TRAINED]
+    run = gather_run(TRAINED, read_logs(texts)[0])
     lines = panel([run], [], "million tokens", "loss").lines
     named = {"thin": "training, each step", "mean": "training, running mean"}
     named["val"] = "validation, on held-out text"

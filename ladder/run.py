@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import platform
+import shlex
 import shutil
 import signal
 import statistics
@@ -347,7 +348,10 @@ class Run:
             last, best = self.validation.values()
             line += f", validation loss {last:.4f} (best {best:.4f})"
         if self.folder:
-            line += f"; now: `ladder report {self.folder}`, `ladder sample {self.folder}`"
+            folder = shlex.quote(str(self.folder))
+            line += f"; now: `ladder report {folder}`"
+            if Path(self.folder, "best").is_dir():
+                line += f", `ladder sample {folder}`"
         return line
 
 
