@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from blocks import A100, B, climbs_of, gain_words, measured_marker, percent_words, reported_rungs
 from step_picture import step_picture
@@ -14,7 +13,6 @@ from svg import NARROW, WIDE, Picture
 from ladder.commands.roofline import share_of
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
 from ladder.measure.rows import Row
 from ladder.measure.scripts import base_of, number_of
@@ -22,7 +20,7 @@ from ladder.show.diffs import diff_lines
 from ladder.show.draw import Scale
 from ladder.show.reported import reported_climb, reported_gpus
 from ladder.show.tables import title_of
-from ladder.show.training import gather_run, panel
+from ladder.show.training import find_runs, gather_run, panel, read_logs
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -207,10 +205,8 @@ TRAINED = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"
 
 def draw_curve(width: int) -> str:
     """The losses of the one training run that is published."""
-    with TemporaryDirectory() as folder:
-        for name, text in log_texts(TRAINED).items():
-            Path(folder, f"{name}.log").write_text(text, encoding="utf-8")
-        run = gather_run(Path(folder))
+    texts = find_runs(TRAINED)[TRAINED]
+    run = gather_run(TRAINED, read_logs(texts)[0])
     loss = panel([run], [], "million tokens", "loss")
     tokens = Scale(0, 1000 * loss.across.high)  # in thousands
     up = Scale(loss.up.low, loss.highest)
