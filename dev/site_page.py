@@ -9,7 +9,7 @@ from typing import ClassVar
 from blocks import A100, B, climbs_of, lines_changed, measured_marker
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from pictures import HEARTS
+from pictures import HEARTS, heart_of
 
 from ladder.commands.roofline import (
     LISTED,
@@ -207,7 +207,7 @@ def story_rung(path: Path) -> StoryRung:
         base=title(base) if base else "",
         diff=diff,
         folded=for_the_loss and len(changed) > LONG,
-        heart=HEARTS.get(number, ""),
+        heart=heart_of(path) if number in HEARTS else "",
         figure=embedded(picture) if picture else "",
         alt=alt,
     )
@@ -252,7 +252,8 @@ def all_numbers() -> dict:
 
 
 def numbers_of(gpu: GPU) -> dict:
-    """Milliseconds of each part of each rung's step and of all parts, gains, and words of a card."""
+    """A card's words, and of each B and rung the tenths of a millisecond that each part of a step
+    and all of it take, and what the rung gains."""
     rates = rates_of(gpu)
     source = source_of(gpu)
     largest, fits = what_fits(gpu)
