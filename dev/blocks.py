@@ -29,7 +29,7 @@ from ladder.show.tables import (
 # table; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
 # busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>rungs|cards|machines|table|losses)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    r"<!-- (?P<name>rungs|cards|machines|table|losses)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -59,13 +59,13 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     climbs = climbs_of(match)
-    if match["kind"] == "rungs":
+    if match["name"] == "rungs":
         made = rungs_table(climbs)
-    elif match["kind"] == "cards":
+    elif match["name"] == "cards":
         made = cards_table()
-    elif match["kind"] == "losses":
+    elif match["name"] == "losses":
         made = losses_table(*climbs[0][1:])
-    elif match["kind"] == "machines":
+    elif match["name"] == "machines":
         made = machines_table()
     else:
         made = markdown(*climbs[0][1:])
@@ -84,14 +84,14 @@ def climbs_of(match: re.Match) -> list[tuple[str, Climb, list[Row]]]:
 def rungs_marker(readme: str) -> re.Match | None:
     """The block of README.md that has the table of rungs."""
     for match in BLOCK.finditer(readme):
-        if match["kind"] == "rungs":
+        if match["name"] == "rungs":
             return match
     return None
 
 
 def losses_table(climb: Climb, rows: list[Row]) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
-    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss}
+    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss_heading}
     return pipes(table(rows, headings))
 
 
@@ -132,8 +132,8 @@ def removes(path: Path, other: dict) -> str:
 def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
     """What a climb gained, in one line; another one for the rungs in cpu/ if it ran them."""
     ran = by_number(rows)
-    text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds} rounds ([logs]({folder})): "
-    text += f"rung 10 is {times(ran[10])} as fast as the baseline. It trains "
+    text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds_begun} rounds "
+    text += f"([logs]({folder})): rung 10 is {times(ran[10])} as fast as the baseline. It trains "
     text += f"{ran[10].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens per second. "
     text += "Brackets have 95 % intervals; bold gains are significant.\n"
     gains = []
@@ -240,7 +240,7 @@ def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
         machine_of([*ran.values()]),
         ran[0].log.run["torch"],
         f"{climb.rate('peak_flops') / 1e12:.3g}",
-        f"{climb.rounds}",
+        f"{climb.rounds_begun}",
         f"{ran[0].tok_per_s:.0f}",
         f"{ran[10].tok_per_s:.0f}",
         f"{ran[number].tok_per_s:.0f} ({number})",

@@ -2,7 +2,14 @@
 
 from blocks import A100, B, climbs_of, reported_column, rungs_marker
 
-from ladder.commands.roofline import LISTED, gain, percents, rates, reported_shares, what_fits
+from ladder.commands.roofline import (
+    LISTED,
+    percents,
+    rates,
+    reported_shares,
+    speed_change,
+    what_fits,
+)
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import describe, title
@@ -22,7 +29,7 @@ def site_sections() -> list[dict]:
     sections = [learn_section()]
     for folder, _, _ in climbs_of(rungs_marker(readme)):
         section = gather(ROOT / folder)
-        section["ablation"] = None
+        section["without"] = None
         for rung in section["rungs"]:
             rung |= {"doc": {}, "source": "", "logs": {}}
         sections.append(section)
@@ -73,7 +80,7 @@ def calculated_times(stem: str, base: dict | None) -> dict:
         "roofline": dict(zip(LABELS, parts, strict=True)),
         "ms": ms,
         "total": f"{ms:.1f} ms",
-        "gain": gain(base["ms"] if base else None, ms),
+        "gain": speed_change(base["ms"] if base else None, ms),
     }
 
 

@@ -24,11 +24,11 @@ from torch.nn import functional as F
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.errors import UsageError, explain
-from ladder.machine import busy, device_name, first_line, half_precision, load
+from ladder.machine import busy, device_name, first_line, half_precision, load_average
 from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
 from ladder.measure.scripts import rungs_for
-from ladder.show.console import Screen
+from ladder.show.console import screen
 
 
 def add_arguments(parser):
@@ -45,7 +45,7 @@ def run(args) -> int:
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if driver and not torch.cuda.is_available():
         print(f"note  there is an NVIDIA driver ({driver}), but this torch sees no GPU")
-    if line := busy(load()):
+    if line := busy(load_average()):
         print(f"note  {line}")
     # No spinner: its thread would disturb what is timed.
     print("trying what the rungs need ...")
@@ -60,7 +60,7 @@ def run(args) -> int:
         else:
             runs, helps, why = judge(path.stem, device)
         table.add_row(title(path), runs, helps, Text(why))
-    Screen().print(table)
+    screen().print(table)
     print("The other rungs run where those before them do: README.md says what each one removes.")
     return int(runs == "no")
 

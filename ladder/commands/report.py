@@ -39,7 +39,7 @@ def run(args) -> int:
     if not args.paths:
         climbs = gather_default()
     for section in climbs:
-        section["ablation"] = ablation_of(section, climbs)
+        section["without"] = without_of(section, climbs)
     sections = climbs
     if runs:
         sections = [training_section(runs), *climbs]
@@ -61,12 +61,13 @@ def is_page(path: Path) -> bool:
     return path.is_file() and MARKER in path.read_text("utf-8", "replace")[:1000]
 
 
-def ablation_of(section: dict, sections: list[dict]) -> dict | None:
-    """The first ablation on a climb's machine at its model, B, T and text, to stand beside it."""
-    if section["kind"].against != "previous":
+def without_of(section: dict, sections: list[dict]) -> dict | None:
+    """The first climb --without on a climb's machine at its model, B, T and text, to stand beside
+    it."""
+    if section["comparison"].against != "previous":
         return None
     for other in sections:
-        if other["kind"].against == "top" and other["settings"] == section["settings"]:
+        if other["comparison"].against == "top" and other["settings"] == section["settings"]:
             return other
     return None
 

@@ -23,7 +23,7 @@ from ladder.measure.docstrings import title
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
 from ladder.memory import baseline_batch, memory_on_sale
-from ladder.show.console import Screen
+from ladder.show.console import screen
 from ladder.show.reported import reported_gpus, roofline_fraction
 
 TITLES = {path.stem: title(path) for path in rungs()}
@@ -40,7 +40,7 @@ def run(args) -> int:
     """The subcommand. Returns the exit status."""
     B = args.batch_size
     steps = work(B)
-    console = Screen(highlight=False)
+    console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
     print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
@@ -154,7 +154,7 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
             continue
         parts = roofline_ms(step, gpu._asdict())
         total = sum(parts)
-        cells = [f"{total:.1f}", gain(before, total)]
+        cells = [f"{total:.1f}", speed_change(before, total)]
         cells += [f"{part:.1f}" for part in parts]
         guesses = []
         for share in shares:  # two digits are more than is known
@@ -165,7 +165,7 @@ def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
     return table
 
 
-def gain(before: float | None, after: float) -> str:
+def speed_change(before: float | None, after: float) -> str:
     """What a step gains in speed, such as `+264 %`, from the milliseconds before and after."""
     return f"{round((before / after - 1) * 100):+d} %" if before else ""
 

@@ -12,13 +12,13 @@ from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
 from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnings
 
-BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and one --without beside it
 
 
 def gather(folder: Path) -> dict:
     """The section of the page that shows one climb. Raises UsageError if it is none."""
     climb, rows = read_climb(folder)
-    good = [row for row in rows if not row.failure]
+    good = [row for row in rows if row.logs]
     if not good:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
@@ -37,9 +37,9 @@ def gather(folder: Path) -> dict:
         "rows": rows,
         "run": run,
         "result": good[0].log.result,
-        # What it has in common with an ablation that belongs to it.
+        # What it has in common with a climb --without that belongs to it.
         "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
-        "kind": climb.comparison,
+        "comparison": climb.comparison,
         "rungs": rungs,
         "longest": longest,  # bar of milliseconds
         "notes": footnotes(climb, rows) + warnings(climb),
@@ -54,7 +54,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
     rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
-            path, source = as_measured(folder, climb, row.script, Path(scratch))
+            path, source = as_measured(folder, climb, row.stem, Path(scratch))
             base = None
             if rungs and against == "previous":
                 base = rungs[index_of_base(rows, len(rungs))]
@@ -66,7 +66,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
             line = cells(row)
             rung = {
                 "row": row,
-                "stem": row.stem,
+                "stem": row.name,
                 "title": line["rung"].text,
                 "effective": row.log.effective if row.logs else {},
                 "gain": line["gain"].text,
@@ -78,7 +78,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
                 "source": source,
                 "doc": words(path) if path else {},
                 "diff": diff,
-                "logs": {f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
+                "logs": {f"{row.name}.r{k}.log": texts[row.name, k] for k in sorted(row.logs)},
             }
             rungs.append(rung)
     return rungs

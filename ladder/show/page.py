@@ -11,7 +11,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ladder.measure.losses import running_mean
+from ladder.measure.losses import smooth_losses
 from ladder.measure.stats import MIN_ROUNDS
 from ladder.show import colors
 
@@ -127,7 +127,7 @@ def verdict(section: dict) -> tuple[str, str]:
 def comparison(section: dict, rungs: list[dict]) -> tuple:
     """The top rung, the one it is compared with, and its gain over that."""
     first = section["rungs"][0]
-    if section["kind"].against == "top":  # an ablation: the first row is the top
+    if section["comparison"].against == "top":  # climb --without: the first row is the top
         clear = [rung for rung in rungs if rung["row"].gain.significant]
         without = max(clear or rungs, key=lambda rung: rung["row"].gain.value)
         return first, without, without["row"].gain
@@ -144,9 +144,9 @@ def ladder(section: dict) -> dict:
     """The scales of the bars and of the gains, and where their marks stand."""
     alone = {}
     rows = [*section["rows"]]
-    if section["ablation"]:
-        for rung in section["ablation"]["rungs"][1:]:
-            alone[rung["row"].stem.removeprefix("without_")] = rung
+    if section["without"]:
+        for rung in section["without"]["rungs"][1:]:
+            alone[rung["row"].name.removeprefix("without_")] = rung
             rows.append(rung["row"])
     return bars(section["rows"]) | gain_axis(rows) | {"alone": alone}
 
@@ -163,7 +163,7 @@ def bars(rows: list) -> dict:
         if row.roofline:
             roofline = row.tok_per_s * row.ms / sum(row.roofline)
             if roofline <= 2 * longest:  # else it has no room
-                rooflines[row.stem] = roofline
+                rooflines[row.name] = roofline
                 highest = max(highest, roofline)
     rate = Scale(0, highest)
     return {"rate": rate, "marks": rate.ticks(5), "rooflines": rooflines}
@@ -195,7 +195,7 @@ def losses(rungs: list[dict]) -> dict:
     """The loss of each rung as a line and a band over three axes, and the ticks of these."""
     ran = [rung for rung in rungs if rung["row"].logs]
     loss = np.array([loss_curves(rung["row"]) for rung in ran])  # (rungs, 3, points)
-    seconds = column(ran, "dt").cumsum(axis=1)
+    seconds = column(ran, "dt_ms").cumsum(axis=1) / 1e3
     axes = {
         "steps": column(ran, "step"),
         "seconds": seconds,
@@ -217,7 +217,7 @@ def losses(rungs: list[dict]) -> dict:
 
 def loss_curves(row) -> np.ndarray:
     """The mean of the rounds, the lowest of them and the highest, at each step: (3, points)."""
-    rounds = np.array([running_mean(log) for log in row.logs.values()])
+    rounds = np.array([smooth_losses(log) for log in row.logs.values()])
     return np.array([rounds.mean(axis=0), rounds.min(axis=0), rounds.max(axis=0)])
 
 

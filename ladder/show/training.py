@@ -9,6 +9,7 @@ import numpy as np
 from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.log import read_log
+from ladder.measure.losses import running_mean
 from ladder.show.page import HERE, Scale
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
@@ -69,14 +70,14 @@ def gather_run(path: Path) -> dict:
     fields = log.run
     tokens = int(fields.get("total_batch") or int(fields["B"]) * int(fields["T"]))
     done = np.append(0, column(steps, "step"))
-    seconds = np.append(0, column(steps, "dt").cumsum())
+    ms = np.append(0, column(steps, "dt_ms").cumsum())
     return {
         "name": path.resolve().name,
         "fields": fields,
         "status": log.result.get("status"),
         "steps": steps,
         "vals": vals,
-        "axes": {"million tokens": done * tokens / 1e6, "steps": done, "hours": seconds / 3600},
+        "axes": {"million tokens": done * tokens / 1e6, "steps": done, "hours": ms / 3.6e6},
         "window": 1 + len(steps) // 50,  # of the running mean
         "sample": sample_of(path),
     }
@@ -112,7 +113,7 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
                 marks.append(x[index])
         if key == "loss":
             window = run["window"]
-            mean = np.convolve(y, np.ones(window) / window, "valid")
+            mean = running_mean(y, window)
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
             at = np.interp(column(run["vals"], "step"), run["axes"]["steps"], x)
             lines.append(("val", number, at, column(run["vals"], key)))

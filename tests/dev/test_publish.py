@@ -103,7 +103,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
         path.rename(folder / path.name.replace("baseline", "mine"))
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
-    change(folder, scripts=[*Climb.load_from(folder).scripts[1:], "mine.py"])
+    change(folder, scripts=[*Climb.read_from(folder).scripts[1:], "mine.py"])
     with pytest.raises(UsageError, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "Into README.md, too.", in_readme=True)
     publish.publish(folder, "From 01 on.")
@@ -164,5 +164,5 @@ def test_large_logs_are_compressed_and_no_path_is_published(project, monkeypatch
     publish.publish(folder, "Large.")
     (target,) = copy.glob("logs/2026-12-24-*")
     assert sorted(path.name for path in target.iterdir()) == ["climb.json", "runs.log.xz"]
-    assert Climb.load_from(target).data == "texts"
+    assert Climb.read_from(target).data == "texts"
     assert log_texts(target) == log_texts(PUBLISHED)

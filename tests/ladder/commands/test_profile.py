@@ -27,7 +27,7 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert min(times["optimizer"]) > 200
     # The stages of a step sum to what the script logged for it.
     log = read_log(next(out.glob("*.log")))
-    timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
+    timed = [step["dt_ms"] for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
     assert times["step"] == pytest.approx(timed[::2], abs=0.01)
     sums = np.sum([times[stage] for stage in STAGES], axis=0)
     assert list(sums) == pytest.approx(timed[1::2], abs=0.01)

@@ -36,7 +36,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
         ),
         (
             {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25},
-            {"kind": "ablate"},
+            {"kind": "without"},
             "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU",
             "significant gains: 2",
         ),
@@ -60,7 +60,7 @@ def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     folder = climb_of(tmp_path, times, device=f"GPU {EVIL}", data="/home/someone/texts")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} `{EVIL}`'''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
-    text = page([{**gather(folder), "ablation": None}], made="")
+    text = page([{**gather(folder), "without": None}], made="")
     assert text.count("<script") == 1  # its own
     assert "<img" not in text and "/home/someone" not in text
     for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}"):
@@ -71,10 +71,10 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen."""
     from selenium.webdriver.support.ui import Select
 
-    climb, ablation = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
+    climb, without = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
     other = climb_of(tmp_path / "other", {"baseline": 1000, "01_weight_tying": 900})
     out = tmp_path / "page.html"
-    assert main(["report", *map(str, (climb, ablation, other)), "--out", str(out)]) == 0
+    assert main(["report", *map(str, (climb, without, other)), "--out", str(out)]) == 0
     chromium.get(f"{out.as_uri()}#{climb.name}/05_torch_compile")
     scale = []
     for bar, rung in zip(shown(".bars .bar"), gather(climb)["rungs"], strict=True):
