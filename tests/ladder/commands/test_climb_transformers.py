@@ -31,7 +31,7 @@ def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path,
     assert "pip install -e '.[transformers]'" in line
 
 
-def test_rows_are_compared_with_a_peer_if_it_is_the_first(monkeypatch):
+def test_rows_are_compared_with_transformers_if_it_is_the_first(monkeypatch):
     given = []
     monkeypatch.setattr(climb, "begin_and_run", lambda args, kind, chosen: given.append(kind))
     main(["climb", "transformers", "0"])
