@@ -76,7 +76,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"after"', '"before"', "it was stopped: ladder climb --resume"),
+        ('"ended": true', '"ended": false', "it was stopped: ladder climb --resume"),
         ('"quick": false', '"quick": true', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
         ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
