@@ -13,7 +13,7 @@ Why: for the loss, not for speed. A beta2 of 0.95 averages over some 20 steps in
   0.049 higher with 0.1 than with 0.01 (docs/reported.md).
 Numerics: changes the function. The update rule changes.
 Run: python speedups/08_adamw_clipping.py
-Removes: nothing: for the loss
+Removes: nothing: for the loss; costs a little time
 """
 
 import math
