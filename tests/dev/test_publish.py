@@ -143,7 +143,7 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     times = {"baseline": 20, "01_weight_tying": 10}
     losses = dict.fromkeys(times, [[9.0] * 99 + [8.0]] * 3)
     facts = dict(started="2026-12-24 10:00", commit="0123456789ab", run={"model": "tiny"})
-    facts |= dict(clocks={"before": "unknown", "after": "unknown"})
+    facts |= dict(ended=True)
     folder = climb_of(tmp_path / "tiny", times, device="CPU", losses=losses, **facts)
     before = state(copy)
     with pytest.raises(UsageError, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
