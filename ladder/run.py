@@ -37,14 +37,14 @@ class Run:
     continues with the other one and exits with status 2. Only rank 0 writes a log; other ranks
     print only errors.
 
-    A script that sets `waits_for_step` reads `stop_signal` after each step: the first signal only
-    sets it. A second Ctrl-C interrupts the script.
+    A script that sets `waits_for_step` reads `stop_signal` after each step, and calls stop(): the
+    first signal only sets it. A second Ctrl-C interrupts the script.
     """
 
-    def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
+    def __init__(self, script: str, args, rank: int = 0, world_size: int = 1):
         self.args = args
         self.rank = rank
-        self.ranks = ranks
+        self.world_size = world_size
         self.path = path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         # Scripts set these four.
@@ -74,7 +74,7 @@ class Run:
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         world = os.environ.get("WORLD_SIZE") or "1"
-        if self.ranks == 1 and world != "1":
+        if self.world_size == 1 and world != "1":
             alone = f"WORLD_SIZE is {world}, but {self.script} would train alone"
             exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
@@ -128,8 +128,10 @@ class Run:
 
     def _ending(self, error) -> tuple:
         """The exit status, RESULT's status and the error line of what ended the run."""
-        if error is None:
-            return 0, "stopped" if self.steps_left else "ok", None
+        if error is None and not self.steps_left:
+            return 0, "ok", None
+        if error is None:  # after stop(); if another rank failed, torchrun would end rank 0
+            return 0 if self.rank else 128 + self.stop_signal, "stopped", None
         if isinstance(error, KeyboardInterrupt):
             return 128 + (self.stop_signal or signal.SIGINT), "interrupted", None
         if isinstance(error, NotFinite):
@@ -140,6 +142,20 @@ class Run:
         if known:
             return 2, "failed", known
         return None, "failed", None  # a bug in a script: its traceback follows
+
+    def stop(self, number: float, checkpoint: Path | None):
+        """After a step in which any rank got signal `number`: say how to go on, if steps are left.
+
+        The script then leaves its loop.
+        """
+        self.stop_signal = int(number)
+        if not self.steps_left:
+            return
+        kept = "no checkpoint is kept"
+        if checkpoint:
+            kept = f"{checkpoint} is kept, the same command with --resume goes on"
+        done = f"stopped after step {self.args.steps - self.steps_left}"
+        self.print0(f"note  {signal.Signals(self.stop_signal).name}: {done}; {kept}")
 
     def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""
@@ -223,6 +239,8 @@ class Run:
             "dropped": batches.dropped,
         }
         self.print0(pairs_line("run", self.settings))
+        if tokens_per_step:
+            self._say_step(batches)
         if not self.steps_left:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
             self.print0(f"note  nothing left to train: {done}")
@@ -236,6 +254,14 @@ class Run:
             self.print0(
                 "note  compiling: the first step may take minutes (seconds with a warm cache)"
             )
+
+    def _say_step(self, batches):
+        """Print what a step of several batches is made of."""
+        batch = self.world_size * batches.B * batches.T
+        number = self.tokens_per_step // batch
+        batches_a_rank = "1 micro-step" if number == 1 else f"{number} micro-steps"
+        sizes = f"world size {self.world_size} x B={batches.B} x T={batches.T}"
+        self.print0(f"note  a step is {self.tokens_per_step} tokens: {batches_a_rank} x {sizes}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -317,7 +343,7 @@ class Run:
             tokens_per_step=self.tokens_per_step,
             flops_per_token=flops,
             peak_flops=peak,
-            ranks=self.ranks,
+            world_size=self.world_size,
             peak_bytes=self.peak_bytes,
         )
         self.result = {"script": self.script, "status": status, **numbers, **self.validation}

@@ -49,7 +49,7 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
         elif step == 2:
             monkeypatch.setattr(sys, "stdout", closed_pipe())
 
-    _, err = alone("--eval-every", 0, at=stop)
+    _, err = alone("--eval-every", 0, at=stop, status=128 + signal.Signals[name])
     log = last_log(tmp_path)
     path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
     assert log.result["status"] == "stopped"
@@ -79,7 +79,7 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     code = "def at(step):\n    if step == 2 and RANK == 1: os.kill(os.getpid(), signal.SIGINT)"
     first = job(tmp_path, torchrun=[*meet, "--node-rank=0"], code=code)
     second = job(tmp_path, torchrun=[*meet, "--node-rank=1"], code=code)
-    out, _ = finish(first)  # torchrun: all its ranks ended with 0
+    out, _ = finish(first, status=1)  # torchrun: rank 0 ended with 130
     finish(second)
     done = len(last_log(tmp_path).steps)
     assert f"step_{done:06d}.pt" in out and done < STEPS

@@ -1,11 +1,13 @@
 """checkpoint.py: files to resume from."""
 
+import math
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from ladder import checkpoint
+from ladder import checkpoint, weights
 from ladder.errors import UsageError
 from ladder.files import lock
 
@@ -71,7 +73,7 @@ def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
     saved = checkpoint.read(save(tmp_path, 3))
     saved["optimizer"]["state"][0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
     torch.save(saved, path)
-    assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
+    assert checkpoint.restore(path, model, optimizer, OFF)["step"] == 3
     moment = optimizer.state[model.weight]["exp_avg"]
     assert moment.stride() == (64, 1) and (moment == 1).all()
 
@@ -81,7 +83,7 @@ def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
     scaler = torch.amp.GradScaler("cpu", 8.0)
     for before, now, scale in ((scaler, OFF, 1), (OFF, scaler, 8)):
         path = save(tmp_path, 3, before)
-        assert checkpoint.restore(path, *stepped(), now) == (3, 0)
+        assert checkpoint.restore(path, *stepped(), now)["step"] == 3
         assert now.get_scale() == scale
 
 
@@ -96,3 +98,11 @@ def test_two_are_kept_and_copies_are_neither_read_nor_counted_nor_deleted(tmp_pa
     assert find(tmp_path).name == "step_1000000.pt"
     own = ["step_999999.pt", "step_1000000.pt"]
     assert sorted(os.listdir(tmp_path)) == sorted([".lock", *own, *copies])
+
+
+def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
+    job = checkpoint.Job(1, {}, "9 steps", tmp_path, checkpoint=None, best=math.inf)
+    run = SimpleNamespace(print0=print, args=SimpleNamespace(seq_len=64))
+    job.validated(run, step=1, model=None, val_loss=math.nan)
+    assert job.best == math.inf
+    assert not (tmp_path / weights.BEST).exists()

@@ -5,7 +5,7 @@ import torch
 from helpers import CARDS, SMALL, fails
 
 from ladder import machine
-from ladder.cli import MODELS, parse_args, pick_device
+from ladder.cli import MODELS, parse_args, parse_ddp_args, pick_device
 
 
 def test_the_command_line_is_frozen():
@@ -62,3 +62,29 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
     assert "error out of memory: try" in fails(capsys, "--device", "cuda")
+
+
+def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
+    card("T4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(SystemExit, match="2"):
+        parse_ddp_args("", [])
+    said = "error torchrun started 2 processes, found 1 CUDA device(s): --nproc_per_node=1, or"
+    assert capsys.readouterr().err.startswith(said)
+
+
+# 36·C bytes a layer and token, 6·V a token, 22 a parameter (16 over the ranks where it is sharded).
+@pytest.mark.parametrize(
+    ("gpu", "flags", "world_size", "sharded", "B"),
+    [
+        ("H100", [], 1, False, 64),
+        ("RTX 4090", ["--model", "gpt2-xl"], 4, False, 1),
+        ("RTX 4090", ["--model", "gpt2-xl"], 4, True, 4),
+        ("H100", [], 64, False, 8),
+    ],
+)
+def test_the_default_batch_fits_the_card_and_divides_the_step(
+    gpu, flags, world_size, sharded, B, card
+):
+    card(gpu)
+    assert parse_ddp_args("", flags, world_size, sharded).batch_size == B
