@@ -1,13 +1,15 @@
 """14 bf16 residual stream
 
-Change: the residual stream is bfloat16 from the embeddings on; LayerNorm still sums in FP32.
+Change: the residual stream has autocast's dtype, bfloat16, from the embeddings on; LayerNorm still
+  sums in FP32.
 Why: every addition reads and writes the stream, every LayerNorm reads it, forward and backward. At
   B=64, T=1024 it has 50 million values: 201 MB in FP32, 101 MB in bfloat16. In FP32, two kernels
   of each layer also do nothing but cast its gradient to bfloat16 for the matmuls. Counted as
   docs/measuring.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
   LayerNorms, which are kept for backward, take 2.5 GB less.
-Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. From here on the
-  model runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
+Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. On a GPU without
+  bfloat16 units the stream is float16; where autocast stays off, it is FP32. From here on the model
+  runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
   autocast puts LayerNorm into FP32, a CPU's does not: there it sums in bfloat16, so the gradients
   of its weights are less exact. This candidate is for GPUs.
 Run: python candidates/14_bf16_residual.py
@@ -24,7 +26,7 @@ from torch.nn import functional as F
 from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
 from ladder.corpus import load_corpus
-from ladder.machine import half_precision, require_bf16
+from ladder.machine import half_precision
 from ladder.run import Run
 
 MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
@@ -122,7 +124,8 @@ class GPT(nn.Module):
         """idx, targets: (B, T) ids -> None, mean loss; or logits (B, T, vocab_size), None."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
-        x = x.bfloat16()  # speedup 14: half the bytes for every addition and LayerNorm to come
+        # speedup 14: half the bytes for every addition and LayerNorm to come
+        x = x.to(torch.get_autocast_dtype(x.device.type))
         for block in self.transformer.h:
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
@@ -156,7 +159,6 @@ def main(argv=None):
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args) as run:  # writes the log; its end prints RESULT
         torch.manual_seed(args.seed)
-        require_bf16(device)  # speedup 14: from here on the model names bfloat16
         dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores

@@ -57,7 +57,7 @@ def prepare(argv):
     out = Path(args.out or ROOT / "data" / name)
     if out.exists() and (out.is_file() or any(out.iterdir())):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
-    corpus, held_out = load_files(args.text, say=show)
+    corpus, held_out = load_files(args.text, print0=show)
     splits = [("train", corpus, 0, len(corpus))]
     if held_out:
         if args.val_fraction:

@@ -320,14 +320,14 @@ def size(node) -> int:
 
 
 def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
-    """The work of a script's step: of each kind a constant and a slope in B, and the unit."""
+    """The work of a script's step: of each quantity a constant and a slope in B, and the unit."""
     # B from 2 on: with one sequence, some copies become views.
     at = {(B, L): step(script, B, L, device) for B in (2, 3) for L in (1, 2)}
     found = {}
-    for kind in COUNTED:
-        slopes = {L: at[3, L][kind] - at[2, L][kind] for L in (1, 2)}
-        starts = {L: at[2, L][kind] - 2 * slopes[L] for L in (1, 2)}
-        found[kind] = [v[1] + (layers - 1) * (v[2] - v[1]) for v in (starts, slopes)]
+    for quantity in COUNTED:
+        slopes = {L: at[3, L][quantity] - at[2, L][quantity] for L in (1, 2)}
+        starts = {L: at[2, L][quantity] - 2 * slopes[L] for L in (1, 2)}
+        found[quantity] = [v[1] + (layers - 1) * (v[2] - v[1]) for v in (starts, slopes)]
     source = script.read_text(encoding="utf-8")
     words = FUSED_ADAMW if "fused=True" in source else ADAMW
     words += CLIPPING if "clip_grad_norm_(" in source else 0
@@ -335,7 +335,7 @@ def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     with FakeTensorMode():
         model = rung["GPT"](rung["GPTConfig"](n_layer=layers))
     found["optimizer_bytes"] = [4 * words * sum(p.numel() for p in model.parameters()), 0]
-    unit = "tf32" if "set_float32_matmul_precision(" in source else "fp32"
+    unit = "tf32" if 'set_float32_matmul_precision("high")' in source else "fp32"
     return {"unit": "half" if "torch.autocast(" in source else unit, **found}
 
 

@@ -24,7 +24,6 @@ from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
-from ladder.measure.docstrings import low_precision
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
@@ -90,10 +89,6 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         return "fewer than 3 steps are no measurement: two are warm-up"
     if not COMMITTED.fullmatch(climb.commit):
         return f"only committed code is published, not {climb.commit}"
-    for name in climb.scripts:
-        path = kept(folder, name) or ROOT / name
-        if path.is_file() and low_precision(path):
-            return f"{path.stem} has low precision, which is in no table with exact ones"
     for row in rows:
         if row.failure == OUT_OF_TIME:
             return f"the time (--max-minutes) was over before {row.stem} could run: climb with more"

@@ -90,7 +90,7 @@ def draw_curve():
         for name, text in log_texts(TRAINED).items():
             Path(folder, f"{name}.log").write_text(text, encoding="utf-8")
         run = gather_run(Path(folder))
-    lines = panel([run], [], "million tokens", "loss")["lines"]
+    lines = panel([run], [], "million tokens", "loss").lines
     named = {"thin": "training, each step", "mean": "training, running mean"}
     named["val"] = "validation, on held-out text"
     colors = {"thin": PARTS[2], "mean": PARTS[0], "val": REPORTED}

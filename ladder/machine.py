@@ -12,8 +12,6 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from ladder.errors import UsageError
-
 
 class GPU(NamedTuple):
     """Dense rates in TFLOP/s with FP32 accumulation, bandwidth in GB/s, memory in GB.
@@ -148,15 +146,6 @@ def _cpu_has_bf16() -> bool:
         return True
     # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def require_bf16(device):
-    """Raise UsageError if autocast does not multiply bfloat16 here."""
-    import torch
-
-    if half_precision(device) != torch.bfloat16:
-        why = "no bfloat16 units, which candidates 14 and above need"
-        raise UsageError(f"{device_name(device)} has {why}: run candidate 13 here")
 
 
 def load() -> float:

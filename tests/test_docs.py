@@ -83,13 +83,17 @@ def shown_climbs() -> list[str]:
 
 
 # What has changed in the scripts since the climb that README.md shows and cannot show in its times:
-# names, where the text begins (round 1 reads the same), and autocast, which is now made once
-# before the steps and not in each of them.
+# names, where and in which order text is read (round 1 reads the same), FP32 said in so many words,
+# and autocast, which is now made once before the steps and not in each of them.
 SINCE_THEN = {
     "future": "mask",
     "scaler = run.scaler = torch.amp": "scaler = torch.amp",
     "run.dtype, run.scaler = (dtype, scaler)\n": "",
-    "run.print0), B, T)": "run.print0), B, T, seed=args.seed)",
+    "run.say": "run.print0",
+    "corpus = load_corpus(args.data, run.print0)\n": "",
+    "Batches(load_corpus(args.data, run.print0), B, T)": "Batches(corpus, B, T, seed=args.seed)",
+    "seed=args.seed, shuffle=args.shuffle)": "seed=args.seed)",
+    "torch.set_float32_matmul_precision('highest')\n": "",
     "autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)\n": "",
     "with torch.autocast(device.type, dtype=dtype):": "with autocast:",
 }
@@ -140,6 +144,17 @@ def test_commands_and_links_of_a_page_exist(name):
         assert path.exists(), link
         if anchor:
             assert anchor in anchors(path), link
+
+
+def test_every_log_that_is_cited_exists():
+    """In pages, docstrings and comments. Tests cite folders that they make."""
+    folder = "logs/[0-9]{4}-[A-Za-z0-9_./-]*[A-Za-z0-9]"
+    found = git("grep", "-ohIE", folder, "--", ":!logs", ":!tests")
+    if found.returncode:
+        pytest.skip(f"no repository: {found.stderr}")
+    cited = set(found.stdout.split())
+    assert len(cited) > 20
+    assert [name for name in cited if not (ROOT / name).exists()] == []
 
 
 def anchors(path) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
-from ladder.show.gather import gather
+from ladder.show.gather import ClimbSection, gather
 from ladder.show.page import page
 from ladder.show.training import logs_of, training_section
 from ladder.text import printable
@@ -39,7 +39,7 @@ def run(args) -> int:
     if not args.paths:
         climbs = gather_default()
     for section in climbs:
-        section["ablation"] = ablation_of(section, climbs)
+        section.ablation = ablation_of(section, climbs)
     sections = climbs
     if runs:
         sections = [training_section(runs), *climbs]
@@ -49,7 +49,7 @@ def run(args) -> int:
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
-        print(printable(f"{section['id']}: {section['label']}"))
+        print(printable(f"{section.id}: {section.label}"))
     print(f"written: {args.out} (for a browser)")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())
@@ -61,17 +61,17 @@ def is_page(path: Path) -> bool:
     return path.is_file() and MARKER in path.read_text("utf-8", "replace")[:1000]
 
 
-def ablation_of(section: dict, sections: list[dict]) -> dict | None:
+def ablation_of(section: ClimbSection, sections: list[ClimbSection]) -> ClimbSection | None:
     """The first ablation on a climb's machine at its model, B, T and text, to stand beside it."""
-    if section["kind"].against != "previous":
+    if section.climb.comparison.against != "previous":
         return None
     for other in sections:
-        if other["kind"].against == "top" and other["settings"] == section["settings"]:
+        if other.climb.comparison.against == "top" and other.settings == section.settings:
             return other
     return None
 
 
-def gather_default() -> list[dict]:
+def gather_default() -> list[ClimbSection]:
     """The five newest climbs under runs/; where there is none, the five newest published ones."""
     paths = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
     paths = paths or sorted((ROOT / "logs").glob("*/climb.json"))

@@ -60,9 +60,3 @@ def describe(path: Path) -> dict[str, str]:
     if required != FIELDS or not all(fields.values()):
         raise UsageError(f"{path}: its docstring has {list(fields)}, expected {FIELDS}")
     return fields
-
-
-def low_precision(path: Path) -> bool:
-    """Whether a script declares this class of numerics, which is in no table with exact ones."""
-    # Also where Python cannot parse it.
-    return "\nNumerics: low precision" in path.read_text("utf-8", "replace")

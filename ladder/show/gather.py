@@ -1,7 +1,10 @@
 """What `ladder report` shows of one climb: its rows, and the script and the logs of each."""
 
+import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ladder.errors import UsageError
 from ladder.files import git
@@ -15,39 +18,91 @@ from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnin
 BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
 
 
-def gather(folder: Path) -> dict:
-    """The section of the page that shows one climb. Raises UsageError if it is none."""
+@dataclass
+class Doc:
+    """A script's docstring; without fields all of it is the change."""
+
+    change: str
+    why: str = ""  # its first three sentences
+    more: str = ""  # and the rest
+    numerics: str = ""
+    run: str = ""
+
+
+@dataclass
+class Rung:
+    """A script on the page: what it says of itself, its diff and its roofline."""
+
+    stem: str
+    title: str
+    path: Path | None
+    doc: Doc | None
+    base: "Rung | None"  # the one that it is compared with
+    diff: list[str] | None
+    roofline: dict[str, float]  # milliseconds of each part of a step
+    total: str  # of these
+    reported_ms: float | None = None
+
+
+@dataclass
+class MeasuredRung(Rung):
+    """A row of a climb, with its script and diff as measured, and its logs."""
+
+    row: Row | None = None
+    source: str = ""  # where the script comes from, in words
+    effective: str = ""
+    gain: str = ""
+    state: str = ""  # `up` if it is significantly faster than its base, `down` if slower
+    figures: dict[str, str] | None = None  # the cells of its row by their headings
+    logs: dict[str, str] | None = None  # texts, by the names of their files
+
+
+@dataclass
+class ClimbSection:
+    """The section of the page that shows one climb."""
+
+    shows: ClassVar[str] = "climb"
+    id: str
+    label: str
+    caption: str
+    climb: Climb
+    rows: list[Row]
+    run: dict[str, str]  # of the first row's first log, as is `result`
+    result: dict
+    settings: list  # what it has in common with an ablation that belongs to it
+    rungs: list[MeasuredRung]
+    notes: list[str]
+    ablation: "ClimbSection | None" = None  # that stands beside it
+
+
+def gather(folder: Path) -> ClimbSection:
+    """The section of a climb. Raises UsageError if it is none."""
     climb, rows = read_climb(folder)
     good = [row for row in rows if not row.failure]
     if not good:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
     rungs = gather_rungs(folder, climb, rows)
-    longest = max(sum(rung["roofline"].values()) for rung in rungs)
     what = climb.comparison.what
     if climb.kind == "climb":
-        what = f"{rungs[0]['title']} to {rungs[-1]['title']}"
+        what = f"{rungs[0].title} to {rungs[-1].title}"
     size = f"B={sizes(good)}, T={run['T']}"
-    return {
-        "id": folder.resolve().name,
-        "shows": "climb",
-        "label": f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
-        "caption": f"{caption(climb, good)}.",
-        "climb": climb,
-        "rows": rows,
-        "run": run,
-        "result": good[0].log.result,
-        # What it has in common with an ablation that belongs to it.
-        "settings": [run.get(key) for key in COMPARABLE if key not in BESIDE],
-        "kind": climb.comparison,
-        "rungs": rungs,
-        "longest": longest,  # bar of milliseconds
-        "notes": footnotes(climb, rows) + warnings(climb),
-    }
+    return ClimbSection(
+        id=folder.resolve().name,
+        label=f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
+        caption=f"{caption(climb, good)}.",
+        climb=climb,
+        rows=rows,
+        run=run,
+        result=good[0].log.result,
+        settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
+        rungs=rungs,
+        notes=footnotes(climb, rows) + warnings(climb),
+    )
 
 
-def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
-    """Each row with the docstring and diff of its script as measured, and its logs."""
+def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRung]:
+    """Each row of a climb with the script that it measured."""
     against = climb.comparison.against
     headings = columns(climb, rows)
     texts = climb_logs(folder, climb)
@@ -61,35 +116,41 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[dict]:
             elif rungs and against == "top":
                 base = rungs[0]
             diff = None
-            if path and base and base["path"]:
-                diff = diff_lines(base["path"], path)[2:]
+            if path and base and base.path:
+                diff = diff_lines(base.path, path)[2:]
             line = cells(row)
-            rung = {
-                "row": row,
-                "stem": row.stem,
-                "title": line["rung"].text,
-                "effective": row.log.effective if row.logs else {},
-                "gain": line["gain"].text,
-                "figures": {headings[name]: line[name].text for name in headings},
-                "state": state(row),
-                "base": base,
-                "roofline": dict(zip(LABELS, row.roofline or (), strict=False)),  # milliseconds
-                "path": path,
-                "source": source,
-                "doc": words(path) if path else {},
-                "diff": diff,
-                "logs": {f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
-            }
+            effective = row.log.effective if row.logs else {}
+            rung = MeasuredRung(
+                row=row,
+                stem=row.stem,
+                title=line["rung"].text,
+                path=path,
+                source=source,
+                doc=doc_of(path) if path else None,
+                base=base,
+                diff=diff,
+                roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
+                total=f"{sum(row.roofline or ()):.1f} ms",
+                effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
+                gain=line["gain"].text,
+                state=state(row),
+                figures={headings[name]: line[name].text for name in headings},
+                logs={f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
+            )
             rungs.append(rung)
     return rungs
 
 
-def words(path: Path) -> dict[str, str]:
-    """The fields of a script's docstring; without fields all of it is the change."""
+def doc_of(path: Path) -> Doc:
+    """What the docstring of a script says."""
     try:
-        return describe(path)
+        fields = describe(path)
     except UsageError:
-        return {"Change": docstring(path)}
+        return Doc(docstring(path))
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", fields["Why"])
+    why = " ".join(sentences[:3])
+    more = " ".join(sentences[3:])
+    return Doc(fields["Change"], why, more, fields["Numerics"], fields["Run"])
 
 
 def state(row: Row) -> str:

@@ -1,48 +1,181 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import json
-from functools import partial
+import statistics
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.log import read_log
-from ladder.show.page import HERE, Scale
+from ladder.show.draw import Scale, Tick, hue, svg
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
+HERE = Path(__file__).parent
 LOGS = "*_run-????????-??????-??????.log"  # as ladder.run names them, by date and time
+# The values of the step lines that are drawn where all runs have them.
+LABELS = {
+    "loss": "loss, nats a token",
+    "lr": "learning rate",
+    "norm": "gradient norm, before clipping",
+    "tok_per_s": "tokens per second",
+}
+WITH_AXIS = ("loss", "tok_per_s")  # those that stand above the ticks of the axis
 
 
-def training_section(paths: list[Path]) -> dict:
+@dataclass
+class Run:
+    """A run, whole, however often it was resumed.
+
+    In `steps` the first of each log has its `ranks`. `axes` say how far the run was at the
+    beginning and after each step: (steps + 1,) each.
+    """
+
+    name: str
+    fields: dict[str, str]  # of the last run line
+    status: str | None
+    steps: list[dict]
+    vals: list[dict]
+    axes: dict[str, np.ndarray]
+    window: int  # of the running mean
+    sample: str | None  # what its best model writes
+
+    @property
+    def starts(self) -> list[dict]:
+        """The first step of each log."""
+        return [step for step in self.steps if "ranks" in step]
+
+
+@dataclass
+class Reference:
+    """A line to beat: a loss over million tokens. Without a `url` it is measured on own text."""
+
+    name: str
+    model: str
+    points: list[list[float]]
+    source: str = ""
+    url: str = ""
+    data: str = ""
+
+
+@dataclass
+class Panel:
+    """One value over one axis."""
+
+    across: Scale
+    up: Scale
+    lines: list[tuple]  # what it is, the number of its run, x, y
+    marks: list[float]  # where a run went on
+    highest: float
+
+
+@dataclass
+class Line:
+    """A line of a chart, and the same line in the legend, as SVG and CSS write it."""
+
+    kind: str  # thin, mean, val, mark or reference
+    style: str
+    points: str = "0,7 30,7"
+    dots: str = "M15,7h0"
+
+
+@dataclass
+class Chart:
+    """A panel as the page draws it."""
+
+    key: str
+    axis: int  # its number
+    label: str
+    caption: str
+    up: list[Tick]
+    across: list[Tick]
+    marks: list[str]
+    lines: list[Line]
+
+
+@dataclass
+class Item:
+    """An item of the legend."""
+
+    line: Line
+    text: str
+    source: str = ""
+    url: str = ""
+
+
+@dataclass
+class RunWords:
+    """What the page says of one run."""
+
+    heading: str
+    facts: list[tuple[str, str]]
+    sample: str | None
+
+
+@dataclass
+class TrainingSection:
+    """The section of the page that compares training runs."""
+
+    shows: ClassVar[str] = "training"
+    id: str
+    label: str
+    headline: str
+    axes: list[str]
+    charts: list[Chart]
+    legend: list[Item]
+    has_references: bool
+    runs: list[RunWords]
+
+
+def training_section(paths: list[Path]) -> TrainingSection:
     """The section that compares these runs, each a log or a folder of checkpoints.
 
     Raises UsageError.
     A run without a step (--steps 0) is a line to beat: the held-out loss of a model.
     """
     runs = []
-    references = json.loads(HERE.joinpath("references.json").read_text("utf-8"))
+    references = read_references()
     for path in paths:
         run = gather_run(path)
-        if run["steps"]:
+        if run.steps:
             runs.append(run)
-        elif run["vals"]:
-            loss = run["vals"][0]["loss"]
-            references.insert(0, {**run, "points": [[0, loss], [1e9, loss]]})
+        elif run.vals:
+            loss = run.vals[0]["loss"]
+            fields = run.fields
+            points = [[0, loss], [1e9, loss]]
+            references.insert(0, Reference(run.name, fields["model"], points, data=fields["data"]))
     if not runs:
         raise UsageError(f"{paths[0]} has no step to show yet")
-    fields = runs[0]["fields"]
-    references = [line for line in references if line["fields"]["model"] == fields["model"]]
-    return {
-        "id": runs[0]["name"],
-        "shows": "training",
-        "label": f"training {fields['model']} on {fields['device']}",
-        "runs": runs,
-        "references": references,
-        "panel": partial(panel, runs, references),
-    }
+    fields = runs[0].fields
+    references = [line for line in references if line.model == fields["model"]]
+    several = len(runs) > 1
+    headline = f"Training {fields['model']} on {fields['data']}"
+    losses = [val["loss"] for run in runs for val in run.vals]
+    if losses:
+        headline += f": best validation loss {min(losses):.4f}"
+    words = []
+    for run in runs:
+        words.append(RunWords(run.name if several else "The run", facts(run), run.sample))
+    return TrainingSection(
+        id=runs[0].name,
+        label=f"training {fields['model']} on {fields['device']}",
+        headline=headline,
+        axes=[*runs[0].axes],
+        charts=charts(runs, references),
+        legend=legend(runs, references),
+        has_references=bool(references),
+        runs=words,
+    )
+
+
+def read_references() -> list[Reference]:
+    """references.json: what others reported."""
+    lines = json.loads(HERE.joinpath("references.json").read_text("utf-8"))
+    return [Reference(**line) for line in lines]
 
 
 def logs_of(folder: Path) -> list[Path]:
@@ -50,12 +183,8 @@ def logs_of(folder: Path) -> list[Path]:
     return sorted(folder.glob(LOGS), key=lambda path: path.name.partition("-")[2])
 
 
-def gather_run(path: Path) -> dict:
-    """A run, whole, however often it was resumed: a later log replaces what it has again.
-
-    In `steps` the first of each log has its `ranks`. `axes` say how far the run was at the
-    beginning and after each step: (steps + 1,) each.
-    """
+def gather_run(path: Path) -> Run:
+    """A run by its log or its folder of checkpoints: a later log replaces what it has again."""
     steps = []
     vals = []
     for file in logs_of(path) or [path]:
@@ -67,19 +196,27 @@ def gather_run(path: Path) -> dict:
             first["ranks"] = log.run.get("ranks", "1")
         vals += log.vals
     fields = log.run
-    tokens = int(fields.get("total_batch") or int(fields["B"]) * int(fields["T"]))
     done = np.append(0, column(steps, "step"))
     seconds = np.append(0, column(steps, "dt").cumsum())
-    return {
-        "name": path.resolve().name,
-        "fields": fields,
-        "status": log.result.get("status"),
-        "steps": steps,
-        "vals": vals,
-        "axes": {"million tokens": done * tokens / 1e6, "steps": done, "hours": seconds / 3600},
-        "window": 1 + len(steps) // 50,  # of the running mean
-        "sample": sample_of(path),
-    }
+    return Run(
+        name=path.resolve().name,
+        fields=fields,
+        status=log.result.get("status"),
+        steps=steps,
+        vals=vals,
+        axes={
+            "million tokens": done * step_tokens(fields) / 1e6,
+            "steps": done,
+            "hours": seconds / 3600,
+        },
+        window=1 + len(steps) // 50,
+        sample=sample_of(path),
+    )
+
+
+def step_tokens(fields: dict[str, str]) -> int:
+    """The tokens of a step, by a run line."""
+    return int(fields.get("total_batch") or int(fields["B"]) * int(fields["T"]))
 
 
 def column(rows: list[dict], key: str) -> np.ndarray:
@@ -99,29 +236,29 @@ def sample_of(folder: Path) -> str | None:
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
 
 
-def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict:
+def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> Panel:
     """One value of the step lines over one axis; the loss with all that it is compared with."""
-    lines = []  # what it is, the number of its run, x, y
-    marks = []  # where a run went on
+    lines = []
+    marks = []
     for number, run in enumerate(runs):
-        x = run["axes"][axis]
-        y = column(run["steps"], key)
+        x = run.axes[axis]
+        y = column(run.steps, key)
         lines.append(("thin", number, x[1:], y))
-        for index, step in enumerate(run["steps"][1:], 1):
+        for index, step in enumerate(run.steps[1:], 1):
             if "ranks" in step:
                 marks.append(x[index])
         if key == "loss":
-            window = run["window"]
+            window = run.window
             mean = np.convolve(y, np.ones(window) / window, "valid")
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
-            at = np.interp(column(run["vals"], "step"), run["axes"]["steps"], x)
-            lines.append(("val", number, at, column(run["vals"], key)))
+            at = np.interp(column(run.vals, "step"), run.axes["steps"], x)
+            lines.append(("val", number, at, column(run.vals, key)))
     low = 0
     high = 100  # per cent of the values
     if key == "loss":
-        x = runs[0]["axes"]
+        x = runs[0].axes
         for number, line in enumerate(references):
-            y = np.interp(x["million tokens"], *np.array(line["points"]).T)
+            y = np.interp(x["million tokens"], *np.array(line.points).T)
             lines.append(("reference", number, x[axis], y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
@@ -129,10 +266,144 @@ def panel(runs: list[dict], references: list[dict], axis: str, key: str) -> dict
         low = 0.98 * values.min()
     if key in ("loss", "norm"):
         high = 95  # the first ones would fill the panel
-    return {
-        "across": Scale(0, max(run["axes"][axis][-1] for run in runs)),
-        "up": Scale(low, 1.05 * np.percentile(values, high)),
-        "lines": lines,
-        "marks": marks,
-        "highest": values.max(),
-    }
+    return Panel(
+        across=Scale(0, max(run.axes[axis][-1] for run in runs)),
+        up=Scale(low, 1.05 * np.percentile(values, high)),
+        lines=lines,
+        marks=marks,
+        highest=values.max(),
+    )
+
+
+def charts(runs: list[Run], references: list[Reference]) -> list[Chart]:
+    """A chart of each value that all runs have, over each axis."""
+    drawn = []
+    for number, axis in enumerate(runs[0].axes, 1):
+        for key, label in LABELS.items():
+            if not all(key in run.steps[0] for run in runs):
+                continue
+            found = panel(runs, references, axis, key)
+            caption = label
+            if key in WITH_AXIS:
+                caption += f", over {axis}"
+            if found.highest > found.up.high:
+                caption += f"; cut off above, the highest is {found.highest:.4g}"
+            lines = []
+            for kind, k, x, y in found.lines:
+                line = line_of(kind, k, len(runs))
+                line.points = svg(found.across.at(x), found.up.at(y))
+                line.dots = "".join(f"M{point}h0" for point in line.points.split())
+                lines.append(line)
+            chart = Chart(
+                key=key,
+                axis=number,
+                label=f"{label} over {axis}",
+                caption=caption,
+                up=found.up.ticks(4, upright=True),
+                across=found.across.ticks(5) if key in WITH_AXIS else [],
+                marks=[f"M{999 * found.across.at(x):.1f},0v999" for x in found.marks],
+                lines=lines,
+            )
+            drawn.append(chart)
+    return drawn
+
+
+def line_of(kind: str, k: int, n: int) -> Line:
+    """How the line of the k-th of n runs looks, or of the k-th reference."""
+    if kind == "reference":
+        return Line(kind, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
+    return Line(kind, f"--hue:{hue(k, n)}")
+
+
+def legend(runs: list[Run], references: list[Reference]) -> list[Item]:
+    """What each line is; a run is named where there are several."""
+    items = []
+    n = len(runs)
+    for k, run in enumerate(runs):
+        name = f"{run.name}: " if n > 1 else ""
+        steps = "1 step" if run.window == 1 else f"{run.window} steps"
+        text = f"{name}training loss, mean of {steps} (thin: each step)"
+        items.append(Item(line_of("mean", k, n), text))
+        if run.vals:
+            text = f"{name}validation loss, on held-out text"
+            items.append(Item(line_of("val", k, n), text))
+    if any(len(run.starts) > 1 for run in runs):
+        items.append(Item(Line("mark", ""), "stopped and resumed here"))
+    for k, reference in enumerate(references):
+        text = reference.name
+        loss = reference.points[0][1]
+        if not reference.url:
+            text += f": {loss:.4f} on held-out text of {reference.data}, before training"
+        elif len(reference.points) == 2:
+            text += f": {loss}"
+        line = line_of("reference", k, n)
+        items.append(Item(line, text, reference.source, reference.url))
+    return items
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """A run in words, by their headings; what is empty is not said."""
+    fields = run.fields
+    last = run.steps[-1]
+    tokens = run.axes["million tokens"][-1] * 1e6
+    hours = run.axes["hours"][-1]
+    took = f"{hours:.2f} hours" if hours > 1 else f"{60 * hours:.1f} minutes"
+    passes = tokens / int(fields["tokens"])
+    trained = f"{last['step']:,} of {int(fields['steps']):,} steps, {tokens:,.0f} tokens"
+    trained += f", the text {passes:.2f} times; {took} of steps"
+    dt = statistics.median_high(step["dt"] for step in run.steps)
+    tok_per_s = statistics.median_high(step["tok_per_s"] for step in run.steps)
+    resumed = ", ".join(f"{start['step'] - 1:,}" for start in run.starts[1:])
+    ended = run.status
+    if not ended:
+        is_done = last["step"] >= int(fields["steps"])
+        ended = "all steps are done" if is_done else "under way, or killed"
+    ranks = [start["ranks"] for start in run.starts]
+    used = ", then ".join(ranks) if len({*ranks}) > 1 else ranks[0]
+    batch = f"{step_tokens(fields)} tokens a step, B={fields['B']}, T={fields['T']}, ranks: {used}"
+    rates = ""
+    if "lr" in last:
+        highest = max(step["lr"] for step in run.steps)
+        rates = f"highest {highest:.3g}, last {last['lr']:.3g}"
+    text = f"{fields['data']}, {int(fields['tokens']):,} tokens"
+    return [
+        ("Validation", validation(run.vals)),
+        ("Trained", trained),
+        (
+            "Speed",
+            f"{tok_per_s:,.0f} tokens per second, {1e3 * dt:,.1f} ms a step (medians of all steps)",
+        ),
+        ("Stalls", stalls(run.steps, dt)),
+        ("Resumed", f"went on after step {resumed}" if resumed else ""),
+        ("Ended", ended),
+        ("Model", f"{fields['model']}, {int(fields['params']):,} parameters"),
+        ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
+        ("Batch", batch),
+        ("Learning rate", rates),
+        ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
+        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields['seed']}"),
+    ]
+
+
+def validation(vals: list[dict]) -> str:
+    """The lowest loss on held-out text, and whether it has risen since."""
+    if not vals:
+        return ""
+    best = min(vals, key=lambda val: val["loss"])
+    last = vals[-1]
+    words = f"best {best['loss']:.4f}, after step {best['step']:,.0f}"
+    if best["step"] < last["step"]:
+        words += f"; last {last['loss']:.4f}, after step {last['step']:,.0f}: not lower since"
+    else:
+        words += ": the last one is the lowest"
+    return f"{words}; on {best['tokens']:,.0f} tokens each"
+
+
+def stalls(steps: list[dict], usual: float) -> str:
+    """The steps that took more than twice as long as usual, but for the first of each log."""
+    slow = [step for step in steps if "ranks" not in step and step["dt"] > 2 * usual]
+    if not slow:
+        return "no step took more than twice the median"
+    longest = max(slow, key=lambda step: step["dt"])
+    words = f"steps that took more than twice the median: {len(slow)}, the longest "
+    return f"{words}{1e3 * longest['dt']:,.0f} ms, step {longest['step']:,}"

@@ -82,7 +82,6 @@ def test_publish_prepends_and_makes_readme_anew(project):
         ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
-        ('"speedups/12_causal_blocks', '"candidates/19_fp8_head', "19_fp8_head has low precision"),
         ('"speedups/12_causal_blocks', '"mine', "was over before mine could run"),
     ],
 )

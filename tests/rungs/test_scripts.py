@@ -18,7 +18,7 @@ def test_docstring_has_its_fields(number):
 
 
 @pytest.mark.parametrize("number", SCRIPTS)
-def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch, capsys):
+def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch):
     card("T4")
 
     def stop(_):  # at the first step: nothing is on the device then but the model
@@ -29,11 +29,6 @@ def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch, capsys
     flags = ["--model=tiny", f"--data={shard}", f"--log-dir={tmp_path}"]
     with pytest.raises(SystemExit) as end:
         load(rung(number)).main(flags)
-    if number >= 14:
-        units = "FP8" if number == 19 else "bfloat16"
-        assert end.value.code == 2
-        assert f"error Tesla T4 has no {units} units" in capsys.readouterr().err
-        return
     assert end.value.code == 130
     log = read_log(next(tmp_path.glob("*.log")))
     assert (log.run["device"], log.run["B"], log.run["T"]) == ("Tesla T4", "8", "1024")

@@ -192,7 +192,7 @@ def test_a_note_says_that_text_was_read_twice(tmp_path, epoch, read_twice):
 
 
 def test_the_page_has_a_band_for_each_curve_and_a_bar_for_each_time(three):
-    html = page([gather(three) | {"ablation": None}], made="")
+    html = page([gather(three)], made="")
     assert len(re.findall("<polygon data-curve", html)) == 3 * 4  # axes, rungs
     bars = html.split('class="ladder times-to"')[1].split("<h3>")[0]
     widths = re.findall(r'class="bar" style="width:([\d.]+)%', bars)

@@ -11,7 +11,7 @@ def test_where_a_script_comes_from(tmp_path):
     (folder / "code" / "speedups").mkdir(parents=True)
     (folder / "code" / NAMES["01_weight_tying"]).write_text("a = 1\n")
     (folder / "baseline.py").write_text("a = 2\n")
-    baseline, tying, lost = gather(folder)["rungs"]
-    assert baseline["source"] == tying["source"] == "kept with its logs"
-    assert tying["diff"][1:] == ["-a = 2", "+a = 1"]
-    assert lost["path"] is lost["diff"] is None
+    baseline, tying, lost = gather(folder).rungs
+    assert baseline.source == tying.source == "kept with its logs"
+    assert tying.diff[1:] == ["-a = 2", "+a = 1"]
+    assert lost.path is lost.diff is None

@@ -14,7 +14,8 @@ from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.show.gather import gather
-from ladder.show.page import page, verdict
+from ladder.show.measured import verdict
+from ladder.show.page import page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
@@ -60,7 +61,7 @@ def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     folder = climb_of(tmp_path, times, device=f"GPU {EVIL}", data="/home/someone/texts")
     (folder / "baseline.py").write_text(f"'''00 {EVIL} `{EVIL}`'''\na = 1\n", encoding="utf-8")
     (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
-    text = page([{**gather(folder), "ablation": None}], made="")
+    text = page([gather(folder)], made="")
     assert text.count("<script") == 1  # its own
     assert "<img" not in text and "/home/someone" not in text
     for words in (f"GPU {EVIL}", f"00 {EVIL}", f"+b = r'''{EVIL}"):
@@ -77,8 +78,8 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     assert main(["report", *map(str, (climb, ablation, other)), "--out", str(out)]) == 0
     chromium.get(f"{out.as_uri()}#{climb.name}/05_torch_compile")
     scale = []
-    for bar, rung in zip(shown(".bars .bar"), gather(climb)["rungs"], strict=True):
-        scale.append(bar.rect["width"] / rung["row"].tok_per_s)
+    for bar, rung in zip(shown(".bars .bar"), gather(climb).rungs, strict=True):
+        scale.append(bar.rect["width"] / rung.row.tok_per_s)
     assert max(scale) == pytest.approx(min(scale), rel=0.02)
     assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
     assert len(shown(".rung[open]")) == 1
@@ -99,12 +100,12 @@ def site(chromium):
 
 def test_the_story_in_a_browser(site, shown, narrow):
     """Bars before and after to one scale, what is removed hatched, a phone."""
-    rungs = learn_section()["rungs"]
-    total = shown(".after .parts")[0].rect["width"] * rungs[0]["ms"] / 1000  # that was reported
+    rungs = learn_section().rungs
+    total = shown(".after .parts")[0].rect["width"] * rungs[0].ms / 1000  # that was reported
     for rung, bar in zip(rungs, shown(".after .parts"), strict=True):
         parts = bar.find_elements("css selector", ":scope > span")
         width = sum(part.rect["width"] for part in parts)
-        assert width == pytest.approx(total * rung["ms"] / rungs[0]["ms"], abs=2)
+        assert width == pytest.approx(total * rung.ms / rungs[0].ms, abs=2)
     assert [len(shown(f".{kind}")) for kind in ("after", "before", "parts .dot")] == [11, 10, 7]
     gone = [part.get_attribute("style") for part in shown(".before .parts > span")[4:8]]
     assert ["--gone: 87.5" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 02: 19.5 to 156

@@ -45,11 +45,11 @@ def resumed(tmp_path, monkeypatch):
 
 def test_a_run_that_was_resumed_is_one_curve(resumed):
     run = training.gather_run(resumed)
-    assert [step["step"] for step in run["steps"]] == [*range(1, 101)]
-    assert [(val["step"], val["loss"]) for val in run["vals"]] == [
+    assert [step["step"] for step in run.steps] == [*range(1, 101)]
+    assert [(val["step"], val["loss"]) for val in run.vals] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
     ]  # fmt: skip
-    ends = {name: axis[-1] for name, axis in run["axes"].items()}
+    ends = {name: axis[-1] for name, axis in run.axes.items()}
     assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
 
 
@@ -57,10 +57,10 @@ def test_the_running_mean_stands_in_the_middle_of_its_steps(resumed):
     """Of a straight line it is the same line. The axis of the speed begins at 0."""
     run = training.gather_run(resumed)
     panel = training.panel([run], [], "steps", "loss")
-    ((_, _, x, y),) = (line for line in panel["lines"] if line[0] == "mean")
-    assert len(x) == len(y) == 100 - run["window"] + 1
+    ((_, _, x, y),) = (line for line in panel.lines if line[0] == "mean")
+    assert len(x) == len(y) == 100 - run.window + 1
     assert y == pytest.approx(10 - x / 100)
-    assert training.panel([run], [], "steps", "tok_per_s")["up"].low == 0
+    assert training.panel([run], [], "steps", "tok_per_s").up.low == 0
 
 
 def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
@@ -75,7 +75,7 @@ def test_a_run_under_way_is_shown_as_far_as_it_is(resumed):
     path = max(resumed.glob("ddp_run*-000000.log"))
     with path.open("a") as file:
         file.write("step   86/100 | loss 9.1")
-    assert training.gather_run(path)["steps"][-1]["step"] == 85
+    assert training.gather_run(path).steps[-1]["step"] == 85
 
 
 def test_the_page_says_which_values_are_cut_off(tmp_path, monkeypatch):
@@ -94,13 +94,16 @@ def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
     run = write_log(tmp_path / "run.log", 1, 100)
     mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
     section = training.training_section([mine, run])
-    names = [reference["name"][:7] for reference in section["references"]]
+    names = [item.text[:7] for item in section.legend if item.line.kind == "reference"]
     assert names == ["mine.lo", "OpenAI'", "llm.c t"]
-    *_, own, openai, llmc = section["panel"]("hours", "loss")["lines"]
+    own = training.Reference("mine", "gpt2", [[0, 3.5], [1e9, 3.5]])
+    references = [own, *training.read_references()]
+    found = training.panel([training.gather_run(run)], references, "hours", "loss")
+    *_, own, openai, llmc = found.lines
     assert set(own[3]) == {3.5} and set(openai[3]) == {3.2924}
     assert llmc[3][-1] == pytest.approx(11.0092 - 50 / 131 * (11.0092 - 6.171))
     other = training.training_section([write_log(tmp_path / "tiny.log", 1, 9, model="tiny")])
-    assert other["references"] == []
+    assert not other.has_references
 
 
 def test_a_rung_beside_a_run_has_the_panels_that_both_have(resumed, tmp_path):
