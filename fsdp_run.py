@@ -232,9 +232,8 @@ def train(args):
             {"params": no_decay, "weight_decay": 0.0},
         ]
         # speedup 10: fused, one pass over weights, gradients and moments
-        optimizer = torch.optim.AdamW(
-            groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
-        )
+        betas = (0.9, args.beta2)  # ddp: a flag here
+        optimizer = torch.optim.AdamW(groups, lr=args.max_lr, betas=betas, eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log

@@ -1,6 +1,7 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
+import math
 import os
 import re
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ def at_least(low: int):
     return integer
 
 
+def rate(text: str) -> float:
+    """An argparse type: a finite number of at least 0."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
+    return value
+
+
 positive = at_least(1)
 count = at_least(0)
 
@@ -55,8 +64,11 @@ DDP_FLAGS = FLAGS | {
     "total_batch": dict(
         type=positive, help="tokens a step, of all ranks (default: CUDA 524288, else 4096)"
     ),
-    "max_lr": dict(type=float, default=6e-4, help="after the warm-up (default: 6e-4)"),
-    "min_lr": dict(type=float, help="at the last step (default: a tenth of --max-lr)"),
+    "max_lr": dict(type=rate, default=6e-4, help="after the warm-up (default: 6e-4)"),
+    "min_lr": dict(type=rate, help="at the last step (default: a tenth of --max-lr)"),
+    "beta2": dict(
+        type=rate, default=0.95, help="AdamW's (default: 0.95, for some 0.5M tokens a step)"
+    ),
     "warmup": dict(type=count, help="steps (default: a fifth of --steps, at most 250)"),
     "dtype": dict(
         choices=("auto", "bfloat16", "float16", "float32"),
@@ -144,6 +156,7 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
         if args.batch_size is None:
             args.batch_size = _ddp_batch_size(args, world_size, sharded)
         _check_total_batch(args, world_size)
+        _check_schedule(args)
     return args
 
 
@@ -198,6 +211,16 @@ def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
     while rows_of_a_step % B:
         B //= 2
     return B
+
+
+def _check_schedule(args):
+    """Raise UsageError if the flags of the schedule do not go together."""
+    if args.min_lr > args.max_lr:
+        raise UsageError(f"--min-lr {args.min_lr:g} is above --max-lr {args.max_lr:g}")
+    if args.warmup > max(1, args.steps):
+        raise UsageError(f"--warmup {args.warmup} is more than --steps {args.steps}")
+    if not 0 < args.beta2 < 1:
+        raise UsageError(f"--beta2 {args.beta2:g}: expected a number between 0 and 1")
 
 
 def _check_total_batch(args, world_size: int):

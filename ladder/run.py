@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import platform
+import shlex
 import shutil
 import signal
 import statistics
@@ -16,11 +17,14 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.errors import UsageError, exit_with, explain
+from ladder.errors import UsageError, exit_with, explain, tell_torchrun
 from ladder.files import ROOT, commit, require_own, silence
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
+
+# How many processes torchrun, Slurm's srun, Open MPI and MPICH say that they started.
+STARTED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 class NotFinite(Exception):
@@ -73,10 +77,11 @@ class Run:
             sys.stdout.reconfigure(errors="backslashreplace")
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        world = os.environ.get("WORLD_SIZE") or "1"
-        if self.world_size == 1 and world != "1":
-            alone = f"WORLD_SIZE is {world}, but {self.script} would train alone"
-            exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
+        for name in STARTED:
+            copies = os.environ.get(name) or "1"
+            if self.world_size == 1 and copies != "1":
+                alone = f"{name} is {copies}, but {self.script} would train alone"
+                exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
             if self.args.device.index is not None:  # else GPU 0 is used too
@@ -119,6 +124,7 @@ class Run:
         with self.closing:
             if line:
                 self.print0(f"error {line}", sys.stderr)
+                tell_torchrun(line)
             if result_status and self.model is not None:  # else it failed before the run line
                 self._finish(result_status)
         if exit_status == 0 and self.write_failed:
@@ -262,6 +268,14 @@ class Run:
         batches_a_rank = "1 micro-step" if number == 1 else f"{number} micro-steps"
         sizes = f"world size {self.world_size} x B={batches.B} x T={batches.T}"
         self.print0(f"note  a step is {self.tokens_per_step} tokens: {batches_a_rank} x {sizes}")
+        # 0.95 with 0.5M tokens a step, as in GPT-3, forgets half of the squares in 7.1 million.
+        beta2 = self.args.beta2
+        half = self.tokens_per_step * half_life(beta2)
+        if beta2 < 0.999 and half < 1e6:
+            slower = self.tokens_per_step * half_life(0.999)
+            forgets = f"beta2 {beta2:g} forgets half in {round(half, -3):,.0f} tokens here"
+            more = f"--beta2 0.999 in {round(slower, -3):,.0f} (docs/train.md)"
+            self.print0(f"note  {forgets}; {more}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -347,12 +361,16 @@ class Run:
             peak_bytes=self.peak_bytes,
         )
         self.result = {"script": self.script, "status": status, **numbers, **self.validation}
+        if planned > 2 and not self.result["measured_steps"]:
+            done = f"{len(self.step_times)} of {planned} steps are done"
+            self.print0(f"note  not a measurement: {done}, all of them warm-up")
         self.print0(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
+            self._doubt()
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
@@ -366,8 +384,28 @@ class Run:
             last, best = self.validation.values()
             line += f", validation loss {last:.4f} (best {best:.4f})"
         if self.folder:
-            line += f"; now: `ladder report {self.folder}`, `ladder sample {self.folder}`"
+            folder = shlex.quote(str(self.folder))
+            line += f"; now: `ladder report {folder}`"
+            if (self.folder / "best").exists():
+                line += f", `ladder sample {folder}`"
         return line
+
+    def _doubt(self):
+        """Print, on the screen only, why the numbers of RESULT may be wrong."""
+        median = self.result["median_ms"]
+        slowest = 1e3 * max(self.step_times[self.result["warmup_steps"] :])
+        if slowest > 3 * median:
+            times = f"{slowest / median:.0f} times the median"
+            line = f"one measured step took {slowest:,.0f} ms, {times}: did something else run?"
+            self._write(sys.stdout, f"note  {line}")
+        if (self.result["mfu"] or 0) > 1:
+            line = "MFU is above 100 %: peak_flops (the mfu line) is not the peak of this device"
+            self._write(sys.stdout, f"note  {line}")
+
+
+def half_life(beta: float) -> float:
+    """Steps after which a running mean with this `beta` has forgotten half."""
+    return math.log(0.5) / math.log(beta)
 
 
 def flops_per_token(model, T: int) -> int:
