@@ -213,7 +213,7 @@ def read(path: Path) -> dict:
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many kinds, also where the disk fails
         require_readable(path)
-        if explain(error):  # out of memory
+        if explain(error) and not isinstance(error, OSError):  # out of memory
             raise
         raise Damaged(f"{path} is damaged") from None
     if not isinstance(saved, dict) or not saved.keys() >= HELD:

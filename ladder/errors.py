@@ -42,8 +42,8 @@ def tell_torchrun(line: str):
 # first match is used. tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
-    "can't allocate memory|not enough memory|out of memory|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    "|CUBLAS_STATUS_NOT_INITIALIZED": (
+    "[Cc]an(no|')t allocate memory|not enough memory|out of memory|MemoryError"
+    "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
     # gloo's words, then NCCL's, for a process that has ended

@@ -64,6 +64,22 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     assert "error out of memory: try" in fails(capsys, "--device", "cuda")
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--max-lr", "-1"], "--max-lr: expected a number of at least 0, got -1"),
+        (["--max-lr", "nan"], "--max-lr: expected a number of at least 0, got nan"),
+        (["--min-lr", "1e-3"], "--min-lr 0.001 is above --max-lr 0.0006"),
+        (["--warmup", "9", "--steps", "5"], "--warmup 9 is more than --steps 5"),
+        (["--beta2", "1"], "--beta2 1: expected a number between 0 and 1"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense(flags, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse_ddp_args("", ["--device", "cpu", *flags])
+    assert words in capsys.readouterr().err
+
+
 def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
     card("T4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
