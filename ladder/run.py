@@ -254,12 +254,16 @@ class Run:
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.print0(
-                "note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster"
+                "note  autocast stays off: PyTorch knows of no bfloat16 units in this CPU, and "
+                "without them FP32 is faster"
             )
         if self.compiled or hasattr(model, "_orig_mod"):
             self.print0(
                 "note  compiling: the first step may take minutes (seconds with a warm cache)"
             )
+        if self.steps_left > 1:
+            step = f"step {first_step + 2}, which is warm-up"
+            self.print0(f"note  {step}, runs under PyTorch's profiler: see `effective`")
 
     def _say_step(self, batches):
         """Print what a step of several batches is made of."""
@@ -336,7 +340,10 @@ class Run:
     def _say_effective(self, recording):
         """Print what the recorded step really ran."""
         self.effective = {"matmul": probe.matmul_units(self.args.device)}
-        self.effective |= probe.effective(probe.operators(recording))
+        ran = probe.operators(recording)
+        if not ran:
+            self.print0("note  the profiler of this PyTorch does not tell what a step ran")
+        self.effective |= probe.effective(ran)
         if self.scaler.is_enabled():
             self.effective["loss_scale"] = f"{self.scale:g}"
         self.print0(pairs_line("effective", self.effective))
@@ -386,7 +393,7 @@ class Run:
         if self.folder:
             folder = shlex.quote(str(self.folder))
             line += f"; now: `ladder report {folder}`"
-            if (self.folder / "best").exists():
+            if Path(self.folder, "best").is_dir():
                 line += f", `ladder sample {folder}`"
         return line
 

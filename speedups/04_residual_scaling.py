@@ -5,8 +5,8 @@ Change: projections into the residual stream start with std 0.02 / sqrt(2 * n_la
 Why: it is here because GPT-2 has it (section 2.3 of its paper). In the 124M model 24 such
   projections add to the residual stream, and the variances of what they add sum up. Divided by
   sqrt(24), all of them together add as much as one alone. Expect no speed on any device, as the
-  same kernels run. At torchtitan, with and without it gave similar losses, slightly in its favour
-  (docs/reported.md).
+  same kernels run. We know of no report of what it does to the loss of GPT-2; torchtitan found
+  similar losses with and without another rule, which depends on the layer (docs/reported.md).
 Numerics: changes the function. Other initial weights.
 Run: python speedups/04_residual_scaling.py
 Removes: nothing: for the loss
