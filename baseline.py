@@ -3,13 +3,14 @@
 Change: none. The ladder starts here. Every file in speedups/ is the file before it plus one
   optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
 Why: on a GPU most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
-  sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. That takes 718 ms at an A100's 19.5
-  TFLOP/s, attention included, of the 839 ms that `ladder roofline` calculates for the step. Its
-  tensor cores run TF32 at 8 times that rate and bfloat16 at 16 times. By data sheet, an RTX 3090 or
-  4090 has a fast FP32: it gains nothing from TF32 and a factor of two from bfloat16. The rest of
-  the step is memory traffic. Attention written out makes much of it: its scores take 16 x 12 x 1024
-  x 1024 x 4 bytes = 805 MB a layer, and scale, mask and softmax each read and write them again.
-  Expect 02 (on data-center cards) and 03 to shorten the multiplication, 05 and 06 the traffic.
+  sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. An A100's owner measured 19.2 TFLOP/s:
+  730 ms, attention included, of the 851 ms that `ladder roofline` calculates for the step. Its
+  tensor cores ran bfloat16 at 14 times that rate. A GeForce's FP32 is faster: owners of a 4090
+  measured 55 TFLOP/s (two thirds of the data sheet), 1.6 times that in TF32 and 3 times in
+  bfloat16. The rest of the step is memory traffic. Attention written out makes much of it: its
+  scores take 16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, and scale, mask and softmax each
+  read and write them again. Expect 02 and 03 to shorten the multiplication, most on data-center
+  cards, and 05 and 06 the traffic.
 Numerics: the reference for all other rungs.
 Run: python baseline.py
 """

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ladder.cli import BLOCK_SIZE, MODELS
+from ladder.commands.roofline import LISTED, gain, usual_share
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
-from ladder.machine import find_gpu
+from ladder.machine import GPU, find_gpu
 from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
+from ladder.measure.rates import rates_of
 from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
@@ -29,7 +31,8 @@ from ladder.show.tables import (
 # table; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
 # busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>rungs|cards|machines|table|losses)(?P<folders>( \S+)*) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>rungs|cards|more-cards|machines|table|losses)(?P<folders>( \S+)*) -->"
+    r"\n.*?<!-- end -->",
     re.DOTALL,
 )
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -63,6 +66,8 @@ def block(match: re.Match) -> str:
         made = rungs_table(climbs)
     elif match["kind"] == "cards":
         made = cards_table()
+    elif match["kind"] == "more-cards":
+        made = more_cards_table()
     elif match["kind"] == "losses":
         made = losses_table(*climbs[0][1:])
     elif match["kind"] == "machines":
@@ -161,17 +166,73 @@ def times(row: Row) -> str:
 
 def cards_table() -> str:
     """Five cards: the B that fits each, and what the whole ladder is calculated to bring there."""
-    lines = [["card", "B to compare rungs", "B to train", "rung 10 is faster by"]]
+    heads = ["card", "B to compare", "rung 10 is faster by", "B to train"]
+    lines = [[*heads, "tok/s: baseline, rung 10 to train"]]
     for label, name in CARDS.items():
-        gpu = find_gpu(name)
-        memory = memory_on_sale(gpu.memory)
-        compare = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
-        train = ddp_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
-        steps = work(compare)
-        slow = sum(roofline_ms(steps["baseline"], gpu._asdict()))
-        fast = sum(roofline_ms(steps["10_fused_adamw"], gpu._asdict()))
-        lines.append([label, f"{compare}", f"{train}", f"{slow / fast:.1f} times"])
+        card = expected(find_gpu(name))
+        rates = f"{digits(card.baseline)} → {digits(card.trained)}"
+        lines.append([label, f"{card.compare}", f"{card.times:.1f} times", f"{card.train}", rates])
     return pipes([[Cell(text) for text in line] for line in lines], left=1)
+
+
+# In docs/your-card.md; AMD's have no data sheet here, only their memory in GB.
+MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "T4"]
+MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
+MORE_CARDS += ["H200 SXM"]
+AMD = {"RX 7900 XTX": 24, "MI300X": 192}
+
+
+def more_cards_table() -> str:
+    """The cards of docs/your-card.md."""
+    heads = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster by"]
+    lines = [[*heads, "B to train", "rung 10, tok/s"]]
+    for name in MORE_CARDS:
+        card = expected(LISTED[name])
+        line = [name, f"{LISTED[name].memory:g}", f"{card.compare}", digits(card.baseline)]
+        line += [card.tf32, f"{card.times:.1f} times", f"{card.train}", digits(card.trained)]
+        lines.append(line)
+    for name, memory in AMD.items():
+        compare, train = batches(memory)
+        lines.append([name, f"{memory}", f"{compare}", "–", "–", "–", f"{train}", "–"])
+    return pipes([[Cell(text) for text in line] for line in lines], left=1)
+
+
+class Expected(NamedTuple):
+    """What is calculated for a card: tokens per second at B to compare and at B to train."""
+
+    compare: int
+    train: int
+    baseline: float  # tok/s at B to compare
+    tf32: str  # what rung 02 gains there
+    times: float  # rung 10 over the baseline there
+    trained: float  # tok/s of rung 10 at B to train
+
+
+def expected(gpu: GPU) -> Expected:
+    """A card's figures, its tok/s at the share of the roofline that others reached."""
+    rates = rates_of(gpu)
+    compare, train = batches(gpu.memory)
+    steps = work(compare)
+    untied, tf32 = (sum(roofline_ms(steps[stem], rates)) for stem in ("01_weight_tying", "02_tf32"))
+    slow = sum(roofline_ms(steps["baseline"], rates))
+    fast = sum(roofline_ms(steps["10_fused_adamw"], rates))
+    trained = sum(roofline_ms(work(train)["10_fused_adamw"], rates))
+    reached = 1e3 * BLOCK_SIZE * usual_share()
+    baseline = reached * compare / slow
+    gained = gain(untied, tf32)
+    return Expected(compare, train, baseline, gained, slow / fast, reached * train / trained)
+
+
+def batches(gigabytes: float) -> tuple[int, int]:
+    """B to compare rungs and B to train, on a card sold with this much memory."""
+    memory = memory_on_sale(gigabytes)
+    compare = min(16, baseline_batch(memory, MODELS["gpt2"], BLOCK_SIZE))
+    return compare, ddp_batch(memory, MODELS["gpt2"], BLOCK_SIZE)
+
+
+def digits(rate: float) -> str:
+    """Two digits, such as `44,000`."""
+    return f"{float(f'{rate:.2g}'):,.0f}"
 
 
 def reported_column(scripts: list[Path], other: dict) -> list[str]:
@@ -185,7 +246,7 @@ def reported_column(scripts: list[Path], other: dict) -> list[str]:
 
 def calculated_column(scripts: list[Path], name: str) -> list[str]:
     """The roofline of each rung on this GPU."""
-    rates = find_gpu(name)._asdict()
+    rates = rates_of(find_gpu(name))
     column = []
     for path in scripts:
         if path.stem == AS_BEFORE:

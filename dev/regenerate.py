@@ -3,9 +3,9 @@
     python dev/regenerate.py
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md and RUNLOG.md, docs/index.html, and the pictures in docs/. It takes seconds,
-and up to two minutes if all scripts have changed. A rung of the ten that no climb has yet gets a
-row without a gain.
+markers in README.md, RUNLOG.md and docs/your-card.md, docs/index.html, and the pictures in docs/.
+It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
+has yet gets a row without a gain.
 """
 
 import re
@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from blocks import A100, B, machine_of, machines, render
 from count_work import count_changed
 from matplotlib import pyplot as plt
-from site_page import site_sections
+from site_page import GPU, site_sections
+from step_picture import step_picture
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -24,6 +25,7 @@ from ladder.files import ROOT, require_own, write_atomic
 from ladder.machine import find_gpu
 from ladder.measure.climb import log_texts
 from ladder.measure.docstrings import title
+from ladder.measure.rates import rates_of
 from ladder.measure.scripts import number_of, rungs
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.colors import PARTS, REPORTED
@@ -49,7 +51,7 @@ def draw_staircase():
         ms = reported[f"{number_of(path):02}"]
         left.barh(y, ms, height=0.62, color=REPORTED)
         left.text(ms + 20, y, f"{ms} ms", va="center")
-        parts = roofline_ms(work(B)[path.stem], gpu._asdict())
+        parts = roofline_ms(work(B)[path.stem], rates_of(gpu))
         start = 0.0
         for part, color, name in zip(parts, PARTS, LABELS, strict=True):
             share = part / sum(parts)
@@ -177,10 +179,11 @@ def run(argv: list[str]):
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__), "regenerate.py is in", "PYTHONPATH={}")
     count_changed()
-    for name in ("README.md", "RUNLOG.md"):
+    for name in ("README.md", "RUNLOG.md", "docs/your-card.md"):
         path = ROOT / name
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
+    write_atomic(ROOT / "docs" / "step.svg", step_picture(GPU, B).encode())
     for draw in (draw_staircase, draw_curve, draw_cards):
         with plt.rc_context({"font.family": "DejaVu Sans"}):
             draw()

@@ -5,10 +5,19 @@ from typing import ClassVar
 
 from blocks import A100, B, climbs_of, reported_column, rungs_marker
 
-from ladder.commands.roofline import LISTED, gain, percents, rates, reported_shares, what_fits
+from ladder.commands.roofline import (
+    LISTED,
+    batch_for,
+    gain,
+    in_words,
+    percents,
+    reported_shares,
+    what_fits,
+)
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
+from ladder.measure.rates import rates_of, source_of
 from ladder.measure.scripts import base_of, rungs
 from ladder.measure.work import AS_BEFORE, LABELS, PARTS, counted, roofline_ms, work
 from ladder.show.diffs import diff_lines
@@ -108,7 +117,7 @@ def roofline_of(stem: str, base: StoryRung | None) -> tuple[dict[str, float], st
     """A rung's roofline, the milliseconds of each part, and their sum in words."""
     if stem == AS_BEFORE:
         return base.roofline, "as 06"
-    parts = roofline_ms(work(B)[stem], GPU._asdict())
+    parts = roofline_ms(work(B)[stem], rates_of(GPU))
     return dict(zip(LABELS, parts, strict=True)), f"{sum(parts):.1f} ms"
 
 
@@ -121,7 +130,8 @@ def calculator() -> dict:
     cards = {}
     for gpu in LISTED.values():
         largest, fits = what_fits(gpu)
-        sheet = {unit: getattr(gpu, unit) for unit in ("fp32", "tf32", "half", "bandwidth")}
-        words = {"rates": rates(gpu), "note": gpu.note, "fits": fits}
-        cards[gpu.name] = sheet | words | {"largest": largest}
+        rates = rates_of(gpu)
+        said = f"{in_words(gpu, rates)} (TFLOP/s {source_of(gpu)}; the rest by the data sheet)"
+        words = {"rates": said, "note": gpu.note, "fits": fits}
+        cards[gpu.name] = rates | words | {"largest": largest, "B": batch_for(gpu)}
     return {"parts": PARTS, "steps": steps, "cards": cards}

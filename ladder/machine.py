@@ -20,6 +20,7 @@ class GPU(NamedTuple):
     """
 
     name: str  # for people; several names of a driver may share it
+    generation: str  # cards whose matmuls reach like shares of their data sheets
     source: str
     note: str
     dtype: str  # what `half` multiplies: bfloat16, or float16 where that is all it has

@@ -3,14 +3,14 @@
 Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. A GPU without
   bfloat16 units (T4, V100, RTX 20) gets float16 and a gradient scaler. On an x86 CPU without them
   (AVX512_BF16 or AMX) autocast stays off: emulated, bfloat16 is slower than FP32.
-Why: tensor cores multiply bfloat16 at twice their TF32 rate (312 instead of 156 TFLOP/s on an
-  A100), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
+Why: tensor cores multiply bfloat16 at twice their TF32 rate (an A100's owner measured 265
+  TFLOP/s), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
   Backward ops reuse the dtype that autocast chose for their forward op, so `loss.backward()`
   belongs outside. But the traffic between the matmuls hardly falls: softmax and
   its saved output stay FP32 on CUDA, and each step casts the weights to bfloat16 and their
-  gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 230 ms (roofline) this traffic takes
+  gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 244 ms (roofline) this traffic takes
   115 before and 110 after; only the other half, the matmuls, takes half the time. Expect at most
-  1.35 times there, not twice; more where matmuls are most of a step, and less without tensor cores.
+  1.4 times there, not twice; more where matmuls are most of a step, and less without tensor cores.
   float16 needs the scaler because it rounds numbers below 3.0e-8 to zero: at B=16, T=1024 the
   gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9. The scaler multiplies the loss by
   65536 before backward and divides the gradients by it afterwards; if one has overflowed, it skips

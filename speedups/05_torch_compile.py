@@ -7,7 +7,7 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   write 16 x 403 MB = 6.4 GB a layer in forward, beside what the two matmuls around them move. The
   compiler fuses them into one kernel that keeps the values in registers: one read and one write,
   0.8 GB. (GELU stays one kernel between two matmuls and moves as much as before.) In a step, 157
-  of 225 GB between the matmuls disappear, and an A100's roofline falls from 170 to 93 ms. The
+  of 225 GB between the matmuls disappear, and an A100's roofline falls from 177 to 100 ms. The
   matmuls stay library calls. The first step compiles and is reported separately; it is short if
   the compiler finds its earlier work in the cache on disk. Expect less where matmuls are most of a
   step. Counting the compilation, a run of a few dozen steps takes longer.

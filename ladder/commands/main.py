@@ -18,7 +18,7 @@ COMMANDS = {
     "climb": "run rungs interleaved, several times, and say what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
-    "roofline": "the work of each rung, counted, and its time at a GPU's data sheet",
+    "roofline": "the work of each rung, counted, and its time at a GPU's rates",
     "doctor": "what this machine is, and which rungs can run or help here",
     "report": "climbs or training runs as one HTML page: charts, diffs, losses, logs",
     "sample": "write text with a model that ddp_run.py trained",

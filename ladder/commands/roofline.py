@@ -1,8 +1,9 @@
-"""The work of each rung, counted, and the time it takes at a GPU's data sheet: an estimate.
+"""The work of each rung, counted, and the time it takes at a GPU's rates: an estimate.
 
   ladder roofline                            FLOPs, bytes and kernels of a step at B=16, T=1024
-  ladder roofline --gpu "A100 SXM"           and its milliseconds at the rates of the data sheet
+  ladder roofline --gpu "RTX 4070"           and its milliseconds, at the largest B that fits
   ladder roofline --gpu "H100 SXM" --batch-size 64
+  ladder roofline --gpu L4 --data-sheet      with NVIDIA's rates, not those that owners measured
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
 124M at T=1024. Matmuls and attention take as long as their rate or the bandwidth makes them, the
@@ -11,7 +12,7 @@ column is the time at the share of the roofline that others reached with rung 10
 the middle half of all.
 """
 
-from statistics import quantiles
+from statistics import median, quantiles
 
 from rich import box
 from rich.table import Column, Table
@@ -20,52 +21,67 @@ from ladder.cli import BLOCK_SIZE, MODELS, positive
 from ladder.errors import UsageError
 from ladder.machine import DATA_SHEETS, GPU, find_gpu, first_line
 from ladder.measure.docstrings import title
+from ladder.measure.rates import rates_of, source_of
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
-from ladder.memory import baseline_batch, memory_on_sale
+from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.console import Screen
 from ladder.show.reported import reported_gpus, roofline_fraction
 
 TITLES = {path.stem: title(path) for path in rungs()}
+NO_SCORES = "06_flash_attention"  # from here on they take no memory
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
 def add_arguments(parser):
     names = f"default: this machine's; one of: {', '.join(LISTED)}"
     parser.add_argument("--gpu", type=find, help=names)
-    parser.add_argument("--batch-size", type=positive, default=16, help="default: 16")
+    largest = "default: the largest that fits the baseline, at most 16"
+    parser.add_argument("--batch-size", type=positive, help=largest)
+    sheet = "take the rates of the data sheet, not those that owners measured"
+    parser.add_argument("--data-sheet", action="store_true", help=sheet)
 
 
 def run(args) -> int:
     """The subcommand. Returns the exit status."""
-    B = args.batch_size
+    gpu = args.gpu or here()
+    B = args.batch_size or (batch_for(gpu) if gpu else 16)
     steps = work(B)
     console = Screen(highlight=False)
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
     print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
-    gpu = args.gpu or here()
     if not gpu:
         print("note  --gpu NAME calculates the times on that card")
         return 0
-    print(f"The roofline of {gpu.name}: calculated, not measured")
-    print(f"({rates(gpu)})")
+    rates = rates_of(gpu, args.data_sheet)
+    source = source_of(gpu, args.data_sheet)
+    print(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
+    print(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
     if gpu.note:
         console.print(f"note  {gpu.note}")
     largest, words = what_fits(gpu)
     if largest < B:
-        print(f"note  {words}")
-    source, shares = reported_shares(gpu.name, B)
-    console.print(time_table(steps, gpu, shares))
-    print(f"{source} {percents(shares)} of the roofline")
+        print(f"note  too little memory: {words}")
+    said, shares = reported_shares(gpu.name, B, args.data_sheet)
+    console.print(time_table(steps, rates, shares))
+    print(f"{said} {percents(shares)} of the roofline")
+    print(f"\nOver the rung before, on {gpu.name} ({source}):")
+    for line in reasons(steps, gpu, rates).values():
+        print(f"  {line}")
     return 0
 
 
-def rates(gpu: GPU) -> str:
-    """The data sheet of a GPU in words."""
-    tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {gpu.tf32:g}"
-    flops = f"fp32 {gpu.fp32:g}, {tf32}, {gpu.dtype} {gpu.half:g} TFLOP/s"
+def in_words(gpu: GPU, rates: dict[str, float]) -> str:
+    """The rates of a GPU in words."""
+    tf32 = "no tf32" if gpu.dtype == "float16" else f"tf32 {digits(rates['tf32'])}"
+    flops = f"fp32 {digits(rates['fp32'])}, {tf32}, {gpu.dtype} {digits(rates['half'])} TFLOP/s"
     return f"{flops}, {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
+
+
+def digits(rate: float) -> str:
+    """A rate in TFLOP/s with a decimal below 100."""
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}"
 
 
 def what_fits(gpu: GPU) -> tuple[int, str]:
@@ -74,6 +90,11 @@ def what_fits(gpu: GPU) -> tuple[int, str]:
     if largest == 0:
         return 0, f"the baseline does not fit its {gpu.memory:g} GB even with B=1"
     return largest, f"the baseline fits its {gpu.memory:g} GB up to about B={largest}"
+
+
+def batch_for(gpu: GPU) -> int:
+    """The default B on a GPU: the largest at which the baseline fits it, at most 16."""
+    return max(1, min(16, what_fits(gpu)[0]))
 
 
 def find(text: str) -> GPU:
@@ -102,23 +123,35 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
-def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
+def reported_shares(name: str, B: int, data_sheet: bool = False) -> tuple[str, list[float]]:
     """What others reported, and the shares of the roofline that they reached.
 
     One share of this GPU, at the nearest B; without a report of it the middle half of all GPUs.
     """
-    rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    own = [row for row in rows if row["gpu"] == name]
-    if own:
-        row = min(own, key=lambda row: abs(row["B"] - B))
+    rows = [row for row in reported_gpus() if row["gpu"] == name]
+    if rows:
+        row = min(rows, key=lambda row: abs(row["B"] - B))
         what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        share = roofline_fraction(row, LISTED[name]._asdict())
-        return f"Reported elsewhere (docs/reported.md): {what}:", [share]
-    fastest = {}
-    for row in rows:  # the fastest B of a GPU comes last
-        fastest[row["gpu"]] = roofline_fraction(row, LISTED[row["gpu"]]._asdict())
-    low, _, high = quantiles(fastest.values())
-    return f"No report of this GPU. The middle half of {len(fastest)} others reached", [high, low]
+        return f"Reported elsewhere (docs/reported.md): {what}:", [share_of(row, data_sheet)]
+    shares = fastest_shares(data_sheet)
+    low, _, high = quantiles(shares.values())
+    return f"No report of this GPU. The middle half of {len(shares)} others reached", [high, low]
+
+
+def fastest_shares(data_sheet: bool = False) -> dict[str, float]:
+    """The share of its roofline that each reported GPU reached, at its fastest B."""
+    rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
+    return {row["gpu"]: share_of(row, data_sheet) for row in rows}
+
+
+def share_of(row: dict, data_sheet: bool) -> float:
+    """The share of the roofline that a row of reported_gpus reached."""
+    return roofline_fraction(row, rates_of(LISTED[row["gpu"]], data_sheet))
+
+
+def usual_share() -> float:
+    """The median of `fastest_shares`."""
+    return median(fastest_shares().values())
 
 
 def percents(shares: list[float]) -> str:
@@ -140,34 +173,73 @@ def work_table(steps: dict[str, dict]) -> Table:
     return table
 
 
-def time_table(steps: dict[str, dict], gpu: GPU, shares: list[float]) -> Table:
+def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[float]) -> Table:
     """A row per rung: its roofline, what it gains over the rung before, its parts, an estimate.
 
     The estimate is the time at each of the shares.
     """
     heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
-    table = new_table(*heads, f"at {percents(shares)}\nms")
+    table = new_table(*heads, f"at {percents(shares).replace(' to ', '–')}\nms")
     before = None
     for stem, step in steps.items():
         if stem == AS_BEFORE:
             table.add_row(TITLES[stem], "as 06", *[""] * 5, "unknown")
             continue
-        parts = roofline_ms(step, gpu._asdict())
+        parts = roofline_ms(step, rates)
         total = sum(parts)
         cells = [f"{total:.1f}", gain(before, total)]
         cells += [f"{part:.1f}" for part in parts]
         guesses = []
         for share in shares:  # two digits are more than is known
             two_digits = float(f"{total / share:.2g}")
-            guesses.append(f"~{two_digits:.0f}")
-        table.add_row(TITLES[stem], *cells, " – ".join(guesses))
+            guesses.append(f"{two_digits:.0f}")
+        table.add_row(TITLES[stem], *cells, f"~{'–'.join(guesses)}")
         before = total
     return table
 
 
 def gain(before: float | None, after: float) -> str:
     """What a step gains in speed, such as `+264 %`, from the milliseconds before and after."""
-    return f"{round((before / after - 1) * 100):+d} %" if before else ""
+    if not before:
+        return ""
+    if before == after:
+        return "no change"
+    percent = (before / after - 1) * 100
+    return f"{percent:+.0f} %" if abs(percent) >= 0.95 else f"{percent:+.1f} %"
+
+
+def reasons(steps: dict[str, dict], gpu: GPU, rates: dict[str, float]) -> dict[str, str]:
+    """A line per rung: what it gains on this GPU over the one before, and why."""
+    lines = {}
+    before = None
+    for stem, step in steps.items():
+        if stem == AS_BEFORE:
+            lines[stem] = f"{TITLES[stem]}: not calculated, the compiler may pad by itself"
+            continue
+        if before:
+            gained = gain(sum(roofline_ms(before, rates)), sum(roofline_ms(step, rates)))
+            lines[stem] = f"{TITLES[stem]}: {gained}, {reason(before, step, gpu, rates)}"
+        if stem == NO_SCORES:
+            train = ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
+            lines[stem] += f"; B={train} then fits to train, not {what_fits(gpu)[0]}"
+        before = step
+    return lines
+
+
+def reason(before: dict, after: dict, gpu: GPU, rates: dict[str, float]) -> str:
+    """Why a step takes another time than the one before: its unit, or the bytes it moves."""
+    if before["unit"] != after["unit"]:
+        has_tf32 = gpu.dtype == "bfloat16"
+        if after["unit"] == "tf32" and not has_tf32:
+            return "it has no TF32 units"
+        names = {"fp32": "FP32", "tf32": "TF32" if has_tf32 else "FP32", "half": gpu.dtype}
+        times = rates[after["unit"]] / rates[before["unit"]]
+        old, new = names[before["unit"]], names[after["unit"]]
+        return f"its {new} rate is {times:.1f} times its {old} rate"
+    saved = sum(before[f"{part}_bytes"] - after[f"{part}_bytes"] for part in PARTS) / 1e9
+    if not saved:
+        return "the kernels are the same"
+    return f"{abs(saved):.1f} GB {'less' if saved > 0 else 'more'} through its memory"
 
 
 def new_table(*columns: str) -> Table:

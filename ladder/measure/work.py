@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ladder.machine import find_gpu
 from ladder.measure.climb import Climb
+from ladder.measure.rates import rates_of
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
@@ -64,7 +65,7 @@ def roofline_of(stem: str, run: dict, climb: Climb) -> tuple[float, ...] | None:
     gpu = find_gpu(run["device"])
     if gpu and gpu.bandwidth:
         device = "cuda"
-        rates = gpu._asdict()
+        rates = rates_of(gpu)
     elif climb.rate("copy_bytes_per_s") and climb.peak_dtype == "bfloat16":
         device = "cpu"
         fp32 = climb.rate("fp32_flops") / 1e12

@@ -112,7 +112,7 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         gain=comparison.gain,
         rate_ticks=rate.ticks(5),
         gain_ticks=gains.ticks(8) if comparison.gain else [],
-        rates="measured here" if section.climb.device_type == "cpu" else "of the data sheet",
+        rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
         longest=max(sum(rung.roofline.values()) for rung in section.rungs),

@@ -100,8 +100,9 @@ function calculate({ parts, steps, cards }, menus) {
       text.textContent = was === now ? `${now} ms` : `${was} → ${now} ms`;
     });
     const gain = rung.querySelector(".gain");
-    const percent = Math.round((sum(before) / sum(after) - 1) * 100);
-    if (gain) gain.textContent = `${percent < 0 ? "" : "+"}${percent} %`;
+    const percent = (sum(before) / sum(after) - 1) * 100;
+    const digits = Math.abs(percent) < 0.95 ? 1 : 0;
+    if (gain) gain.textContent = percent ? `${percent < 0 ? "" : "+"}${percent.toFixed(digits)} %` : "no change";
   });
   const total = (k) => `${sum(times.at(k)).toFixed(1)} ms`;
   const say = (name, text) => { story.querySelector(name).textContent = text; };
@@ -128,7 +129,11 @@ if (story) {
   const menus = [...story.querySelectorAll("select")];
   for (const menu of menus) {
     menu.disabled = false;
-    menu.addEventListener("change", () => calculate(numbers, menus));
+    menu.addEventListener("change", () => {
+      // A card comes with the largest B that fits its memory, at most 16.
+      if (menu === menus[0]) menus[1].value = numbers.cards[menu.value].B;
+      calculate(numbers, menus);
+    });
   }
 }
 

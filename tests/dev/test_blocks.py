@@ -17,7 +17,7 @@ def test_the_table_of_rungs_says_what_the_logs_say():
     _, _, *cells = [line.strip("|").split("|") for line in table.splitlines()]
     shown = [[cell.strip() for cell in line[1:]] for line in cells]
     assert len(shown) == 11
-    assert shown[1] == ["the update of 38.6M parameters", "", "455 ms"]
+    assert shown[1] == ["the update of 38.6M parameters", "", "530 ms"]
     assert shown[7] == ["misaligned rows of the logits", "93 ms", "as 06"]
     assert shown[9] == ["no time; loss, reported: 0.09 lower in one report", "", "123 ms"]
     assert "+18.4 % (+11.6 … +25.5), [12" in below and "instead of 204 tokens per second" in below
@@ -25,8 +25,12 @@ def test_the_table_of_rungs_says_what_the_logs_say():
 
 def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
     lines = [line.split(" | ") for line in blocks.cards_table().splitlines()[2:]]
-    assert lines[2] == ["| RTX 4090, 24 GB", "8", "16", "3.8 times |"]
+    assert lines[2] == ["| RTX 4090, 24 GB", "8", "4.4 times", "16", "25,000 → 120,000 |"]
     assert len(lines) == 5
+    lines = [line.split(" | ") for line in blocks.more_cards_table().splitlines()]
+    rtx_4070 = ["| RTX 4070", "12", "2", "9,400", "+20 %", "3.7 times", "8", "44,000 |"]
+    assert rtx_4070 in lines
+    assert ["| MI300X", "192", "16", "–", "–", "–", "256", "– |"] in lines
 
 
 def test_the_page_is_what_is_made_of_the_repository():

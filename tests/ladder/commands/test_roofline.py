@@ -12,7 +12,7 @@ from ladder.commands.main import main
 def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     commands = re.findall(r"^ +ladder (roofline.*)", roofline.__doc__, re.MULTILINE)
-    for command in [*commands, "roofline --gpu T4"]:
+    for command in [*commands, "roofline --gpu T4", "roofline --gpu 'A100 SXM'"]:
         assert main(shlex.split(re.split("  +", command)[0])) == 0, command
     said = capsys.readouterr().out
     # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
@@ -20,6 +20,21 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     # Reported at the nearest B and at the same B.
     for words in ("B=32, 203,910 tok/s", "B=64, 466,440 tok/s", "No report of this GPU"):
         assert words in said
+
+
+def test_a_card_comes_with_the_largest_b_that_fits_and_the_rates_of_owners(capsys):
+    assert main(["roofline", "--gpu", "RTX 4070"]) == 0
+    said = capsys.readouterr().out
+    assert "The roofline of RTX 4070 at B=2: calculated" in said and "too little" not in said
+    assert "estimated from the RTX 40 cards that owners measured" in said
+    assert "  02 TF32: +20 %, its TF32 rate is 1.6 times its FP32 rate\n" in said
+    assert "  04 residual scaling: no change, the kernels are the same\n" in said
+    assert "  06 flash attention: +26 %, 8.2 GB less through its memory; B=8 then" in said
+    assert main(["roofline", "--gpu", "RTX 4070", "--data-sheet"]) == 0
+    said = capsys.readouterr().out
+    assert "fp32 29.1, tf32 29.1" in said and "(TFLOP/s by the data sheet" in said
+    assert main(["roofline", "--gpu", "RTX 3060 Laptop"]) == 0
+    assert "B=1: calculated" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("A100 40GB", 16)])
