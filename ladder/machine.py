@@ -141,12 +141,15 @@ def _cpu_has_bf16() -> bool:
 
     if not torch.backends.mkldnn.is_available():
         return False
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    try:
+        if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return False
+        if platform.machine().lower() not in ("x86_64", "amd64"):
+            return True
+        # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    except AttributeError:  # private names, which a release may drop
         return False
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return True
-    # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def load() -> float:

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import platform
+import shlex
 import shutil
 import signal
 import statistics
@@ -230,12 +231,16 @@ class Run:
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.print0(
-                "note  autocast stays off: this CPU has no bfloat16 units, so FP32 is faster"
+                "note  autocast stays off: PyTorch knows of no bfloat16 units in this CPU, and "
+                "without them FP32 is faster"
             )
         if self.compiled or hasattr(model, "_orig_mod"):
             self.print0(
                 "note  compiling: the first step may take minutes (seconds with a warm cache)"
             )
+        if self.steps_left > 1:
+            step = f"step {first_step + 2}, which is warm-up"
+            self.print0(f"note  {step}, runs under PyTorch's profiler: see `effective`")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -296,7 +301,10 @@ class Run:
     def _say_effective(self, recording):
         """Print what the recorded step really ran."""
         self.effective = {"matmul": probe.matmul_units(self.args.device)}
-        self.effective |= probe.effective(probe.operators(recording))
+        ran = probe.operators(recording)
+        if not ran:
+            self.print0("note  the profiler of this PyTorch does not tell what a step ran")
+        self.effective |= probe.effective(ran)
         if self.scaler.is_enabled():
             self.effective["loss_scale"] = f"{self.scale:g}"
         self.print0(pairs_line("effective", self.effective))
@@ -340,7 +348,10 @@ class Run:
             last, best = self.validation.values()
             line += f", validation loss {last:.4f} (best {best:.4f})"
         if self.folder:
-            line += f"; now: `ladder report {self.folder}`, `ladder sample {self.folder}`"
+            folder = shlex.quote(str(self.folder))
+            line += f"; now: `ladder report {folder}`"
+            if Path(self.folder, "best").is_dir():
+                line += f", `ladder sample {folder}`"
         return line
 
 

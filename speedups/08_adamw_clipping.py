@@ -13,7 +13,7 @@ Why: for the loss, not for speed. A beta2 of 0.95 forgets half of the squared gr
   1.5 GB, 0.7 ms on an A100.
 Numerics: changes the function. The update rule changes.
 Run: python speedups/08_adamw_clipping.py
-Removes: nothing: for the loss
+Removes: nothing: for the loss; costs a little time
 """
 
 import math

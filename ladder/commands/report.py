@@ -6,7 +6,8 @@
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
 A climb --without stands beside the climb of the same machine and settings. A run may be under way.
-Its log will do instead of its folder of checkpoints; one of --steps 0 becomes a line to beat.
+Its log will do instead of its folder of checkpoints, or a published runs.log; a run of --steps 0
+becomes a line to beat.
 """
 
 import webbrowser
@@ -15,9 +16,10 @@ from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
+from ladder.measure.climb import PACKED
 from ladder.show.gather import ClimbSection, gather
 from ladder.show.page import page
-from ladder.show.training import logs_of, training_section
+from ladder.show.training import distinct_names, training_section
 from ladder.text import printable
 
 MARKER = '<meta name="generator" content="ladder report">'
@@ -34,8 +36,17 @@ def add_arguments(parser):
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
-    runs = [path for path in args.paths if path.is_file() or logs_of(path)]
-    climbs = [gather(path) for path in args.paths if path not in runs]
+    folders = []
+    runs = []
+    for path in args.paths:
+        folder = path.parent if path.name.startswith(PACKED) else path
+        if (folder / "climb.json").is_file():
+            folders.append(folder)
+        else:
+            runs.append(path)
+    climbs = [gather(folder) for folder in folders]
+    for section, name in zip(climbs, distinct_names(folders), strict=True):
+        section.id = name
     if not args.paths:
         climbs = gather_default()
     for section in climbs:
@@ -48,6 +59,9 @@ def run(args) -> int:
     if args.out.exists() and not is_page(args.out):
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
+    if runs:
+        for why in sections[0].left_out:
+            print(printable(f"left out: {why}"))
     for section in sections:
         print(printable(f"{section.id}: {section.label}"))
     print(f"written: {args.out} (for a browser)")

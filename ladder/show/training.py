@@ -1,6 +1,7 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import json
+import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,16 @@ import numpy as np
 
 from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import UsageError
-from ladder.log import read_log
+from ladder.log import Log, parse_log
+from ladder.measure.climb import PACKED, log_texts
 from ladder.show.draw import Scale, Tick, hue, svg
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
 HERE = Path(__file__).parent
-LOGS = "*_run-????????-??????-??????.log"  # as ladder.run names them, by date and time
+OF_A_RUN = re.compile(
+    r"\w+_run-\d{8}-\d{6}-\d{6}"
+)  # a log as ladder.run names it, by date and time
 # The values of the step lines that are drawn where all runs have them.
 LABELS = {
     "loss": "loss, nats a token",
@@ -35,14 +39,14 @@ class Run:
     beginning and after each step: (steps + 1,) each.
     """
 
-    name: str
+    path: Path  # of its log or folder
     fields: dict[str, str]  # of the last run line
     status: str | None
     steps: list[dict]
     vals: list[dict]
     axes: dict[str, np.ndarray]
     window: int  # of the running mean
-    sample: str | None  # what its best model writes
+    name: str = ""
 
     @property
     def starts(self) -> list[dict]:
@@ -129,27 +133,37 @@ class TrainingSection:
     legend: list[Item]
     has_references: bool
     runs: list[RunWords]
+    left_out: list[str]  # logs without a step, and why
 
 
 def training_section(paths: list[Path]) -> TrainingSection:
-    """The section that compares these runs, each a log or a folder of checkpoints.
+    """The section that compares the runs at these paths.
 
     Raises UsageError.
     A run without a step (--steps 0) is a line to beat: the held-out loss of a model.
     """
+    found = []
+    left_out = []
+    for path in paths:
+        for at, texts in find_runs(path).items():
+            logs, without_steps = read_logs(texts)
+            left_out += without_steps
+            if logs:
+                found.append(gather_run(at, logs))
     runs = []
     references = read_references()
-    for path in paths:
-        run = gather_run(path)
+    names = distinct_names([run.path for run in found])
+    for run, name in zip(found, names, strict=True):
+        run.name = name
         if run.steps:
             runs.append(run)
         elif run.vals:
             loss = run.vals[0]["loss"]
             fields = run.fields
             points = [[0, loss], [1e9, loss]]
-            references.insert(0, Reference(run.name, fields["model"], points, data=fields["data"]))
+            references.insert(0, Reference(name, fields["model"], points, data=fields["data"]))
     if not runs:
-        raise UsageError(f"{paths[0]} has no step to show yet")
+        raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
     fields = runs[0].fields
     references = [line for line in references if line.model == fields["model"]]
     several = len(runs) > 1
@@ -159,7 +173,7 @@ def training_section(paths: list[Path]) -> TrainingSection:
         headline += f": best validation loss {min(losses):.4f}"
     words = []
     for run in runs:
-        words.append(RunWords(run.name if several else "The run", facts(run), run.sample))
+        words.append(RunWords(run.name if several else "The run", facts(run), sample_of(run.path)))
     return TrainingSection(
         id=runs[0].name,
         label=f"training {fields['model']} on {fields['device']}",
@@ -169,6 +183,7 @@ def training_section(paths: list[Path]) -> TrainingSection:
         legend=legend(runs, references),
         has_references=bool(references),
         runs=words,
+        left_out=left_out,
     )
 
 
@@ -178,17 +193,68 @@ def read_references() -> list[Reference]:
     return [Reference(**line) for line in lines]
 
 
-def logs_of(folder: Path) -> list[Path]:
-    """The logs that a folder of checkpoints keeps, oldest first."""
-    return sorted(folder.glob(LOGS), key=lambda path: path.name.partition("-")[2])
+def distinct_names(paths: list[Path]) -> list[str]:
+    """The last part of each path, and as many before it as it takes to tell them apart."""
+    paths = [path.resolve() for path in paths]
+    count = 1
+    while True:
+        names = ["/".join(path.parts[-count:]) for path in paths]
+        if len({*names}) == len({*paths}):
+            return names
+        count += 1
 
 
-def gather_run(path: Path) -> Run:
-    """A run by its log or its folder of checkpoints: a later log replaces what it has again."""
+def find_runs(path: Path) -> dict[Path, dict[Path, str]]:
+    """The runs at a path: the texts of the logs of each.
+
+    A file is one run, and a folder of checkpoints keeps the logs of one. What is published has them
+    in runs.log, beside logs of other runs. Raises UsageError if there is none.
+    """
+    is_packed = path.name.startswith(PACKED)
+    if path.is_file() and not is_packed:
+        return {path: {path: path.read_text("utf-8", "replace")}}
+    folder = path.parent if is_packed else path
+    runs = {}
+    for name, text in log_texts(folder).items():
+        at = folder / f"{name}.log"
+        if OF_A_RUN.fullmatch(name):
+            runs.setdefault(folder, {})[at] = text
+        elif not at.exists():
+            runs[at] = {at: text}
+    if runs:
+        return runs
+    if not path.exists():
+        raise UsageError(f"{path} does not exist")
+    inside = {str(file.parent) for file in [*folder.glob("*/climb.json"), *folder.glob("*/*.log")]}
+    which = f": name one of {', '.join(sorted(inside)[-5:])}" if inside else ""
+    raise UsageError(f"{path} has no climb.json and no log of a run{which}")
+
+
+def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
+    """The logs of a run in the order of their first steps, and why others are left out."""
+    logs = []
+    left_out = []
+    for path, text in texts.items():
+        try:
+            log = parse_log(text, str(path), ended=False)
+        except UsageError as error:
+            left_out.append(str(error))
+            continue
+        if log.steps:
+            logs.append((log.steps[0]["step"], path.name.partition("-")[2], log))
+        elif log.vals:  # it had no step left to do
+            logs.append((log.vals[-1]["step"] + 1, path.name.partition("-")[2], log))
+        else:
+            left_out.append(f"{path} has no step")
+    logs.sort(key=lambda found: found[:2])  # not by time alone: a clock may be set back
+    return [log for *_, log in logs], left_out
+
+
+def gather_run(path: Path, logs: list[Log]) -> Run:
+    """A run by its logs: a later log replaces what it has again."""
     steps = []
     vals = []
-    for file in logs_of(path) or [path]:
-        log = read_log(file, ended=False)
+    for log in logs:
         if log.steps:
             first = log.steps[0]
             steps = [step for step in steps if step["step"] < first["step"]] + log.steps
@@ -199,7 +265,7 @@ def gather_run(path: Path) -> Run:
     done = np.append(0, column(steps, "step"))
     seconds = np.append(0, column(steps, "dt").cumsum())
     return Run(
-        name=path.resolve().name,
+        path=path,
         fields=fields,
         status=log.result.get("status"),
         steps=steps,
@@ -210,7 +276,6 @@ def gather_run(path: Path) -> Run:
             "hours": seconds / 3600,
         },
         window=1 + len(steps) // 50,
-        sample=sample_of(path),
     )
 
 
@@ -226,11 +291,11 @@ def column(rows: list[dict], key: str) -> np.ndarray:
 
 def sample_of(folder: Path) -> str | None:
     """100 tokens by the best model in a folder, if it and GPT-2's vocabulary are there."""
-    if not cached_vocabulary():
+    if not folder.is_dir() or not cached_vocabulary():
         return None
     try:
         model = load_model(str(folder))
-    except UsageError:  # a log, or there is no best/ yet
+    except UsageError:  # there is no best/ yet
         return None
     ids = sample(model, [], 100, seed=1337)
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")

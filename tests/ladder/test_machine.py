@@ -65,6 +65,16 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     assert machine.half_precision(torch.device("cpu")) == dtype
 
 
+@pytest.mark.parametrize("onednn", [True, False])
+def test_a_pytorch_without_a_private_name_of_a_cpu_trains_in_fp32(onednn, monkeypatch):
+    operators = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: True) if onednn else torch.nn
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
+    assert machine.half_precision(torch.device("cpu")) == torch.float32
+
+
 def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):
     monkeypatch.setattr(machine, "first_line", lambda *words: f"of {words[1]}")
     assert machine.clocks(card("H100")) == f"{machine.CLOCKS}: of --id=GPU-0-0"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import load, rung
 from models import expected_on_cuda, one_fused
 from torch.autograd import DeviceType
 
@@ -44,6 +45,42 @@ def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
     assert 0 < found["kernels_launched"] < sum(kernel["calls"] for kernel in found["kernels"])
     for key, value in recording.get("expected", {}).items():
         assert found[key] == pytest.approx(value)
+
+
+class AnotherProfile(torch.profiler.profile):
+    """That of a PyTorch without one of the private names that `probe` uses."""
+
+    without = None
+
+    def __init__(self, activities, **settings):
+        names_operators = isinstance(activities[0], dict)
+        if self.without == "activities" and names_operators:
+            raise ValueError("not an activity")
+        super().__init__(activities=activities, **settings)
+
+    def stop(self):
+        super().stop()
+        events = self.profiler.kineto_results.events()
+        if self.without == "kineto_results":
+            del self.profiler.kineto_results
+        elif self.without == "events":
+            self.profiler.kineto_results = object()
+        elif self.without == "dtypes":
+            named = [SimpleNamespace(name=event.name) for event in events]
+            self.profiler.kineto_results = SimpleNamespace(events=lambda: named)
+
+
+@pytest.mark.parametrize("name", ["activities", "kineto_results", "events", "dtypes"])
+def test_a_pytorch_without_a_private_name_costs_the_effective_line_alone(
+    name, run_main, monkeypatch
+):
+    monkeypatch.setattr(AnotherProfile, "without", name)
+    monkeypatch.setattr(probe, "profile", AnotherProfile)
+    log = run_main(load(rung(0)), "--steps", 3)
+    assert log.result["status"] == "ok" and log.effective["matmul"] == "fp32"
+    told = name == "activities"
+    assert log.effective["attention"] == ("math" if told else "unknown")
+    assert ("does not tell what a step ran" in " ".join(log.notes)) != told
 
 
 def test_tf32_is_seen_and_not_read_from_the_setting(monkeypatch):

@@ -71,7 +71,7 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
 def test_a_note_says_that_autocast_stays_off(run_main, monkeypatch):
     monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
     log = run_main(load(rung(3)), "--steps", 2)
-    assert log.notes[0].startswith("autocast stays off: this CPU has no bfloat16 units")
+    assert log.notes[0].startswith("autocast stays off: PyTorch knows of no bfloat16 units in")
     assert log.effective["autocast"] == "off"
 
 

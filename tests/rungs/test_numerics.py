@@ -1,6 +1,7 @@
 """The losses of a script are to those of the one before it as its docstring declares."""
 
 import functools
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from models import enlarged, expected_on_cuda, losses_of
 
 from ladder import machine
 from ladder.cli import MODELS
+from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.measure.docstrings import describe
 from ladder.measure.scripts import all_scripts, base_of, number_of, rungs_for
@@ -64,6 +66,20 @@ def test_numerics_are_as_declared(script, compiled, log_of):
     else:
         assert declared.startswith("changes the function")
         assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
+
+
+GOLDEN = json.loads((ROOT / "tests" / "recordings" / "losses.json").read_text())
+
+
+@pytest.mark.parametrize("script", GOLDEN)
+def test_the_first_losses_are_those_that_were_recorded(script, tmp_path, monkeypatch):
+    """In FP32, uncompiled, on the text that is here: neighbours alone would not show a change that
+    all scripts share. One that is meant to change them records them again."""
+    monkeypatch.setattr(machine, "half_precision", lambda _: torch.float32)
+    monkeypatch.setattr(torch, "compile", lambda model: model)
+    load(ROOT / script).main([*SMALL, "--steps=3", f"--log-dir={tmp_path}"])
+    found = losses_of(read_log(next(tmp_path.glob("*.log"))))
+    assert found == pytest.approx(GOLDEN[script], abs=1e-4)
 
 
 SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[5:]]

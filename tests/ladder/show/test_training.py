@@ -1,6 +1,10 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
+import re
+import shutil
+
 import pytest
+from climbs import LOGS
 
 from ladder.commands.main import main
 from ladder.log import pairs_line, step_line
@@ -43,8 +47,14 @@ def resumed(tmp_path, monkeypatch):
     return folder
 
 
+def the_run(path):
+    """The one run at a path."""
+    ((at, texts),) = training.find_runs(path).items()
+    return training.gather_run(at, training.read_logs(texts)[0])
+
+
 def test_a_run_that_was_resumed_is_one_curve(resumed):
-    run = training.gather_run(resumed)
+    run = the_run(resumed)
     assert [step["step"] for step in run.steps] == [*range(1, 101)]
     assert [(val["step"], val["loss"]) for val in run.vals] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
@@ -55,7 +65,7 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
 
 def test_the_running_mean_stands_in_the_middle_of_its_steps(resumed):
     """Of a straight line it is the same line. The axis of the speed begins at 0."""
-    run = training.gather_run(resumed)
+    run = the_run(resumed)
     panel = training.panel([run], [], "steps", "loss")
     ((_, _, x, y),) = (line for line in panel.lines if line[0] == "mean")
     assert len(x) == len(y) == 100 - run.window + 1
@@ -71,11 +81,60 @@ def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
     assert "<dt>Ended<dd>all steps are done<" in page
 
 
+def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
+    """Of a start that was refused, and of a disk that was full; a clock may be set back."""
+    stem = "ddp_run-2026110{}-110000-000000.log"
+    empty = resumed / stem.format(5)
+    empty.touch()
+    refused = resumed / stem.format(6)
+    refused.write_text(pairs_line("run", RUN | {"model": "gpt2-xl"}) + "\nerror no such text\n")
+    resumed.joinpath("ddp_run-20261101-100000-000000.log").rename(resumed / stem.format(7))
+    assert main(["report", str(resumed)]) == 0
+    said = capsys.readouterr().out
+    assert f"left out: {empty} is not a log of this ladder: it has no run line\n" in said
+    assert f"left out: {refused} has no step\n" in said
+    assert "demo: training gpt2 on " in said
+    run = training.find_runs(resumed)
+    logs, _ = training.read_logs(run[resumed])
+    assert len(training.gather_run(resumed, logs).steps) == 100
+    assert main(["report", str(empty)]) == 2
+    assert "it has no run line" in capsys.readouterr().err
+
+
+def test_runs_are_named_apart_by_their_folders(resumed, tmp_path, capsys):
+    folders = [tmp_path / name / "demo" for name in ("one", "two")]
+    for folder in folders:
+        shutil.copytree(resumed, folder)
+    assert main(["report", *map(str, folders)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert re.findall("<h3>(.*?)</h3>", page) == ["one/demo", "two/demo"]
+    assert "two/demo: training loss" in page
+
+
+@pytest.mark.parametrize("name", ["", "runs.log"])
+def test_published_runs_are_shown(name, tmp_path, monkeypatch, capsys):
+    """Two logs of one run that was resumed, and another run's."""
+    monkeypatch.chdir(tmp_path)
+    folder = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny"
+    assert main(["report", str(folder / name)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert re.findall("<h3>(.*?)</h3>", page) == [folder.name, "two_ranks.log"]
+    assert "went on after step 116" in page
+
+
+def test_a_path_without_a_run_is_named_and_what_is_in_it(resumed, tmp_path, capsys):
+    assert main(["report", "nothing"]) == 2
+    assert "nothing does not exist" in capsys.readouterr().err
+    shutil.copytree(resumed, tmp_path / "all" / "one")
+    assert main(["report", "all"]) == 2
+    assert "no log of a run: name one of all/one" in capsys.readouterr().err
+
+
 def test_a_run_under_way_is_shown_as_far_as_it_is(resumed):
     path = max(resumed.glob("ddp_run*-000000.log"))
     with path.open("a") as file:
         file.write("step   86/100 | loss 9.1")
-    assert training.gather_run(path).steps[-1]["step"] == 85
+    assert the_run(path).steps[-1]["step"] == 85
 
 
 def test_the_page_says_which_values_are_cut_off(tmp_path, monkeypatch):
@@ -98,7 +157,7 @@ def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
     assert names == ["mine.lo", "OpenAI'", "llm.c t"]
     own = training.Reference("mine", "gpt2", [[0, 3.5], [1e9, 3.5]])
     references = [own, *training.read_references()]
-    found = training.panel([training.gather_run(run)], references, "hours", "loss")
+    found = training.panel([the_run(run)], references, "hours", "loss")
     *_, own, openai, llmc = found.lines
     assert set(own[3]) == {3.5} and set(openai[3]) == {3.2924}
     assert llmc[3][-1] == pytest.approx(11.0092 - 50 / 131 * (11.0092 - 6.171))
