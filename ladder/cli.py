@@ -4,6 +4,7 @@ import argparse
 import re
 
 from ladder.errors import UsageError, exit_with, explain
+from ladder.machine import unseen_gpu
 from ladder.memory import default_batch_size
 
 MODELS = {
@@ -115,5 +116,6 @@ def pick_device(name: str | None):
     elif device.type == "mps":
         exists = torch.backends.mps.is_available()
     if not exists:
-        raise UsageError(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
+        why = unseen_gpu() or "PyTorch finds no such GPU here"
+        raise UsageError(f"--device {name}: {why}; try --device cpu")
     return device
