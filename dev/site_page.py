@@ -16,12 +16,12 @@ from ladder.commands.roofline import (
     NO_SCORES,
     PADDED,
     batch_for,
-    gain,
     in_words,
     percents,
     reason,
     reported_shares,
     scores_note,
+    speed_change,
     what_fits,
 )
 from ladder.files import ROOT
@@ -224,9 +224,9 @@ def measured_gain(stem: str, climbs: list) -> str:
     """What a rung gained in the climbs that README.md shows."""
     for section in climbs:
         for rung in section.rungs:
-            if rung.stem == stem and rung.gain:
+            if rung.stem == stem and rung.gain_text:
                 device = section.run["device"]
-                return f"Measured here on {device}, over the rung before: {rung.gain}"
+                return f"Measured here on {device}, over the rung before: {rung.gain_text}"
     return ""
 
 
@@ -271,7 +271,7 @@ def numbers_of(gpu: GPU) -> dict:
             parts = roofline_ms(step, rates)
             total = sum(parts)
             ms[size].append(" ".join(f"{10 * value:.0f}" for value in (*parts, total)))
-            gains[size].append(gain(before, total))
+            gains[size].append(speed_change(before, total))
             before = total
     why = {}
     stems = [*work(1)]
