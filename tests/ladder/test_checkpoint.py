@@ -80,10 +80,15 @@ def of_lightning(path):
     torch.save({"state_dict": {}, "epoch": 1}, path)
 
 
+def with_code(path):
+    torch.save(torch.nn.Linear(1, 1), path)
+
+
 CANNOT = {
     broken_disk: r"^cannot read .*step_000009.pt: Input/output error$",
     unmounted: r"^cannot read .*step_000009.pt: No such file or directory$",
     of_lightning: r"step_000009.pt is not a checkpoint of ddp_run.py: move it away, or choose",
+    with_code: r"step_000009.pt is not a checkpoint of ddp_run.py: move it away, or choose",
 }
 
 
