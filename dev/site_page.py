@@ -8,10 +8,10 @@ from blocks import A100, B, climbs_of, measured_marker, reported_column
 from ladder.commands.roofline import (
     LISTED,
     batch_for,
-    gain,
     in_words,
     percents,
     reported_shares,
+    speed_change,
     what_fits,
 )
 from ladder.files import ROOT
@@ -34,7 +34,7 @@ class StoryRung(Rung):
 
     ms: float = 0.0  # its roofline
     reported: str = ""
-    gain: str = ""
+    gain_text: str = ""
 
 
 @dataclass
@@ -93,7 +93,7 @@ def learn_section() -> Story:
             reported_ms=reported.get(f"{number:02}"),
             ms=ms,
             reported=said[number],
-            gain=gain(base.ms, ms) if base and path.stem != AS_BEFORE else "",
+            gain_text=speed_change(base.ms, ms) if base and path.stem != AS_BEFORE else "",
         )
     first, *_, last = shown.values()
     numbers = calculator()

@@ -24,7 +24,7 @@ from ladder.measure.rates import rates_of, source_of
 from ladder.measure.scripts import rungs
 from ladder.measure.work import AS_BEFORE, PARTS, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
-from ladder.show.console import Screen, new_table
+from ladder.show.console import new_table, screen
 from ladder.show.reported import reported_gpus, roofline_fraction
 
 TITLES = {path.stem: title(path) for path in rungs()}
@@ -46,7 +46,7 @@ def run(args) -> int:
     gpu = args.gpu or here()
     B = args.batch_size or (batch_for(gpu) if gpu else 16)
     steps = work(B)
-    console = Screen(highlight=False)
+    console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
     print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
@@ -186,7 +186,7 @@ def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[flo
             continue
         parts = roofline_ms(step, rates)
         total = sum(parts)
-        cells = [f"{total:.1f}", gain(before, total)]
+        cells = [f"{total:.1f}", speed_change(before, total)]
         cells += [f"{part:.1f}" for part in parts]
         guesses = []
         for share in shares:  # two digits are more than is known
@@ -197,7 +197,7 @@ def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[flo
     return table
 
 
-def gain(before: float | None, after: float) -> str:
+def speed_change(before: float | None, after: float) -> str:
     """What a step gains in speed, such as `+264 %`, from the milliseconds before and after."""
     if not before:
         return ""
@@ -216,7 +216,7 @@ def reasons(steps: dict[str, dict], gpu: GPU, rates: dict[str, float]) -> dict[s
             lines[stem] = f"{TITLES[stem]}: not calculated, the compiler may pad by itself"
             continue
         if before:
-            gained = gain(sum(roofline_ms(before, rates)), sum(roofline_ms(step, rates)))
+            gained = speed_change(sum(roofline_ms(before, rates)), sum(roofline_ms(step, rates)))
             lines[stem] = f"{TITLES[stem]}: {gained}, {reason(before, step, gpu, rates)}"
         if stem == NO_SCORES:
             train = ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)

@@ -37,7 +37,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
         ),
         (
             {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25},
-            {"kind": "ablate"},
+            {"kind": "without"},
             "10 fused AdamW is 2.5 times as fast as without 02 TF32 on Test GPU",
             "significant gains: 2",
         ),
@@ -72,10 +72,10 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     """Bars as long as their rates, a rung that opens, climbs to choose from, a narrow screen."""
     from selenium.webdriver.support.ui import Select
 
-    climb, ablation = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
+    climb, without = LOGS / f"{HERE}-climb", LOGS / f"{HERE}-ablate-2"
     other = climb_of(tmp_path / "other", {"baseline": 1000, "01_weight_tying": 900})
     out = tmp_path / "page.html"
-    assert main(["report", *map(str, (climb, ablation, other)), "--out", str(out)]) == 0
+    assert main(["report", *map(str, (climb, without, other)), "--out", str(out)]) == 0
     chromium.get(f"{out.as_uri()}#{climb.name}/05_torch_compile")
     scale = []
     for bar, rung in zip(shown(".bars .bar"), gather(climb).rungs, strict=True):
