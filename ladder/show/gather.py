@@ -41,7 +41,6 @@ class Rung:
     diff: list[str] | None
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
-    reported_ms: float | None = None
 
 
 @dataclass
