@@ -42,6 +42,7 @@ class Rung:
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
     reported_ms: float | None = None
+    measured_ms: float | None = None
 
 
 @dataclass
@@ -52,7 +53,6 @@ class MeasuredRung(Rung):
     source: str = ""  # where the script comes from, in words
     effective: str = ""
     gain: str = ""
-    state: str = ""  # `up` if it is significantly faster than its base, `down` if slower
     figures: dict[str, str] | None = None  # the cells of its row by their headings
     logs: dict[str, str] | None = None  # texts, by the names of their files
 
@@ -72,6 +72,7 @@ class ClimbSection:
     settings: list  # what it has in common with an ablation that belongs to it
     rungs: list[MeasuredRung]
     notes: list[str]
+    warnings: list[str]  # of a busy machine
     ablation: "ClimbSection | None" = None  # that stands beside it
 
 
@@ -97,7 +98,8 @@ def gather(folder: Path) -> ClimbSection:
         result=good[0].log.result,
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
         rungs=rungs,
-        notes=footnotes(climb, rows) + warnings(climb),
+        notes=footnotes(climb, rows),
+        warnings=warnings(climb),
     )
 
 
@@ -131,9 +133,9 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 diff=diff,
                 roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
                 total=f"{sum(row.roofline or ()):.1f} ms",
+                measured_ms=row.ms,
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
                 gain=line["gain"].text,
-                state=state(row),
                 figures={headings[name]: line[name].text for name in headings},
                 logs={f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
             )
@@ -151,13 +153,6 @@ def doc_of(path: Path) -> Doc:
     why = " ".join(sentences[:3])
     more = " ".join(sentences[3:])
     return Doc(fields["Change"], why, more, fields["Numerics"], fields["Run"])
-
-
-def state(row: Row) -> str:
-    """`up` if the row is significantly faster than its base, `down` if slower, else empty."""
-    if not row.gain or not row.gain.significant:
-        return ""
-    return "up" if row.gain.value > 1 else "down"
 
 
 def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:
