@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from svg import embedded
+
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.commands.roofline import LISTED, gain, usual_share
 from ladder.corpus import TINYSHAKESPEARE_SHA256
@@ -13,40 +15,31 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import Row, first_log, read_climb
-from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
+from ladder.measure.scripts import base_of, number_of, relative_name, rungs, rungs_for
+from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
+from ladder.show.diffs import diff_lines
 from ladder.show.reported import reported_climb
-from ladder.show.tables import (
-    Cell,
-    factor,
-    gain_cell,
-    markdown,
-    percent,
-    pipes,
-    table,
-)
+from ladder.show.tables import Cell, factor, markdown, pipes, table
 
-# In README.md the table of rungs names a climb on a GPU, one on a CPU or both, and the cards have a
-# table; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
+# In README.md `measured` names a climb on a GPU, one on a CPU or both, `rungs` and `cards` are
+# tables; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
 # busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>rungs|cards|more-cards|machines|table|losses)(?P<folders>( \S+)*) -->"
+    r"<!-- (?P<kind>ladder|measured|rungs|cards|more-cards|machines|table|losses)"
+    r"(?P<folders>( \S+)*) -->"
     r"\n.*?<!-- end -->",
     re.DOTALL,
 )
 A100 = "NVIDIA A100-SXM4-80GB"
-RTX_4090 = "NVIDIA GeForce RTX 4090"
-B = 16  # of the reported climb and of the calculated columns
-CALCULATED = f"""
-*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted) at B={B}, T=1024, even if that
-does not fit the card. It estimates the shortest step, and cannot see how rows are aligned (07).
-"""
+RTX_4070 = "NVIDIA GeForce RTX 4070"
+B = 16  # of the reported climb
 NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
 CARDS = {
-    "RTX 4070, 12 GB": "NVIDIA GeForce RTX 4070",
+    "RTX 4070, 12 GB": RTX_4070,
     "RTX 3090, 24 GB": "NVIDIA GeForce RTX 3090",
-    "RTX 4090, 24 GB": RTX_4090,
+    "RTX 4090, 24 GB": "NVIDIA GeForce RTX 4090",
     "A100, 80 GB": A100,
     "H100, 80 GB": "NVIDIA H100 80GB HBM3",
 }
@@ -62,8 +55,12 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     climbs = climbs_of(match)
-    if match["kind"] == "rungs":
-        made = rungs_table(climbs)
+    if match["kind"] == "ladder":
+        made = ladder_picture()
+    elif match["kind"] == "measured":
+        made = measured(climbs)
+    elif match["kind"] == "rungs":
+        made = rungs_table()
     elif match["kind"] == "cards":
         made = cards_table()
     elif match["kind"] == "more-cards":
@@ -86,10 +83,10 @@ def climbs_of(match: re.Match) -> list[tuple[str, Climb, list[Row]]]:
     return climbs
 
 
-def rungs_marker(readme: str) -> re.Match | None:
-    """The block of README.md that has the table of rungs."""
+def measured_marker(readme: str) -> re.Match | None:
+    """The block of README.md that names the climbs which it shows."""
     for match in BLOCK.finditer(readme):
-        if match["kind"] == "rungs":
+        if match["kind"] == "measured":
             return match
     return None
 
@@ -105,54 +102,114 @@ def machine_of(rows: list[Row]) -> str:
     return "{device}, B={B}, T={T}".format(**first_log(rows).run)
 
 
-def rungs_table(climbs: list) -> str:
-    """The ten rungs: what each removes, reported and calculated; below it what was measured."""
+def ladder_picture() -> str:
+    """The picture of the reported climb, and whose times it has."""
+    other = reported_climb()
+    ms = other["ms"]
+    alt = f"A bar for each rung, with the line it adds: {ms['00']} ms a step for the baseline, "
+    alt += f"{ms['10']} for rung 10, on one A100, reported by {other['who']}"
+    note = f"*Green: the heart of the diff. Times: [{other['who']}'s lecture]({other['url']}),"
+    note += " rounded; 01, 04, 08 and 09 have none.*"
+    return f"{embedded('ladder', alt, 'docs/')}\n\n{note}\n"
+
+
+def reported_rungs() -> list[Path]:
+    """The rungs with a reported time of their own."""
+    ms = reported_climb()["ms"]
+    return [path for path in rungs() if f"{number_of(path):02}" in ms]
+
+
+def rungs_table() -> str:
+    """The ten rungs: how much each changes, what it removes, reported and calculated times."""
     scripts = rungs()
     other = reported_climb()
     reported = reported_column(scripts, other)
-    calculated_ms = calculated_column(scripts, RTX_4090)
-    lines = [["rung", "what it removes", "A100, reported", f"RTX 4090, calculated, B={B}"]]
-    for number, path in enumerate(scripts):
+    gpu = find_gpu(RTX_4070)
+    compare = min(16, baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE))
+    calculated = calculated_column(scripts, gpu, compare)
+    heads = ["rung", "lines changed", "it removes", "A100, reported"]
+    lines = [[*heads, f"RTX 4070, calculated, B={compare}"]]
+    for path, reported_ms, calculated_ms in zip(scripts, reported, calculated, strict=True):
         name = f"[{title(path)}]({relative_name(path)})"
-        lines.append([name, removes(path, other), reported[number], calculated_ms[number]])
-    table = pipes([[Cell(text) for text in line] for line in lines], left=2)
+        what = describe(path).get("Removes", "").removeprefix("nothing: ")
+        lines.append([name, lines_changed(path), what, reported_ms, calculated_ms])
+    table = pipes([[Cell(text) for text in line] for line in lines], left=3)
     source = f"[{other['what']}]({other['url']})"
-    note = f"\n*Reported*: {source}, {other['settings']}. {other['note']}\n"
-    note += CALCULATED
-    for climb in climbs:
-        note += measured(*climb)
+    return f"""{table}
+*Reported*: {source}, {other["settings"]}. {other["note"]}
+
+*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest
+step. It cannot see what aligned rows gain (07).
+"""
+
+
+def lines_changed(path: Path) -> str:
+    """How many lines of code a rung adds and removes, such as `+2 −5`, blank ones left out."""
+    base = base_of(path)
+    if base is None:
+        return ""
+    changed = [line for line in diff_lines(base, path)[2:] if line[1:].strip()]
+    added = sum(line.startswith("+") for line in changed)
+    removed = sum(line.startswith("-") for line in changed)
+    return f"+{added} −{removed}" if removed else f"+{added}"
+
+
+def measured(climbs: list) -> str:
+    """Chart and summary of each climb that README.md shows, then how others compare."""
+    text = "\n".join(summary(*climb) for climb in climbs)
+    text += beside_transformers()
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
-        note += f"\n{NO_GPU}\n"
-    return table + note
-
-
-def removes(path: Path, other: dict) -> str:
-    """What a rung removes from a step, or, if it is for the loss, what others say of that."""
-    loss = other["loss"].get(f"{number_of(path):02}")
-    if loss:
-        return f"no time; loss, reported: {loss}"
-    return describe(path).get("Removes", "")
-
-
-def measured(folder: str, climb: Climb, rows: list[Row]) -> str:
-    """What a climb gained, in one line; another one for the rungs in cpu/ if it ran them."""
-    ran = by_number(rows)
-    text = f"\n*Measured here* on {machine_of(rows)}, in {climb.rounds} rounds ([logs]({folder})): "
-    text += f"rung 10 is {times(ran[10])} as fast as the baseline. It trains "
-    text += f"{ran[10].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens per second. "
-    text += "Brackets have 95 % intervals; bold gains are significant.\n"
-    gains = []
-    for path in branch("cpu"):
-        row = ran.get(number_of(path))
-        if row:
-            cell = gain_cell(percent(row.gain), row.gain)
-            gain = f"**{cell.text}**" if cell.bold else cell.text
-            gains.append(f"[{title(path)}]({relative_name(path)}) {gain}")
-    if gains:
-        top = ran[max(ran)]
-        text += f"Two more rungs are for CPUs only, each over the one before: {', '.join(gains)}. "
-        text += f"With both it is {times(top)} as fast.\n"
+        text += f"\n{NO_GPU}\n"
     return text
+
+
+def beside_transformers() -> str:
+    """The gains over transformers' GPT-2 in the newest climb that has it, if there is one."""
+    newest = None
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
+        if Climb.load_from(path.parent).kind == "peers":
+            newest = path.parent
+    if newest is None:
+        return ""
+    gains = []
+    for number, row in by_number(read_climb(newest)[1]).items():
+        if number >= 10:
+            gains.append(f"rung {number} is {gain_words(row.gain)}")
+    folder = newest.relative_to(ROOT).as_posix()
+    text = f"Beside transformers' GPT-2, compiled too, in [another climb]({folder}): "
+    return f"{text}{', '.join(gains)}.\n"
+
+
+def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
+    """What a climb gained: its chart, and in words from the baseline to rung 10 and to the top."""
+    ran = by_number(rows)
+    top = max(ran)
+    alt = f"A bar for each rung, {ran[0].ms:,.0f} ms a step for the baseline, {ran[top].ms:,.0f} "
+    alt += f"for rung {top}, and what each gains over the one before, with its interval"
+    text = f"{embedded(f'measured-{climb.device_type}', alt, 'docs/')}\n\n"
+    text += f"*{machine_of(rows)}, {climb.rounds} rounds ([logs]({folder})). Filled dots are "
+    text += "significant, hollow ones are not.*\n\n"
+    text += f"Rung 10 is {times(ran[10])} as fast as the baseline"
+    if top > 10:
+        text += f", and rung {top} {times(ran[top])}"
+    text += f". The baseline trains {ran[0].tok_per_s:,.0f} tokens a second, rung {top} "
+    return text + f"{ran[top].tok_per_s:,.0f}.\n"
+
+
+def gain_words(gain: Estimate) -> str:
+    """Such as `+144 % (134 to 156)`; to a tenth below 10 %."""
+    words = percent_words(gain.value)
+    if gain.low:
+        low = percent_words(gain.low).removesuffix(" %").removeprefix("+")
+        high = percent_words(gain.high).removesuffix(" %").removeprefix("+")
+        words += f" ({low} to {high})"
+    return words
+
+
+def percent_words(ratio: float) -> str:
+    """Such as `+20 %`, `−6 %` or `0 %`."""
+    per_cent = round((ratio - 1) * 100)
+    return f"{per_cent:+d} %".replace("-", "−").replace("+0", "0")
 
 
 def times(row: Row) -> str:
@@ -244,9 +301,9 @@ def reported_column(scripts: list[Path], other: dict) -> list[str]:
     return column
 
 
-def calculated_column(scripts: list[Path], name: str) -> list[str]:
+def calculated_column(scripts: list[Path], gpu: GPU, B: int) -> list[str]:
     """The roofline of each rung on this GPU."""
-    rates = rates_of(find_gpu(name))
+    rates = rates_of(gpu)
     column = []
     for path in scripts:
         if path.stem == AS_BEFORE:

@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from blocks import USUAL, climbs_of, other_setting, render, rungs_marker
+from blocks import USUAL, climbs_of, measured_marker, other_setting, render
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -137,10 +137,12 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     ran = [row.stem for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
         raise UsageError("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
-    named = {old.device_type == "cpu": folder for folder, old, _ in climbs_of(rungs_marker(readme))}
+    named = {
+        old.device_type == "cpu": folder for folder, old, _ in climbs_of(measured_marker(readme))
+    }
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
-    return re.sub("<!-- rungs .*? -->", f"<!-- rungs {folders} -->", readme)
+    return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:

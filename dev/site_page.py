@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blocks import A100, B, climbs_of, reported_column, rungs_marker
+from blocks import A100, B, climbs_of, measured_marker, reported_column
 
 from ladder.commands.roofline import (
     LISTED,
@@ -60,7 +60,7 @@ def site_sections() -> list:
     """The story, then the climbs that README.md shows, without what the story has."""
     readme = (ROOT / "README.md").read_text("utf-8")
     sections = [learn_section()]
-    for folder, _, _ in climbs_of(rungs_marker(readme)):
+    for folder, _, _ in climbs_of(measured_marker(readme)):
         section = gather(ROOT / folder)
         for rung in section.rungs:
             rung.doc = None

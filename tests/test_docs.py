@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, render, rungs_marker
+from blocks import BLOCK, measured_marker, render
 from climbs import HERE, LOGS
+from pictures import pictures
 from rich.console import Console
 
-from ladder.commands import roofline
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
@@ -20,7 +20,6 @@ from ladder.measure.rates import rates_of
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import all_scripts
 from ladder.measure.work import roofline_ms, work
-from ladder.show.reported import reported_gpus, roofline_fraction
 from ladder.show.tables import caption, for_terminal, percent
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md"]
@@ -37,7 +36,7 @@ def section(name: str, heading: str) -> str:
 
 
 def code_blocks(text: str) -> list[str]:
-    return re.findall(r"^```(?:diff)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(?:diff|python)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def words(text: str) -> str:
@@ -67,7 +66,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_the_examples_in_readme_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
-    _, log, diff, _, _, _, two_ranks, *_ = code_blocks(page("README.md"))
+    _, diff, log, _, _, _, two_ranks, *_ = code_blocks(page("README.md"))
     assert f"\n{diff}\n" in capsys.readouterr().out
     for lines, folder, name in (
         (log, ROOT / shown_climbs()[0], "05_torch_compile.r1"),
@@ -78,7 +77,7 @@ def test_the_examples_in_readme_are_what_is_printed(capsys):
 
 def shown_climbs() -> list[str]:
     """The folders of the climbs that README.md shows."""
-    return rungs_marker(page("README.md"))["folders"].split()
+    return measured_marker(page("README.md"))["folders"].split()
 
 
 # What has changed in the scripts since the climb that README.md shows and cannot show in its times:
@@ -198,6 +197,12 @@ def test_the_drawing_of_a_step_has_the_calculated_times():
     assert f"10 removes {ms['09'][optimizer] - ms['10'][optimizer]:.0f} ms" in drawn
 
 
+def test_the_growth_of_the_residual_stream_is_what_its_lines_print(capsys):
+    code, printed = code_blocks(page("docs/primer.md"))
+    exec(code, {})
+    assert capsys.readouterr().out.strip() == printed
+
+
 def test_the_example_of_a_roofline_is_what_is_printed(capsys):
     assert main(["roofline", "--gpu", "RTX 4070"]) == 0
     printed = [words(line) for line in capsys.readouterr().out.splitlines()]
@@ -206,10 +211,16 @@ def test_the_example_of_a_roofline_is_what_is_printed(capsys):
         assert words(line) in printed, line
 
 
-def test_docs_have_the_fastest_report_of_each_gpu():
-    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
-    for gpu, row in fastest.items():
-        share = roofline_fraction(row, rates_of(roofline.LISTED[gpu]))
-        ms = row["ms_a_step"]
-        cells = f"|{gpu}|{row['B']:.0f}|{ms * share:,.0f}|{ms:,.0f}|{share * 100:.0f} %|"
-        assert cells in page("docs/reported.md"), cells
+@pytest.mark.parametrize("name", PAGES)
+def test_pictures_of_a_page_exist_with_words_for_those_who_do_not_see_them(name):
+    folder = (ROOT / name).parent
+    for picture in re.findall("<picture>.*?</picture>", page(name), re.DOTALL):
+        narrow, wide, alt = re.search('srcset="(.*?)".*src="(.*?)" alt="(.+?)"', picture).groups()
+        assert (folder / narrow).exists() and (folder / wide).exists() and len(alt) > 30
+    assert re.findall(r"!\[(?!.{30})", page(name)) == []
+
+
+def test_the_generated_pictures_are_what_is_made_of_the_repository():
+    """Else: python dev/regenerate.py."""
+    for name, made in pictures().items():
+        assert page(f"docs/{name}") == made, name

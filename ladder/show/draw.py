@@ -30,21 +30,27 @@ class Scale:
         """Where a value, or each of an array, stands on the axis: from 0 to 1."""
         return (value - self.low) / (self.high - self.low or 1)
 
-    def ticks(self, about: int, upright=False) -> list[Tick]:
-        """At most `about` + 1 round values; CSS counts those of an upright axis from its top."""
+    def round_values(self, about: int) -> list[float]:
+        """At most `about` + 1 round values on the axis."""
         span = self.high - self.low or 1
         step = 10 ** math.floor(math.log10(span / about))
         for factor in (1, 2, 5, 10):
             if span / (factor * step) <= about:
                 step *= factor
                 break
+        first = math.ceil(self.low / step)
+        last = math.floor(self.high / step)
+        return [k * step for k in range(first, last + 1)]
+
+    def ticks(self, about: int, upright=False) -> list[Tick]:
+        """The ticks at `round_values`; CSS counts those of an upright axis from its top."""
         marks = []
-        for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1):
-            at = self.at(k * step)
+        for value in self.round_values(about):
+            at = self.at(value)
             if upright:
                 at = 1 - at
             edge = "end" if at > 0.93 else "start" if at < 0.03 else ""
-            marks.append(Tick(share(at), f"{k * step:,g}", edge))
+            marks.append(Tick(share(at), f"{value:,g}", edge))
         return marks
 
 

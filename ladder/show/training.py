@@ -397,7 +397,7 @@ def line_of(kind: str, k: int, n: int) -> Line:
     if kind == "reference":
         return Line(kind, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
     if kind == "val" and n == 1:
-        k = 1
+        return Line(kind, "--curve:var(--ink)")
     return Line(kind, color_of(k))
 
 

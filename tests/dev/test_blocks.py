@@ -9,18 +9,28 @@ from ladder.measure.rows import read_climb
 from ladder.show.page import page
 
 
-def test_the_table_of_rungs_says_what_the_logs_say():
+def test_the_table_of_rungs_counts_lines_and_tells_reported_from_calculated():
+    table, _, below = blocks.rungs_table().partition("\n\n")
+    header, _, *cells = [line.strip("|").split("|") for line in table.splitlines()]
+    assert header[-2:] == [" A100, reported ", " RTX 4070, calculated, B=2 "]
+    shown = [[cell.strip() for cell in line[1:]] for line in cells]
+    assert len(shown) == 11
+    assert shown[1] == ["+1", "the update of 38.6M parameters", "", "174 ms"]
+    assert shown[3][0] == "+11 −3"
+    assert shown[7] == ["+1 −1", "misaligned rows of the logits", "93 ms", "as 06"]
+    assert shown[8][1] == "for the loss; costs a little time"
+    assert "He rounds" in below
+
+
+def test_what_was_measured_says_what_the_logs_say():
     """In any order of the climb: a gain is over the rung before."""
     climb, rows = read_climb(PUBLISHED)
     rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
-    table, _, below = blocks.rungs_table([("logs/x", climb, rows)]).partition("\n\n")
-    _, _, *cells = [line.strip("|").split("|") for line in table.splitlines()]
-    shown = [[cell.strip() for cell in line[1:]] for line in cells]
-    assert len(shown) == 11
-    assert shown[1] == ["the update of 38.6M parameters", "", "530 ms"]
-    assert shown[7] == ["misaligned rows of the logits", "93 ms", "as 06"]
-    assert shown[9] == ["no time; loss, reported: 0.09 lower in one report", "", "123 ms"]
-    assert "+18.4 % (+11.6 … +25.5), [12" in below and "instead of 204 tokens per second" in below
+    text = blocks.measured([("logs/x", climb, rows)])
+    assert "Rung 10 is 3.2 times (2.9 to 3.6) as fast as the baseline" in text
+    assert "and rung 12 4.2 times" in text
+    assert "trains 204 tokens a second, rung 12 861" in text and blocks.NO_GPU in text
+    assert "rung 10 is +4 % (−5 to 14), rung 12 is +22 % (11 to 34)" in text
 
 
 def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():

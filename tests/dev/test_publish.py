@@ -29,8 +29,8 @@ def project(tmp_path, monkeypatch):
         shutil.copy(ROOT / name, copy)
     # Whatever README.md shows now, here it is this climb.
     readme = (copy / "README.md").read_text()
-    shown = f"<!-- rungs logs/{PUBLISHED.name} -->"
-    (copy / "README.md").write_text(re.sub("<!-- rungs .*? -->", shown, readme))
+    shown = f"<!-- measured logs/{PUBLISHED.name} -->"
+    (copy / "README.md").write_text(re.sub("<!-- measured .*? -->", shown, readme))
     monkeypatch.setattr(publish, "ROOT", copy)
     monkeypatch.setattr(blocks, "ROOT", copy)
     as_it_ran(PUBLISHED, folder)
@@ -45,9 +45,9 @@ def state(copy):
 
 
 def results(copy):
-    """README.md, and what the marker of its rungs names."""
+    """README.md, and the climbs that it names as measured."""
     readme = (copy / "README.md").read_text()
-    return readme, readme.partition("<!-- rungs ")[2].partition(" -->")[0].split()
+    return readme, readme.partition("<!-- measured ")[2].partition(" -->")[0].split()
 
 
 def test_publish_prepends_and_makes_readme_anew(project):
@@ -120,8 +120,8 @@ def test_a_gpu_stands_above_a_cpu(project):
     readme, named = results(copy)
     assert named == ["logs/2026-12-24-nvidia-h100-80gb-hbm3-climb", *before]
     assert blocks.NO_GPU not in readme
-    on_gpu, on_cpu = re.findall(r"^\*Measured here\* on .*$", readme, re.MULTILINE)
-    assert GPU in on_gpu and CPU in on_cpu and "rung 10 is 3.2 times (2.9 to 3.6)" in on_cpu
+    assert re.findall(r"docs/(measured-[a-z]+).svg", readme) == ["measured-cuda", "measured-cpu"]
+    assert readme.index(f"*{GPU}") < readme.index(f"*{CPU}")
 
 
 def test_machines_have_a_row_each_with_their_newest_climb(project):
