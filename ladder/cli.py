@@ -7,7 +7,7 @@ import re
 from contextlib import contextmanager
 
 from ladder.errors import UsageError, exit_with, explain
-from ladder.machine import half_precision
+from ladder.machine import half_precision, unseen_gpu
 from ladder.memory import ddp_batch, default_batch_size, memory_of
 
 MODELS = {
@@ -252,5 +252,6 @@ def pick_device(name: str | None):
     elif device.type == "mps":
         exists = torch.backends.mps.is_available()
     if not exists:
-        raise UsageError(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
+        why = unseen_gpu() or "PyTorch finds no such GPU here"
+        raise UsageError(f"--device {name}: {why}; try --device cpu")
     return device

@@ -65,7 +65,8 @@ _CAUSES = {
     ),
     "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
-        "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
+        "--force-reinstall torch --index-url https://download.pytorch.org/whl/cu126, for others "
+        "pip install --upgrade torch"
     ),
     # cuda_utils.c and __triton_launcher are what Triton compiles: the command that failed has them.
     r"InvalidCxxCompiler|Python\.h|Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
@@ -86,6 +87,36 @@ _CAUSES = {
 }
 
 
+# What PyTorch says of a full GPU: its memory, what is free, what this process holds, what of that
+# PyTorch's allocator does. The third is missing in a container, where no process knows its number.
+_SIZE = r"([\d.]+ (?:GiB|MiB|KiB|bytes))"
+_FULL_GPU = re.compile(
+    rf"capacity of {_SIZE} of which {_SIZE} is free.*?(?:this process has {_SIZE}.*)?"
+    rf"allocated memory {_SIZE} is allocated by PyTorch.* and {_SIZE} is reserved"
+)
+_UNITS = {"GiB": 1, "MiB": 2**-10, "KiB": 2**-20, "bytes": 2**-30}
+
+
+def _held_by_others(text: str) -> str | None:
+    """A line if other programs hold 2 GiB or more of a GPU that is full."""
+    sizes = _FULL_GPU.search(text)
+    if not sizes:
+        return None
+    whole, free, process, allocated, reserved = map(_gibibytes, sizes.groups("0 GiB"))
+    others = whole - free - (process or allocated + reserved)
+    if others < 2:
+        return None
+    who = "nvidia-smi says which"
+    if process:
+        who = "process " + ", ".join(re.findall(r"Process (\d+) has", text))
+    return f"other programs hold {others:.1f} of this GPU's {whole:.1f} GiB ({who}): end them first"
+
+
+def _gibibytes(size: str) -> float:
+    number, unit = size.split()
+    return float(number) * _UNITS[unit]
+
+
 def explain(error: BaseException) -> str | None:
     """One line for an error whose cause is known and lies outside the script, else None.
 
@@ -95,6 +126,9 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, UsageError):
             return str(error)
         text = f"{type(error).__name__}: {error}"
+        held = _held_by_others(text)
+        if held:
+            return held
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])

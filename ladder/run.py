@@ -251,6 +251,9 @@ class Run:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
             self.print0(f"note  nothing left to train: {done}")
             return
+        unseen = machine.unseen_gpu()
+        if unseen and args.device.type == "cpu":
+            self.print0(f"note  {unseen}")
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.print0(

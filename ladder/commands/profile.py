@@ -34,12 +34,12 @@ from torch.profiler import profile
 
 import ladder.run
 from ladder.cli import add_flags, at_least
-from ladder.commands.diff import A_RUNG, select
 from ladder.errors import UsageError
 from ladder.files import make_folder, write_atomic
-from ladder.machine import busy, load
+from ladder.machine import busy, load_average
 from ladder.measure.process import given_flags, run_python
-from ladder.show.console import Screen, new_table
+from ladder.measure.scripts import A_RUNG, select
+from ladder.show.console import new_table, screen
 from ladder.show.tables import titles
 
 WARMUP_STEPS = 3
@@ -184,7 +184,7 @@ def run(args) -> int:
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
-    if line := busy(load()):
+    if line := busy(load_average()):
         print(f"note  {line}", file=sys.stderr)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
@@ -200,7 +200,7 @@ def run(args) -> int:
             if done.failure:
                 raise UsageError(f"{path.name} failed: {done.failure}")
     profiles = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
-    report(profiles, Screen(highlight=False, markup=False))
+    report(profiles, screen())
     print(f"traces, numbers and logs: {folder}")
     return 0
 

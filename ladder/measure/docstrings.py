@@ -42,14 +42,13 @@ def title(path: Path) -> str:
 
 
 def describe(path: Path) -> dict[str, str]:
-    """`Title` and the fields of a script's docstring, each on one line.
+    """The fields of a script's docstring, each on one line.
 
     Raises UsageError if one is missing.
     """
-    first, _, body = docstring(path).partition("\n")
-    fields = {"Title": first}
+    fields = {}
     name = None
-    for line in body.splitlines():
+    for line in docstring(path).splitlines()[1:]:
         head, _, text = line.partition(":")
         if head in FIELDS or head in OPTIONAL:
             name = head

@@ -15,7 +15,7 @@ from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
 from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnings
 
-BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and one --without beside it
 
 
 @dataclass
@@ -41,8 +41,6 @@ class Rung:
     diff: list[str] | None
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
-    reported_ms: float | None = None
-    measured_ms: float | None = None
 
 
 @dataclass
@@ -52,7 +50,8 @@ class MeasuredRung(Rung):
     row: Row | None = None
     source: str = ""  # where the script comes from, in words
     effective: str = ""
-    gain: str = ""
+    gain_text: str = ""
+    measured_ms: float | None = None
     figures: dict[str, str] | None = None  # the cells of its row by their headings
     logs: dict[str, str] | None = None  # texts, by the names of their files
 
@@ -69,17 +68,17 @@ class ClimbSection:
     rows: list[Row]
     run: dict[str, str]  # of the first row's first log, as is `result`
     result: dict
-    settings: list  # what it has in common with an ablation that belongs to it
+    settings: list  # what it has in common with a climb --without beside it
     rungs: list[MeasuredRung]
     notes: list[str]
     warnings: list[str]  # of a busy machine
-    ablation: "ClimbSection | None" = None  # that stands beside it
+    without: "ClimbSection | None" = None  # the climb --without that stands beside it
 
 
 def gather(folder: Path) -> ClimbSection:
     """The section of a climb. Raises UsageError if it is none."""
     climb, rows = read_climb(folder)
-    good = [row for row in rows if not row.failure]
+    good = [row for row in rows if row.logs]
     if not good:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
@@ -111,7 +110,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
     rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
-            path, source = as_measured(folder, climb, row.script, Path(scratch))
+            path, source = as_measured(folder, climb, row.stem, Path(scratch))
             base = None
             if rungs and against == "previous":
                 base = rungs[index_of_base(rows, len(rungs))]
@@ -124,7 +123,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
             effective = row.log.effective if row.logs else {}
             rung = MeasuredRung(
                 row=row,
-                stem=row.stem,
+                stem=row.name,
                 title=line["rung"].text,
                 path=path,
                 source=source,
@@ -135,9 +134,9 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 total=f"{sum(row.roofline or ()):.1f} ms",
                 measured_ms=row.ms,
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
-                gain=line["gain"].text,
+                gain_text=line["gain"].text,
                 figures={headings[name]: line[name].text for name in headings},
-                logs={f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
+                logs={f"{row.name}.r{k}.log": texts[row.name, k] for k in sorted(row.logs)},
             )
             rungs.append(rung)
     return rungs

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ladder.measure.losses import running_mean
+from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import compared, loss_change
 from ladder.measure.stats import MIN_ROUNDS, Estimate, mean_of
 from ladder.show.colors import CURVES
@@ -67,7 +67,7 @@ def draw_losses(section: ClimbSection) -> Losses | None:
     rungs = [rung for rung in section.rungs if rung.row.loss]
     if len(rungs) < 2:
         return None
-    heading = section.climb.comparison.loss
+    heading = section.climb.comparison.loss_heading
     values = [0]
     for rung in rungs:
         found = rung.row.loss_change
@@ -143,12 +143,12 @@ def draw_curves(rungs: list[MeasuredRung]) -> Curves:
     for rung in others:
         rounds = []
         for k in first.row.logs.keys() & rung.row.logs.keys():
-            rounds.append(running_mean(rung.row.logs[k]) - running_mean(first.row.logs[k]))
+            rounds.append(smooth_losses(rung.row.logs[k]) - smooth_losses(first.row.logs[k]))
         if rounds:
             differences[rung.stem] = np.array(rounds)  # (rounds, points)
     steps = np.array([step["step"] for step in first.row.log.steps])
     every = 1 + len(steps) // POINTS
-    shape = len(running_mean(first.row.log))
+    shape = len(smooth_losses(first.row.log))
     steps = steps[-shape:][::every]  # a running mean begins later
     later = np.concatenate([rounds.mean(axis=0)[shape // 2 :] for rounds in differences.values()])
     later = later[np.isfinite(later)]

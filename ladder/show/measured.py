@@ -18,7 +18,7 @@ class DrawnRow:
 
     id: str
     rung: MeasuredRung
-    alone: MeasuredRung | None  # of the ablation beside the climb
+    alone: MeasuredRung | None  # of the climb --without beside it
     alone_id: str
     rate: str = ""  # tokens per second
     bar: str = ""
@@ -42,7 +42,7 @@ class DrawnClimb:
     label: str
     headline: str
     certainty: str
-    gain: str  # the heading of the gains; empty without any
+    gain_heading: str  # empty without gains
     rate_ticks: list[Tick]
     gain_ticks: list[Tick]
     rates: str  # whose rates a roofline is at
@@ -51,7 +51,7 @@ class DrawnClimb:
     longest: float  # bar of milliseconds
     losses: Losses | None  # of runs that have steps enough
     first: str  # the title of the first rung
-    top: str  # that of the top rung, of which the ablation beside the climb leaves one thing out
+    top: str  # that of the top rung, of which the climb --without leaves one thing out
     facts: list[tuple[str, str]]
 
 
@@ -69,16 +69,16 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         label=section.label,
         headline=headline,
         certainty=certainty,
-        gain=comparison.gain,
+        gain_heading=comparison.gain_heading,
         rate_ticks=rate.ticks(5),
-        gain_ticks=gains.ticks(8) if comparison.gain else [],
+        gain_ticks=gains.ticks(8) if comparison.gain_heading else [],
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
         longest=longest,
         losses=draw_losses(section),
         first=section.rungs[0].title,
-        top=section.ablation.rungs[0].title if section.ablation else "",
+        top=section.without.rungs[0].title if section.without else "",
         facts=facts(section),
     )
 
@@ -113,7 +113,7 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
 def comparison(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple:
     """The top rung, the one it is compared with, and its gain over that."""
     first = section.rungs[0]
-    if section.climb.comparison.against == "top":  # an ablation: the first row is the top
+    if section.climb.comparison.against == "top":  # --without: the first row is the top
         clear = [rung for rung in rungs if rung.row.gain.significant]
         without = max(clear or rungs, key=lambda rung: rung.row.gain.value)
         return first, without, without.row.gain
@@ -136,8 +136,8 @@ def state(gain: Estimate | None) -> str:
 def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     """The rows of a climb, the scale of their rates, and that of their gains in per cent."""
     alone = {}
-    if section.ablation:
-        for rung in section.ablation.rungs[1:]:
+    if section.without:
+        for rung in section.without.rungs[1:]:
             alone[rung.stem.removeprefix("without_")] = rung
     ran = [row for row in section.rows if row.logs]
     longest = max(spread(row)[1] for row in ran)
@@ -146,7 +146,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
         if row.roofline:
             roofline = row.tok_per_s * row.ms / sum(row.roofline)
             if roofline <= 2 * longest:  # else it has no room
-                rooflines[row.stem] = roofline
+                rooflines[row.name] = roofline
     rate = Scale(0, max([longest, *rooflines.values()]))
     gains = gain_scale(section.rows + [rung.row for rung in alone.values()])
 
@@ -156,19 +156,19 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     drawn = []
     for rung in section.rungs:
         row = rung.row
-        other = alone.get(row.stem)
-        alone_id = f"{section.ablation.id}/{other.stem}" if other else ""
-        shown = DrawnRow(f"{section.id}/{row.stem}", rung, other, alone_id)
+        other = alone.get(row.name)
+        alone_id = f"{section.without.id}/{other.stem}" if other else ""
+        shown = DrawnRow(f"{section.id}/{row.name}", rung, other, alone_id)
         drawn.append(shown)
         if not row.logs:
-            shown.why = rung.figures["ms / step"]
+            shown.why = row.status_in_full
             continue
         slow, fast = spread(row)
         shown.rate = f"{row.tok_per_s:,.0f}"
         shown.bar = f"width:{share(rate.at(row.tok_per_s))}"
         shown.spread = between(rate.at(slow), rate.at(fast))
-        if row.stem in rooflines:
-            shown.roofline = f"left:{share(rate.at(rooflines[row.stem]))}"
+        if row.name in rooflines:
+            shown.roofline = f"left:{share(rate.at(rooflines[row.name]))}"
         if row.gain:
             base = (rung.base or section.rungs[0]).row
             low, high = sorted([row.tok_per_s, base.tok_per_s])
@@ -177,7 +177,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
                 shown.changed = between(rate.at(low), rate.at(high))
             shown.state = state(row.gain)
             shown.marks.append(draw_mark(row.gain, place, shown.state))
-            shown.said = rung.gain.partition(" (")[0]
+            shown.said = rung.gain_text.partition(" (")[0]
         if other and other.row.gain:
             kind = f"alone {state(other.row.gain)}"
             shown.marks.append(draw_mark(other.row.gain, place, kind))
@@ -214,7 +214,7 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         done += len(rung.row.logs)
     planned = climb.rounds * len(section.rungs)
     unfinished = ""
-    if done < planned and not climb.has_ended:
+    if done < planned and not climb.ended:
         unfinished = f"{done} of {planned} runs are in"
     warmup, measured = result["warmup_steps"], result["measured_steps"]
     return [
