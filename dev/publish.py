@@ -24,11 +24,12 @@ from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
+from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
-from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
+from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
 
@@ -92,8 +93,8 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     for row in rows:
         if row.status == OUT_OF_TIME:
             return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
-        if not_compiled(row):
-            return f"nothing was compiled in {row.name}: {WHY_NOT_COMPILED}"
+        for text in differences(row.logs.values()):
+            return f"{row.name} ran {text}"
     return None
 
 

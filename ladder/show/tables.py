@@ -13,8 +13,9 @@ from rich.text import Text
 from ladder.machine import busy
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
+from ladder.measure.effective import differences
 from ladder.measure.rows import COMPARED, Row, first_log
-from ladder.measure.scripts import all_scripts, rungs_for, transformers_scripts
+from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.text import printable
 
@@ -24,7 +25,6 @@ COLUMNS = (
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 FEWEST = 4  # columns on a narrow screen
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 class Cell(NamedTuple):
@@ -172,8 +172,8 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
 
 
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, rounds that were disturbed, rows above their roofline, and text read twice."""
+    """What has to be said of a table: rounds that failed, rungs that ran something else than they
+    declare, rounds that were disturbed, rows above their roofline, and text read twice."""
     names = {row.name: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb.failures.items():
@@ -182,8 +182,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
             notes.append(note + printable(" ".join(why.split())))
     for row in rows:
-        if not_compiled(row):
-            notes.append(f"Nothing was compiled in {names[row.name]}: {WHY_NOT_COMPILED}")
+        for text in differences(row.logs.values()):
+            notes.append(f"{names[row.name]} ran {text}.")
         for k, ms in row.slow_rounds.items():
             note = f"Round {k} of {names[row.name]} took {ms:.1f} ms a step, more than twice "
             notes.append(f"{note}the median of its row. It is kept.")
@@ -199,14 +199,6 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
             notes.append(f"{note}losses may be lower than those on unseen text.")
     return notes
-
-
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in all_scripts()[5:]]
-    if row.stem not in compiles or not row.logs:
-        return False
-    return row.log.effective.get("compiled") == "no"
 
 
 def by_batch_size(rows: list[Row]) -> list[list[Cell]]:

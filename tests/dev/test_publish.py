@@ -81,7 +81,7 @@ def test_publish_prepends_and_makes_readme_anew(project):
         (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
         ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
-        ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
+        ("compiled=yes", "compiled=no", "05_torch_compile ran compiled=no, not yes"),
         ('"speedups/12_causal_blocks', '"mine', "was over before mine could run"),
     ],
 )
