@@ -133,7 +133,7 @@ def test_machines_have_a_row_each_with_their_newest_climb(project):
         path.unlink()
     shutil.copytree(folder, copy / "logs" / "2026-12-25-m3")
     (row,) = [line for line in blocks.machines_table().splitlines() if "Apple M3 GPU" in line]
-    m3 = "| 659 (10) | 3.24× (2.95 … 3.56) | [2026-12-25](logs/2026-12-25-m3) |"
+    m3 = "| 659 (10) | 3.24×\N{NO-BREAK SPACE}(2.95\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}3.56) | [2026-12-25](logs/2026-12-25-m3) |"
     assert row.endswith(m3)
 
 
