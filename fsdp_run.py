@@ -9,19 +9,28 @@ Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
 """
 
 import math
+import os
 import time
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
-from ladder import checkpoint, ranks, weights
+from ladder import checkpoint, distributed, weights
 from ladder.batches import Batches
-from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.ranks import RANK, WORLD, all_gather, due
+from ladder.cli import BLOCK_SIZE, MODELS, parse_ddp_args
+from ladder.distributed import all_gather, on_rank_0
 from ladder.run import Run
+
+# ddp: torchrun starts a process for each rank and sets all of these; without it there is one.
+TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
+DISTRIBUTED = all(os.environ.get(name) for name in TORCHRUN)
+RANK = int(os.environ["RANK"]) if DISTRIBUTED else 0  # which of all processes this is
+LOCAL_RANK = int(os.environ["LOCAL_RANK"]) if DISTRIBUTED else 0  # of those on this machine
+WORLD_SIZE = int(os.environ["WORLD_SIZE"]) if DISTRIBUTED else 1  # how many there are
 
 # ------------------------------------------------------------------------------ model
 
@@ -135,7 +144,7 @@ def evaluate(model, held_out, rows, args, autocast):
     B = args.batch_size
     loss_sum = 0.0
     batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
-    for start in range(0, rows, WORLD * B):
+    for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
         # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
@@ -164,27 +173,45 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    return ranks.launch(train, __doc__, argv, sharded=True)  # ddp: on each rank of torchrun
+    with distributed.exits():
+        # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        if DISTRIBUTED:  # ddp: returns when all ranks have joined
+            store = distributed.store()
+            dist.init_process_group(backend, store=store, rank=RANK, world_size=WORLD_SIZE)
+        else:  # fsdp: fully_shard wants a group, be it of one
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        # ddp: rank 0 reads the command line for all, so that a mistake is told once
+        args = on_rank_0(lambda: parse_ddp_args(__doc__, argv, WORLD_SIZE, sharded=True))
+        if DISTRIBUTED and args.device.type == "cuda":
+            args.device = torch.device("cuda", LOCAL_RANK)  # ddp: each rank has a GPU of its own
+        result = train(args)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return result
 
 
 def train(args):
     """What rung 10 does in main(), on this rank."""
     B, T, device = args.batch_size, args.seq_len, args.device
-    with Run(__file__, args, RANK, WORLD) as run:
+    with Run(__file__, args, RANK, WORLD_SIZE) as run:
         torch.manual_seed(args.seed)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        text, held_out, job = ranks.prepare(args, run.print0)  # ddp: also the checkpoint to resume
+        text, held_out = distributed.load_text(args.data, run.print0)
+        # ddp: the folder of checkpoints, and of these the one to resume
+        job = on_rank_0(lambda: checkpoint.open_job(args, text, held_out, run.print0))
         run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
             raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
         if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
-            ranks.on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
+            on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
         initial = model.state_dict()
-        mesh = ranks.mesh(device)  # fsdp: one dimension, all ranks
+        mesh = dist.init_device_mesh(device.type, (WORLD_SIZE,))  # fsdp: one dimension, all ranks
         # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
         # model.norms holds them too, since fully_shard(model) skips what only sharded blocks own.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
@@ -205,23 +232,24 @@ def train(args):
             {"params": no_decay, "weight_decay": 0.0},
         ]
         # speedup 10: fused, one pass over weights, gradients and moments
-        optimizer = torch.optim.AdamW(
-            groups, lr=args.max_lr, betas=(0.9, 0.95), eps=1e-8, fused=True
-        )
+        betas = (0.9, args.beta2)  # ddp: a flag here
+        optimizer = torch.optim.AdamW(groups, lr=args.max_lr, betas=betas, eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
-        batches = Batches(text, B, T, RANK, WORLD, args.shuffle, args.seed)
+        batches = Batches(text, B, T, RANK, WORLD_SIZE, args.shuffle, args.seed)
+        # ddp: each rank adds up as many batches as make --total-batch
+        grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
-            first_step, batches.position = saved
+            first_step, batches.position = saved["step"], saved["position"]
         if not args.no_compile:  # ddp: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
         run.compiled = not args.no_compile
-        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD)
+        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD_SIZE)
         if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
@@ -232,7 +260,7 @@ def train(args):
             start = time.perf_counter()
             optimizer.zero_grad()
             loss_sum = 0.0
-            for _ in range(job.micro_steps):  # ddp: as many batches as make --total-batch
+            for _ in range(grad_accum_steps):  # ddp: several batches a step
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
                 if device.type == "cuda":  # ddp: a copy from pinned memory waits for nothing
                     x = x.pin_memory().to(device, non_blocking=True)
@@ -242,7 +270,7 @@ def train(args):
                 with autocast:
                     _, loss = model(x, y)
                 # fsdp: each backward averages over the ranks; waiting would take whole gradients
-                scaler.scale(loss / job.micro_steps).backward()  # gradients add up over micro-steps
+                scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
@@ -256,22 +284,29 @@ def train(args):
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
-            mean_loss = loss_sum.item() / job.micro_steps
+            mean_loss = loss_sum.item() / grad_accum_steps
             losses, times, signals = all_gather(mean_loss, dt, run.stop_signal)
-            loss = sum(losses) / WORLD
+            loss = sum(losses) / WORLD_SIZE
             dt = max(times)
             stopping = max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1
             with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
-                if due(args.eval_every, done, args.steps):
+                if checkpoint.due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
                     job.validated(run, done, raw_model, val_loss)
-                if stopping or due(args.ckpt_every, done, args.steps):
-                    job.save(run, done, raw_model, optimizer, scaler, batches.position)
+                if stopping or checkpoint.due(args.ckpt_every, done, args.steps):
+                    job.save(  # ddp: what a checkpoint holds, beside `done` and the flags
+                        run,
+                        done,
+                        model=raw_model.state_dict(),
+                        optimizer=optimizer.state_dict(),  # AdamW's moments and counts
+                        scaler=scaler.state_dict(),
+                        position=batches.position,  # rows read by all ranks
+                    )
             if stopping:
-                job.say_stopped(run, done, stopping)
+                run.stop(stopping, job.checkpoint)
                 break
     return run.result
 

@@ -1,25 +1,190 @@
-"""Checkpoints of training on ranks: each is one file, written atomically, the last two are kept."""
+"""The folder of a run: checkpoints to resume from, and best/, the model of the lowest loss.
 
+A checkpoint is one file, written atomically. The last two are kept.
+"""
+
+import math
+import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ladder.errors import UsageError
-from ladder.files import lock, write_atomic
+from ladder import weights
+from ladder.batches import Batches
+from ladder.corpus import Corpus
+from ladder.distributed import on_rank_0
+from ladder.errors import Damaged, UsageError, explain
+from ladder.files import lock, require_readable, write_atomic
+from ladder.run import NotFinite
 from ladder.weights import BEST
 
 # Exactly: people copy checkpoints, and "step_000002 (copy).pt" is theirs.
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
+OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
+# Flags that must be equal when a run is resumed.
+MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
+# What a checkpoint has at least.
+HELD = {"step", "model", "optimizer", "scaler", "position", "identity", "schedule"}
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
-def checkpoints(folder: str) -> list[Path]:
-    """The complete checkpoints in `folder`, oldest first."""
-    found = [path for path in Path(folder).glob("step_*.pt") if NAME.fullmatch(path.name)]
+@dataclass
+class Job:
+    """What rank 0 finds out for all ranks before the first step."""
+
+    val_rows: int  # rows of T tokens to validate on; 0 for none
+    identity: dict[str, str]  # what must match for a checkpoint to be resumed
+    schedule: str  # what schedule() says
+    folder: Path | None  # where checkpoints go; None: none are kept
+    checkpoint: Path | None  # the newest: the one to resume, then the last one saved
+    best: float  # the lowest validation loss of a model in `folder`
+
+    def save(self, run, step: int, **state):
+        """Rank 0 saves a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
+        if not self.folder:
+            return
+        for name, w in state["model"].items():
+            if not w.isfinite().all():
+                raise NotFinite(f"{name} is not finite after step {step}: it is not saved")
+        state = gather(state)
+        state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
+        more = {"identity": self.identity, "schedule": self.schedule}
+        # All ranks wait for rank 0: otherwise their next step would include that time.
+        self.checkpoint = on_rank_0(lambda: save(self.folder, step, **state, **more))
+        run.print0(f"note  saved {self.checkpoint}")
+
+    def validated(self, run, step: int, model, val_loss: float):
+        """Say the validation loss. Rank 0 saves the model for transformers if none was lower.
+
+        What training starts from is not saved: best/ is better than that.
+        """
+        tokens = self.val_rows * run.args.seq_len
+        run.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
+        lower = val_loss < self.best  # NaN is no lower
+        if lower:
+            self.best = val_loss
+        if math.isfinite(val_loss):
+            run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
+        if not self.folder or not lower or step == 0:
+            return
+        metadata = {"step": str(step), "val_loss": str(val_loss), "val_tokens": str(tokens)}
+        metadata |= self.identity
+        state = gather(model.state_dict())
+        folder = self.folder / BEST
+        on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
+        run.print0(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
+        if not on_rank_0(lambda: weights.save_tokenizer(folder)):
+            run.print0("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
+
+
+def open_job(args, text: Corpus, held_out: Corpus, print0: Callable) -> Job:
+    """Find the folder of a run, and what to resume. For rank 0. Raises UsageError, OSError."""
+    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if the text is too short
+    val_rows = 0
+    if args.eval_every:
+        wanted = max(1, args.val_tokens // args.seq_len)
+        val_rows = min(wanted, Batches(held_out, 1, args.seq_len).rows_per_epoch)
+    identity = {name: str(getattr(args, name)) for name in MUST_MATCH}
+    identity["data"] = f"{text.name} {text.sha256[:12]}"
+    # With other held-out text the text to train on may end elsewhere, and losses do not compare.
+    identity["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
+    job = Job(val_rows, identity, schedule(args), folder=None, checkpoint=None, best=math.inf)
+    if not args.ckpt_every and not args.resume:
+        return job
+    folder = Path(args.ckpt_dir or default_folder(args.resume))
+    lock_until_end(folder)
+    if args.resume:
+        job.checkpoint = _resume(args, folder, job, print0)
+        job.best = _best_loss(folder, job, args, print0)
+    elif checkpoints(folder) or (folder / BEST).exists():
+        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+        raise UsageError(f"{folder} holds an earlier run: {do}")
+    if args.ckpt_every:
+        job.folder = folder
+    return job
+
+
+def _resume(args, folder: Path, job: Job, print0: Callable) -> Path | None:
+    """Find the checkpoint to go on from, or None, and say so. Raises UsageError."""
+    path, saved = find_checkpoint(folder, print0)
+    if not path:
+        where = args.ckpt_dir or "checkpoints"
+        print0(f"note  no checkpoint in {where}: starting from the beginning")
+        return None
+    check_identity(path, saved["identity"], job.identity)
+    step, before = saved["step"], saved["schedule"]
+    print0(f"note  resumed after step {step}, from {path}")
+    if step < args.steps and before != job.schedule:
+        print0(f"note  another schedule from here on: {job.schedule}, not {before}")
+    return path
+
+
+def _best_loss(folder: Path, job: Job, args, print0: Callable) -> float:
+    """The validation loss of the model in best/; infinite if the next one is to replace it."""
+    best = folder / BEST
+    try:
+        metadata = weights.read_metadata(best)
+    except Damaged as error:
+        print0(f"note  {error}: the next validation replaces it")
+        return math.inf
+    if not metadata:
+        return math.inf
+    if not job.checkpoint:  # it was stopped before its first, and may have had other flags
+        print0(f"note  {best} is of a run without a checkpoint: now {set_aside(best)}")
+        return math.inf
+    check_identity(best, metadata, job.identity)
+    now = str(job.val_rows * args.seq_len)
+    before = metadata.get("val_tokens", now)  # a model saved before November 2026 lacks it
+    if job.val_rows and before != now:
+        chosen = f"{best} was chosen by its loss on {before} held-out tokens"
+        raise UsageError(f"{chosen}, this run takes {now}: give --val-tokens {before}")
+    return float(metadata["val_loss"])
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a folder to a name with a number that is free. Returns that."""
+    for number in count(1):
+        name = folder.with_name(f"{folder.name}-{number}")
+        if not name.exists():
+            return folder.rename(name)
+
+
+def due(every: int, done: int, steps: int) -> bool:
+    """True after each `every` steps and after the last one; never if `every` is 0."""
+    return every > 0 and (done % every == 0 or done == steps)
+
+
+def default_folder(resume: bool) -> Path:
+    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
+    saved = {}
+    if resume:
+        for folder in Path("checkpoints").glob("*"):
+            if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
+                for path in checkpoints(folder):
+                    # By what is in it: names have the local time, which time zones and summer shift
+                    saved[path.stat().st_mtime_ns] = folder
+    if saved:
+        return saved[max(saved)]
+    return Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
+
+
+def schedule(args) -> str:
+    """What the update of a step depends on, beside the gradient, in words."""
+    rates = f"from {args.max_lr:g} to {args.min_lr:g}"
+    return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}, beta2 {args.beta2:g}"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints in `folder`, oldest first. Raises OSError."""
+    # Not glob(), which finds nothing in a folder that may not be read.
+    found = [path for path in Path(folder).iterdir() if NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
@@ -42,16 +207,23 @@ def save(folder: str, step: int, **state) -> Path:
 def read(path: Path) -> dict:
     """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises UsageError if the file is damaged or cannot be read.
+    Raises Damaged, or UsageError if the file cannot be read or somebody else wrote it.
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:  # torch raises many kinds
-        raise UsageError(f"{path} is damaged or not a checkpoint of ddp_run.py") from None
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # torch raises many kinds, also where the disk fails
+        require_readable(path)
+        if explain(error) and not isinstance(error, OSError):  # out of memory
+            raise
+        raise Damaged(f"{path} is damaged") from None
+    if not isinstance(saved, dict) or not saved.keys() >= HELD:
+        move = "move it away, or choose another --ckpt-dir"
+        raise UsageError(f"{path} is not a checkpoint of ddp_run.py: {move}")
+    return saved
 
 
-def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
-    """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
+def restore(path: Path, model, optimizer, scaler) -> dict:
+    """Copy a checkpoint into model, optimizer and scaler. Return all that it holds.
 
     It copies, because the optimizer's load_state_dict() would keep the file's own tensors. Fused
     kernels do not check sizes: they would write past the end of a smaller tensor.
@@ -73,7 +245,7 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
         optimizer.state[p] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
-    return saved["step"], saved["position"]
+    return saved
 
 
 def scatter(state: dict, model):
@@ -110,34 +282,22 @@ def check_identity(path: Path, saved: dict, identity: dict[str, str]):
             raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
 
 
-def find_checkpoint(
-    folder: Path, resume: bool, identity: dict, schedule: str, print0: Callable
-) -> Path | None:
-    """Return the newest checkpoint that is not damaged, or None for a fresh start.
-
-    `print0` is told if it was trained with another `schedule` of the learning rate. `folder` stays
-    locked until this process ends. Raises UsageError, OSError.
-    """
+def lock_until_end(folder: Path):
+    """Make `folder` and lock it until this process ends. Raises UsageError, OSError."""
     _locks.clear()  # of an earlier run in this process
     folder.mkdir(parents=True, exist_ok=True)
     _locks.append(lock(folder))
+
+
+def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple[None, None]:
+    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError."""
     paths = checkpoints(folder)
-    if not resume and (paths or (folder / BEST).exists()):
-        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise UsageError(f"{folder} holds an earlier run: {do}")
     for path in reversed(paths):
         try:
-            saved = read(path)
-        except UsageError as error:
+            return path, read(path)
+        except Damaged as error:
             if path == paths[0]:
-                raise UsageError(f"{error}: delete it to start from the beginning") from None
+                raise UsageError(f"{error}: move it away to start from the beginning") from None
             print0(f"note  {error}: the one before it is used")
             path.rename(f"{path}.damaged")  # it must not count as one of two to keep
-            continue
-        check_identity(path, saved["identity"], identity)
-        print0(f"note  resumed after step {saved['step']} ({schedule}), from {path}")
-        before = saved["schedule"]
-        if before != schedule:
-            print0(f"note  another learning rate from here on: {schedule}, not {before}")
-        return path
-    return None
+    return None, None

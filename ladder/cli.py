@@ -1,10 +1,14 @@
 """The command line, the same for every script, and its defaults by device."""
 
 import argparse
+import math
+import os
 import re
+from contextlib import contextmanager
 
 from ladder.errors import UsageError, exit_with, explain
-from ladder.memory import default_batch_size
+from ladder.machine import half_precision, unseen_gpu
+from ladder.memory import ddp_batch, default_batch_size, memory_of
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -29,6 +33,14 @@ def at_least(low: int):
     return integer
 
 
+def rate(text: str) -> float:
+    """An argparse type: a finite number of at least 0."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
+    return value
+
+
 positive = at_least(1)
 count = at_least(0)
 
@@ -44,12 +56,50 @@ FLAGS = {
     "data": dict(help="a text, shard or folder of them (default: tinyshakespeare)"),
     "log_dir": dict(help="folder for the log (default: runs)"),
 }
+# The flags of ddp_run.py and fsdp_run.py.
+DDP_FLAGS = FLAGS | {
+    "steps": dict(
+        type=count, help="optimizer steps (default: CUDA 50, else 20); 0: validate and end"
+    ),
+    "total_batch": dict(
+        type=positive, help="tokens a step, of all ranks (default: CUDA 524288, else 4096)"
+    ),
+    "max_lr": dict(type=rate, default=6e-4, help="after the warm-up (default: 6e-4)"),
+    "min_lr": dict(type=rate, help="at the last step (default: a tenth of --max-lr)"),
+    "beta2": dict(
+        type=rate, default=0.95, help="AdamW's (default: 0.95, for some 0.5M tokens a step)"
+    ),
+    "warmup": dict(type=count, help="steps (default: a fifth of --steps, at most 250)"),
+    "dtype": dict(
+        choices=("auto", "bfloat16", "float16", "float32"),
+        default="auto",
+        help="default: auto: as rung 03, by the device",
+    ),
+    "no_compile": dict(action="store_true", help="leave torch.compile out"),
+    "eval_every": dict(
+        type=count, default=100, help="steps; 0: never, and no best/ (default: 100)"
+    ),
+    "val_tokens": dict(
+        type=positive, help="held-out tokens of a validation (default: CUDA 10485760, else 4096)"
+    ),
+    "ckpt_every": dict(
+        type=count, default=500, help="steps, and at the end; 0: never (default: 500)"
+    ),
+    "ckpt_dir": dict(help="default: a new folder in checkpoints/"),
+    "resume": dict(
+        action="store_true",
+        help="from the newest in --ckpt-dir, or in the newest folder of checkpoints/",
+    ),
+    "init": dict(
+        help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)"
+    ),
+}
 
 
-def add_flags(parser: argparse.ArgumentParser, *names: str):
-    """Add the flags of FLAGS with these names, or all, to a parser. The default is None."""
-    for name in names or FLAGS:
-        parser.add_argument(f"--{name.replace('_', '-')}", **FLAGS[name])
+def add_flags(parser: argparse.ArgumentParser, *names: str, flags: dict = FLAGS):
+    """Add those of `flags` with these names, or all, to a parser."""
+    for name in names or flags:
+        parser.add_argument(f"--{name.replace('_', '-')}", **flags[name])
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,37 +113,124 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def parse_args(doc, argv=None, add_more=None, longest: float = BLOCK_SIZE):
+def parse_args(doc, argv=None):
     """Parse the flags every script takes; `doc` is the script's docstring.
 
-    `add_more(parser)` adds flags of a script's own, and T may be up to `longest`.
     Returns model, steps, batch_size (B), seq_len (T), seed, shuffle, device (torch.device), data
     and log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    parser = Parser(doc, conflict_handler="resolve")  # a script may change one of these
-    add_flags(parser)
-    parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
-    if add_more:
-        add_more(parser)
-    try:
-        args = parser.parse_args(argv)
-        args.device = pick_device(args.device)
-        on_gpu = args.device.type == "cuda"
-        if args.steps is None:
-            args.steps = 50 if on_gpu else 20
-        args.seq_len = args.seq_len or (1024 if on_gpu else 256)
-        if args.seq_len > longest:
-            raise UsageError(f"--seq-len {args.seq_len} is longer than GPT-2's {longest} positions")
+    with _errors_in_a_line():
+        args = _parse(doc, argv, FLAGS)
+        if args.seq_len > BLOCK_SIZE:
+            longest = f"GPT-2's {BLOCK_SIZE} positions"
+            raise UsageError(f"--seq-len {args.seq_len} is longer than {longest}")
         if args.batch_size is None:
             size = MODELS[args.model]
             args.batch_size = default_batch_size(args.device, size, args.seq_len)
+    return args
+
+
+def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
+    """Parse DDP_FLAGS as parse_args does FLAGS. T may be of any length.
+
+    Where weights are `sharded`, as in fsdp_run.py, a larger B fits.
+    """
+    with _errors_in_a_line():
+        args = _parse(doc, argv, DDP_FLAGS)
+        on_gpu = args.device.type == "cuda"
+        if on_gpu:
+            _check_gpus()
+        args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
+        args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
+        if args.warmup is None:
+            # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the
+            # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
+            args.warmup = min(max(1, args.steps // 5), 250)
+        if args.steps == 0:
+            args.ckpt_every = 0  # nothing is trained
+        if args.min_lr is None:
+            args.min_lr = args.max_lr / 10
+        if args.dtype == "auto":
+            args.dtype = str(half_precision(args.device)).removeprefix("torch.")
+        if args.batch_size is None:
+            args.batch_size = _ddp_batch_size(args, world_size, sharded)
+        _check_total_batch(args, world_size)
+        _check_schedule(args)
+    return args
+
+
+@contextmanager
+def _errors_in_a_line():
+    """Exit with status 2 and one line after an error that a user can fix."""
+    try:
+        yield
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
         if line is None:
             raise
         exit_with(line)
+
+
+def _parse(doc, argv, flags: dict):
+    """Parse `flags`, and fill in the defaults that all scripts share."""
+    parser = Parser(doc)
+    add_flags(parser, flags=flags)
+    parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
+    args = parser.parse_args(argv)
+    args.device = pick_device(args.device)
+    on_gpu = args.device.type == "cuda"
+    if args.steps is None:
+        args.steps = 50 if on_gpu else 20
+    args.seq_len = args.seq_len or (1024 if on_gpu else 256)
     return args
+
+
+def _check_gpus():
+    """Raise UsageError if torchrun started more processes on this machine than it has GPUs."""
+    import torch
+
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    gpus = torch.cuda.device_count()
+    if gpus < processes:
+        found = f"torchrun started {processes} processes, found {gpus} CUDA device(s)"
+        raise UsageError(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
+
+
+def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
+    """The largest power of two that fits a GPU and divides its rows of a step.
+
+    On a CPU, in FP32 or not compiled, B is the default of the other scripts.
+    """
+    size = MODELS[args.model]
+    if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
+        return default_batch_size(args.device, size, args.seq_len)
+    shards = world_size if sharded else None
+    B = max(1, ddp_batch(memory_of(args.device), size, args.seq_len, shards))
+    rows_of_a_step = args.total_batch // (world_size * args.seq_len)
+    while rows_of_a_step % B:
+        B //= 2
+    return B
+
+
+def _check_schedule(args):
+    """Raise UsageError if the flags of the schedule do not go together."""
+    if args.min_lr > args.max_lr:
+        raise UsageError(f"--min-lr {args.min_lr:g} is above --max-lr {args.max_lr:g}")
+    if args.warmup > max(1, args.steps):
+        raise UsageError(f"--warmup {args.warmup} is more than --steps {args.steps}")
+    if not 0 < args.beta2 < 1:
+        raise UsageError(f"--beta2 {args.beta2:g}: expected a number between 0 and 1")
+
+
+def _check_total_batch(args, world_size: int):
+    """Raise UsageError if the ranks cannot fill a step with whole batches."""
+    tokens = world_size * args.batch_size * args.seq_len
+    full, rest = divmod(args.total_batch, tokens)
+    if rest:
+        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
+        sizes = f"world size {world_size} x B={args.batch_size} x T={args.seq_len}"
+        raise UsageError(f"{wrong} ({sizes}); the next one is {(full + 1) * tokens}")
 
 
 def pick_device(name: str | None):
@@ -115,5 +252,6 @@ def pick_device(name: str | None):
     elif device.type == "mps":
         exists = torch.backends.mps.is_available()
     if not exists:
-        raise UsageError(f"--device {name}: PyTorch finds no such GPU here; try --device cpu")
+        why = unseen_gpu() or "PyTorch finds no such GPU here"
+        raise UsageError(f"--device {name}: {why}; try --device cpu")
     return device

@@ -1,8 +1,13 @@
 """Errors that a user can fix: one line and exit status 2."""
 
 import errno
+import json
+import os
 import re
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from ladder.text import printable
@@ -12,27 +17,56 @@ class UsageError(Exception):
     """What was wrong and what to do about it, in one line."""
 
 
+class Damaged(UsageError):
+    """The content of a file was read and is wrong."""
+
+
 def exit_with(why: object) -> NoReturn:
     """Print one line and exit with status 2: for what is found before there is a run."""
-    print(f"error {printable(str(why))}", file=sys.stderr)
+    line = printable(str(why))
+    print(f"error {line}", file=sys.stderr)
+    tell_torchrun(line)
     raise SystemExit(2)
+
+
+def tell_torchrun(line: str):
+    """Let torchrun's summary name this error: it prints that last, below tracebacks of its own."""
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # as PyTorch's ErrorHandler writes it
+    if file:
+        about = {"py_callstack": line, "timestamp": str(int(time.time()))}
+        with suppress(OSError):
+            Path(file).write_text(json.dumps({"message": {"message": line, "extraInfo": about}}))
 
 
 # What errors of PyTorch and its libraries say, as regular expressions, and what a user can do. The
 # first match is used. tests/recordings/errors.json has the full texts and their sources.
 _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
-    "can't allocate memory|not enough memory|out of memory|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    "|CUBLAS_STATUS_NOT_INITIALIZED": (
+    "[Cc]an(no|')t allocate memory|not enough memory|out of memory|MemoryError"
+    "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED": (
         "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
     ),
     # gloo's words, then NCCL's, for a process that has ended
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
         "another rank has exited: if it failed, its own line says why"
     ),
+    "/dev/shm/nccl": (
+        "NCCL found no room in /dev/shm: start the container with --shm-size=1g, or set "
+        "NCCL_SHM_DISABLE=1, which is slower"
+    ),
+    "Duplicate GPU detected": (
+        "two ranks have the same GPU: start them with torchrun, one for each GPU of this machine, "
+        "and with the same CUDA_VISIBLE_DEVICES"
+    ),
+    "is not defined for option 'gpu-name'": (
+        "Triton's ptxas is too old for this GPU: name the one of a newer CUDA toolkit "
+        "(TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas), or run a rung below 05, or ddp_run.py "
+        "--no-compile"
+    ),
     "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
         "this PyTorch has no code for this GPU: for one older than Turing (V100, P100) pip install "
-        "torch --index-url https://download.pytorch.org/whl/cu126, for others the newest PyTorch"
+        "--force-reinstall torch --index-url https://download.pytorch.org/whl/cu126, for others "
+        "pip install --upgrade torch"
     ),
     # cuda_utils.c and __triton_launcher are what Triton compiles: the command that failed has them.
     r"InvalidCxxCompiler|Python\.h|Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
@@ -53,6 +87,36 @@ _CAUSES = {
 }
 
 
+# What PyTorch says of a full GPU: its memory, what is free, what this process holds, what of that
+# PyTorch's allocator does. The third is missing in a container, where no process knows its number.
+_SIZE = r"([\d.]+ (?:GiB|MiB|KiB|bytes))"
+_FULL_GPU = re.compile(
+    rf"capacity of {_SIZE} of which {_SIZE} is free.*?(?:this process has {_SIZE}.*)?"
+    rf"allocated memory {_SIZE} is allocated by PyTorch.* and {_SIZE} is reserved"
+)
+_UNITS = {"GiB": 1, "MiB": 2**-10, "KiB": 2**-20, "bytes": 2**-30}
+
+
+def _held_by_others(text: str) -> str | None:
+    """A line if other programs hold 2 GiB or more of a GPU that is full."""
+    sizes = _FULL_GPU.search(text)
+    if not sizes:
+        return None
+    whole, free, process, allocated, reserved = map(_gibibytes, sizes.groups("0 GiB"))
+    others = whole - free - (process or allocated + reserved)
+    if others < 2:
+        return None
+    who = "nvidia-smi says which"
+    if process:
+        who = "process " + ", ".join(re.findall(r"Process (\d+) has", text))
+    return f"other programs hold {others:.1f} of this GPU's {whole:.1f} GiB ({who}): end them first"
+
+
+def _gibibytes(size: str) -> float:
+    number, unit = size.split()
+    return float(number) * _UNITS[unit]
+
+
 def explain(error: BaseException) -> str | None:
     """One line for an error whose cause is known and lies outside the script, else None.
 
@@ -62,6 +126,9 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, UsageError):
             return str(error)
         text = f"{type(error).__name__}: {error}"
+        held = _held_by_others(text)
+        if held:
+            return held
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])

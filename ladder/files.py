@@ -67,6 +67,16 @@ def lock(folder: Path) -> IO:
     return file
 
 
+def require_readable(path: Path):
+    """Read a file to its end. Raises UsageError if the system does not let us."""
+    try:
+        with path.open("rb") as file:
+            while file.read(2**20):
+                pass
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
 def silence(stream: IO):
     """Send what a broken stream still buffers, and all that follows, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -123,20 +133,37 @@ def running_files() -> list[Path]:
     return files
 
 
+def no_commit() -> str | None:
+    """Why git knows no commit of this checkout, in its words; None if it does.
+
+    It may not be a repository, be another user's, or lie in a repository of something else.
+    """
+    if not IS_CHECKOUT:
+        return "only the package is installed"
+    for question in (("rev-parse", "HEAD"), ("ls-files", "--error-unmatch", "baseline.py")):
+        answer = git(*question)
+        if answer.returncode:
+            return answer.stderr
+    return None
+
+
 def commit() -> str:
     """HEAD's first 12 digits, with `-dirty` if the running code has changes that are not in it.
 
-    Running code is RUNNING_CODE; a README is not. `unknown` if git cannot say. `ladder climb`
-    measures a copy of the code: its file COMMIT has what this returned in the checkout.
+    Running code is RUNNING_CODE; a README is not. `unknown` if git cannot say: see `no_commit`.
+    `ladder climb` measures a copy of the code: its file COMMIT has what this returned in the
+    checkout.
     """
     copied = ROOT / "COMMIT"
     if copied.is_file():
         return copied.read_text("utf-8").strip()
+    if no_commit():
+        return "unknown"
     head = git("rev-parse", "--short=12", "HEAD")
     # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.
     status = ("--glob-pathspecs", "status", "--porcelain", "--untracked-files=all")
     changes = git(*status, "--", *RUNNING_CODE)
-    if head.returncode or changes.returncode or not IS_CHECKOUT:
+    if changes.returncode:
         return "unknown"
     if changes.stdout:
         return head.stdout.strip() + "-dirty"

@@ -38,7 +38,15 @@ def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
 
 
 def result(
-    times, losses, *, steps, tokens_per_step, flops_per_token, peak_flops, ranks=1, peak_bytes=None
+    times,
+    losses,
+    *,
+    steps,
+    tokens_per_step,
+    flops_per_token,
+    peak_flops,
+    world_size=1,
+    peak_bytes=None,
 ) -> dict:
     """RESULT's numbers. `times` (seconds) and `losses` are those of the steps done so far.
 
@@ -56,7 +64,7 @@ def result(
     measured = ms[warmup:]
     p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
     tok_per_s = tokens_per_step * 1e3 / median
-    peak = ranks * (peak_flops or math.nan)
+    peak = world_size * (peak_flops or math.nan)
     numbers = {
         "median_ms": round(median, 3),
         "p10_ms": round(p10, 3),

@@ -54,6 +54,7 @@ def read_data_sheets() -> dict[str, GPU]:
 DATA_SHEETS = read_data_sheets()
 # Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
 OTHER_CHIP = {"Ti", "D", "SUPER", "Super", "Laptop", "Max", "NVL", "MIG", "MI250"}
+VGPU = re.compile(r"\d+(A|B|C|Q|CME)")  # the gigabytes of a part, as in "NVIDIA A10-4Q"
 
 
 def find_gpu(name: str) -> GPU | None:
@@ -65,7 +66,7 @@ def find_gpu(name: str) -> GPU | None:
     driver = max(known, key=len)
     # What follows may be memory or form factor ("H200 141GB"), but not another chip.
     rest = name.removeprefix(driver).split()
-    if OTHER_CHIP.intersection(rest):
+    if OTHER_CHIP.intersection(rest) or any(map(VGPU.fullmatch, rest)):
         return None
     return DATA_SHEETS[driver]
 
@@ -181,17 +182,45 @@ def first_line(*command: str) -> str:
     return done.stdout.partition("\n")[0]
 
 
+def unseen_gpu() -> str | None:
+    """A line if there is an NVIDIA driver, but PyTorch sees no GPU, and none was hidden from it."""
+    import torch
+
+    if torch.cuda.is_available() or "CUDA_VISIBLE_DEVICES" in os.environ:
+        return None
+    driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if not driver:
+        return None
+    needs = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+    what = f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} ({needs})"
+    return f"{what} sees no GPU: README.md says which PyTorch goes with which driver"
+
+
 # For nvidia-smi.
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 
 
 def clocks(device) -> str:
     """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
-    import torch
-
     if device.type != "cuda":
         return "unknown"
+    answer = _nvidia_smi(device, CLOCKS)
+    return f"{CLOCKS}: {answer}" if answer else "unknown"
+
+
+def held_memory(device) -> float:
+    """Bytes of an NVIDIA GPU that programs hold; 0 if nvidia-smi does not say.
+
+    Nothing is started on the GPU to find out: that would hold memory too.
+    """
+    mebibytes = re.fullmatch(r"(\d+) MiB", _nvidia_smi(device, "memory.used"))
+    return int(mebibytes[1]) * 2.0**20 if mebibytes else 0
+
+
+def _nvidia_smi(device, query: str) -> str:
+    """What nvidia-smi answers of a GPU; empty if it does not."""
+    import torch
+
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
-    return f"{CLOCKS}: {answer}" if answer else "unknown"
+    return first_line("nvidia-smi", which, f"--query-gpu={query}", "--format=csv,noheader")

@@ -3,6 +3,13 @@
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
 
+import os
+import sys
+
+from ladder.machine import held_memory
+
+RESERVE = 2e9  # bytes of a GPU for CUDA (half a gigabyte) and a desktop
+
 
 def default_batch_size(device, size: dict, T: int) -> int:
     """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
@@ -11,11 +18,20 @@ def default_batch_size(device, size: dict, T: int) -> int:
     return max(1, min(16, baseline_batch(memory_of(device), size, T)))
 
 
-def memory_of(device) -> int:
-    """A GPU's memory in bytes."""
+def memory_of(device) -> float:
+    """A GPU's memory in bytes, without what other programs hold of it beyond the reserve."""
     import torch  # not above: --help of a subcommand works without it
 
-    return torch.cuda.get_device_properties(device).total_memory
+    memory = torch.cuda.get_device_properties(device).total_memory
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # ranks have to agree on B
+        return memory
+    held = held_memory(device)
+    too_much = held + 0.5e9 - RESERVE
+    if too_much <= 0:
+        return memory
+    what = f"other programs hold {held / 1e9:.1f} of this GPU's {memory / 1e9:.1f} GB"
+    print(f"note  {what} (nvidia-smi says which): B leaves them that", file=sys.stderr)
+    return memory - too_much
 
 
 def memory_on_sale(gib: float) -> float:
@@ -63,8 +79,7 @@ def parameters(L: int, C: int, tokens: int) -> int:
 
 def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:
     """The largest power of two, B, for which fixed + B · per_row bytes fit a GPU, or 0."""
-    # 2 GB are for CUDA and a desktop, and an eighth is for fragmentation of PyTorch's allocator.
-    usable = (memory - 2e9) * 8 / 9
+    usable = (memory - RESERVE) * 8 / 9  # an eighth is for fragmentation of PyTorch's allocator
     B = 1
     while fixed + B * per_row <= usable:
         B *= 2

@@ -17,11 +17,14 @@ from pathlib import Path
 import torch
 
 from ladder import machine, probe
-from ladder.errors import UsageError, exit_with, explain
+from ladder.errors import UsageError, exit_with, explain, tell_torchrun
 from ladder.files import ROOT, commit, require_own, silence
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
+
+# How many processes torchrun, Slurm's srun, Open MPI and MPICH say that they started.
+STARTED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 class NotFinite(Exception):
@@ -38,14 +41,14 @@ class Run:
     continues with the other one and exits with status 2. Only rank 0 writes a log; other ranks
     print only errors.
 
-    A script that sets `waits_for_step` reads `stop_signal` after each step: the first signal only
-    sets it. A second Ctrl-C interrupts the script.
+    A script that sets `waits_for_step` reads `stop_signal` after each step, and calls stop(): the
+    first signal only sets it. A second Ctrl-C interrupts the script.
     """
 
-    def __init__(self, script: str, args, rank: int = 0, ranks: int = 1):
+    def __init__(self, script: str, args, rank: int = 0, world_size: int = 1):
         self.args = args
         self.rank = rank
-        self.ranks = ranks
+        self.world_size = world_size
         self.path = path = Path(script).resolve()
         self.script = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         # Scripts set these four.
@@ -74,10 +77,11 @@ class Run:
             sys.stdout.reconfigure(errors="backslashreplace")
         # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        world = os.environ.get("WORLD_SIZE") or "1"
-        if self.ranks == 1 and world != "1":
-            alone = f"WORLD_SIZE is {world}, but {self.script} would train alone"
-            exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
+        for name in STARTED:
+            copies = os.environ.get(name) or "1"
+            if self.world_size == 1 and copies != "1":
+                alone = f"{name} is {copies}, but {self.script} would train alone"
+                exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
             if self.args.device.index is not None:  # else GPU 0 is used too
@@ -120,6 +124,7 @@ class Run:
         with self.closing:
             if line:
                 self.print0(f"error {line}", sys.stderr)
+                tell_torchrun(line)
             if result_status and self.model is not None:  # else it failed before the run line
                 self._finish(result_status)
         if exit_status == 0 and self.write_failed:
@@ -129,8 +134,10 @@ class Run:
 
     def _ending(self, error) -> tuple:
         """The exit status, RESULT's status and the error line of what ended the run."""
-        if error is None:
-            return 0, "stopped" if self.steps_left else "ok", None
+        if error is None and not self.steps_left:
+            return 0, "ok", None
+        if error is None:  # after stop(); if another rank failed, torchrun would end rank 0
+            return 0 if self.rank else 128 + self.stop_signal, "stopped", None
         if isinstance(error, KeyboardInterrupt):
             return 128 + (self.stop_signal or signal.SIGINT), "interrupted", None
         if isinstance(error, NotFinite):
@@ -141,6 +148,20 @@ class Run:
         if known:
             return 2, "failed", known
         return None, "failed", None  # a bug in a script: its traceback follows
+
+    def stop(self, number: float, checkpoint: Path | None):
+        """After a step in which any rank got signal `number`: say how to go on, if steps are left.
+
+        The script then leaves its loop.
+        """
+        self.stop_signal = int(number)
+        if not self.steps_left:
+            return
+        kept = "no checkpoint is kept"
+        if checkpoint:
+            kept = f"{checkpoint} is kept, the same command with --resume goes on"
+        done = f"stopped after step {self.args.steps - self.steps_left}"
+        self.print0(f"note  {signal.Signals(self.stop_signal).name}: {done}; {kept}")
 
     def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""
@@ -224,10 +245,15 @@ class Run:
             "dropped": batches.dropped,
         }
         self.print0(pairs_line("run", self.settings))
+        if tokens_per_step:
+            self._say_step(batches)
         if not self.steps_left:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
             self.print0(f"note  nothing left to train: {done}")
             return
+        unseen = machine.unseen_gpu()
+        if unseen and args.device.type == "cpu":
+            self.print0(f"note  {unseen}")
         fp32 = torch.float32
         if self.dtype == fp32 and machine.half_precision(args.device) == fp32:
             self.print0(
@@ -241,6 +267,22 @@ class Run:
         if self.steps_left > 1:
             step = f"step {first_step + 2}, which is warm-up"
             self.print0(f"note  {step}, runs under PyTorch's profiler: see `effective`")
+
+    def _say_step(self, batches):
+        """Print what a step of several batches is made of."""
+        batch = self.world_size * batches.B * batches.T
+        number = self.tokens_per_step // batch
+        batches_a_rank = "1 micro-step" if number == 1 else f"{number} micro-steps"
+        sizes = f"world size {self.world_size} x B={batches.B} x T={batches.T}"
+        self.print0(f"note  a step is {self.tokens_per_step} tokens: {batches_a_rank} x {sizes}")
+        # 0.95 with 0.5M tokens a step, as in GPT-3, forgets half of the squares in 7.1 million.
+        beta2 = self.args.beta2
+        half = self.tokens_per_step * half_life(beta2)
+        if beta2 < 0.999 and half < 1e6:
+            slower = self.tokens_per_step * half_life(0.999)
+            forgets = f"beta2 {beta2:g} forgets half in {round(half, -3):,.0f} tokens here"
+            more = f"--beta2 0.999 in {round(slower, -3):,.0f} (docs/train.md)"
+            self.print0(f"note  {forgets}; {more}")
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):
         """Print one step line. `dt` is in seconds; `more` are values that a rung adds.
@@ -325,16 +367,20 @@ class Run:
             tokens_per_step=self.tokens_per_step,
             flops_per_token=flops,
             peak_flops=peak,
-            ranks=self.ranks,
+            world_size=self.world_size,
             peak_bytes=self.peak_bytes,
         )
         self.result = {"script": self.script, "status": status, **numbers, **self.validation}
+        if planned > 2 and not self.result["measured_steps"]:
+            done = f"{len(self.step_times)} of {planned} steps are done"
+            self.print0(f"note  not a measurement: {done}, all of them warm-up")
         self.print0(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
+            self._doubt()
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
@@ -353,6 +399,23 @@ class Run:
             if Path(self.folder, "best").is_dir():
                 line += f", `ladder sample {folder}`"
         return line
+
+    def _doubt(self):
+        """Print, on the screen only, why the numbers of RESULT may be wrong."""
+        median = self.result["median_ms"]
+        slowest = 1e3 * max(self.step_times[self.result["warmup_steps"] :])
+        if slowest > 3 * median:
+            times = f"{slowest / median:.0f} times the median"
+            line = f"one measured step took {slowest:,.0f} ms, {times}: did something else run?"
+            self._write(sys.stdout, f"note  {line}")
+        if (self.result["mfu"] or 0) > 1:
+            line = "MFU is above 100 %: peak_flops (the mfu line) is not the peak of this device"
+            self._write(sys.stdout, f"note  {line}")
+
+
+def half_life(beta: float) -> float:
+    """Steps after which a running mean with this `beta` has forgotten half."""
+    return math.log(0.5) / math.log(beta)
 
 
 def flops_per_token(model, T: int) -> int:

@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
-from ladder.errors import UsageError
-from ladder.files import write_atomic
+from ladder.errors import Damaged, UsageError
+from ladder.files import require_readable, write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
@@ -38,6 +38,8 @@ FIXED = {
     "n_inner": None,
     "tie_word_embeddings": True,
 }
+# Its sizes: a file that leaves one out means GPT-2 124M, as in transformers.
+SIZES = dict(vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12)
 # transformers has dropout of 0.1 by default, the scripts have none.
 DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
@@ -91,15 +93,16 @@ def save_tokenizer(folder: Path) -> bool:
 def read_metadata(folder: Path) -> dict[str, str]:
     """Return the `metadata` that was saved with a model; empty where there is none.
 
-    Raises UsageError if the file is damaged.
+    Raises Damaged, or UsageError if the file cannot be read.
     """
     path = folder / WEIGHTS
-    if not path.exists():
-        return {}
     try:
         return safe_open(path, "pt").metadata() or {}
-    except SafetensorError as error:
-        raise UsageError(f"{path} is damaged ({error})") from None
+    except FileNotFoundError:
+        return {}
+    except (OSError, SafetensorError) as error:
+        require_readable(path)
+        raise Damaged(f"{path} is damaged ({error})") from None
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -115,7 +118,10 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         for path in _files(folder):
             tensors |= load_file(path)
-    except (OSError, ValueError, SafetensorError) as error:
+        config = SIZES | config
+        if config.get("n_inner") == 4 * config["n_embd"]:
+            config["n_inner"] = None  # the same
+    except (OSError, LookupError, TypeError, ValueError, SafetensorError) as error:
         holds = f"{BEST}/ of ddp_run.py (--eval-every writes it), or config.json and {WEIGHTS}"
         raise UsageError(f"no model in {name} ({error}): expected a folder with {holds}") from None
     for key, ours in FIXED.items():

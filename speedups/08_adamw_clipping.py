@@ -4,13 +4,13 @@ Change: AdamW has GPT-3's settings, and gradients are clipped. From the GPT-3 pa
   0.95) instead of PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0,
   weight decay 0.1 instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step
   line also shows norm.
-Why: for the loss, not for speed. A beta2 of 0.95 averages over some 20 steps instead of 1000, so
-  the update follows the gradients sooner. Clipping limits what one bad batch can do. Biases and
-  LayerNorms need no decay. Only clipping takes time: one more pass over 498 MB of gradients to
-  measure them and one to scale them, two reads and a write, 1.5 GB, 0.7 ms on an A100. In long
-  runs of others the decay shows, clipping hardly: a 130M model ended 0.016 to 0.048 lower with 0.1
-  than without decay, and at most 0.005 lower with clipping; a 163M model, at a constant rate, ended
-  0.049 higher with 0.1 than with 0.01 (docs/reported.md).
+Why: for the loss, not for speed. A beta2 of 0.95 forgets half of the squared gradients in 13.5
+  steps, 0.999 in 693. GPT-3 has it for half a million tokens a step: there, half in 7 million
+  tokens. At the 1,024 tokens of a step on a CPU it is half in 14,000, which may be too soon.
+  Clipping limits what one bad batch can do. Biases and LayerNorms need no decay. In long runs of
+  others the decay shows, clipping hardly (docs/reported.md). Only clipping takes time: one more
+  pass over 498 MB of gradients to measure them and one to scale them, two reads and a write,
+  1.5 GB, 0.7 ms on an A100.
 Numerics: changes the function. The update rule changes.
 Run: python speedups/08_adamw_clipping.py
 Removes: nothing: for the loss; costs a little time

@@ -19,7 +19,7 @@ TWO = ["--standalone", "--nproc_per_node=2"]
 WRAPPER = f"""
 import os, signal, torch, ladder.cli
 import MODULE as script
-from ladder.ranks import RANK
+from MODULE import RANK
 ladder.cli.MODELS["tiny"] = {SMALLER}
 CODE
 real = script.get_lr

@@ -36,7 +36,7 @@ def section(name: str, heading: str) -> str:
 
 
 def code_blocks(text: str) -> list[str]:
-    return re.findall(r"^```(?:diff)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(?:diff|python)?\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def words(text: str) -> str:
@@ -195,6 +195,12 @@ def test_the_drawing_of_a_step_has_the_calculated_times():
         assert f">{ms[before][part] - ms[after][part]:.0f}<" in drawn, (after, part)
     assert f"03 removes {ms['02'][between] - ms['03'][between]:.0f} ms of memory traffic" in drawn
     assert f"10 removes {ms['09'][optimizer] - ms['10'][optimizer]:.0f} ms" in drawn
+
+
+def test_the_growth_of_the_residual_stream_is_what_its_lines_print(capsys):
+    code, printed = code_blocks(page("docs/primer.md"))
+    exec(code, {})
+    assert capsys.readouterr().out.strip() == printed
 
 
 def test_the_example_of_a_roofline_is_what_is_printed(capsys):

@@ -2,7 +2,8 @@
 
 The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
 training step with an eager one, and the fused attention with textbook attention. It trains nothing
-and takes a minute or two. The exit status is 1 if a rung cannot run.
+and takes a minute or two. The exit status is 1 if a rung cannot run, or
+PyTorch does not see a GPU whose driver is here.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
@@ -24,7 +25,7 @@ from torch.nn import functional as F
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.errors import UsageError, explain
-from ladder.machine import busy, device_name, first_line, half_precision, load
+from ladder.machine import busy, device_name, half_precision, load, unseen_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
 from ladder.measure.scripts import rungs_for
@@ -38,13 +39,13 @@ def add_arguments(parser):
 def run(args) -> int:
     """Print what the machine is, and a line for each rung that needs something of it.
 
-    Returns 1 if a rung cannot run.
+    Returns 1 if a rung cannot run, or a GPU is not seen.
     """
     device = pick_device(args.device)
     print(f"{device_name(device)}, torch {torch.__version__}, Python {platform.python_version()}")
-    driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    if driver and not torch.cuda.is_available():
-        print(f"note  there is an NVIDIA driver ({driver}), but this torch sees no GPU")
+    unseen = unseen_gpu() if args.device is None else None
+    if unseen:
+        print(f"note  {unseen}")
     if line := busy(load()):
         print(f"note  {line}")
     # No spinner: its thread would disturb what is timed.
@@ -62,7 +63,7 @@ def run(args) -> int:
         table.add_row(title(path), runs, helps, Text(why))
     Screen().print(table)
     print("The other rungs run where those before them do: README.md says what each one removes.")
-    return int(runs == "no")
+    return int(runs == "no" or unseen is not None)
 
 
 def judge(stem: str, device: torch.device) -> tuple[str, str, str]:

@@ -3,10 +3,11 @@
   ladder profile 4         rung 04: its stages and its most expensive kernels
   ladder profile 4 5       rungs 04 and 05 side by side: one sees why the change is faster
 
-The script runs as it is, in a process of its own. After the warm-up steps (torch.compile works in
-the first) it alternates an untouched step and a step timed in stages, which waits for the device
-after each stage. Three more run under PyTorch's profiler. The middle one, by the time of its
-kernels, is shown, and saved as a trace for https://ui.perfetto.dev.
+The script runs as it is, in a process of its own. Its first step is timed in stages: before any
+warm-up, and torch.compile works in it. After two more it alternates an untouched step and a step
+timed in stages, which waits for the device after each stage. Three more run under PyTorch's
+profiler. The middle one, by the time of its kernels, is shown, and saved as a trace for
+https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
 everything after it, and so all of a step that replays a CUDA graph. Kernels are what ran on a CUDA
@@ -27,7 +28,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 from torch.autograd import DeviceType
 from torch.profiler import profile
 
@@ -38,7 +39,7 @@ from ladder.errors import UsageError
 from ladder.files import make_folder, write_atomic
 from ladder.machine import busy, load
 from ladder.measure.process import given_flags, run_python
-from ladder.show.console import Screen
+from ladder.show.console import Screen, new_table
 from ladder.show.tables import titles
 
 WARMUP_STEPS = 3
@@ -59,8 +60,14 @@ class ProfiledRun(ladder.run.Run):
         self.watch = ExitStack()  # closed when the step under way is done
         self.spent = None  # the stages of that step, if it is timed in stages
         self.profiler = None  # its profiler, if it has one
+        self.first = None  # the stages of the first step, which nothing has warmed up
         self.times = defaultdict(list)
         self.profiles = []
+
+    def header(self, *args, **more):
+        """The run line, as Run.header writes it. The first step's watch begins."""
+        super().header(*args, **more)
+        self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
     def log(self, step, loss, dt, tok_per_s, **more):
         """One step line, as Run.log writes it."""
@@ -68,8 +75,11 @@ class ProfiledRun(ladder.run.Run):
         super().log(step, loss, dt, tok_per_s, **more)
         if self.spent is not None:
             self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
-            for stage in STAGES:
-                self.times[stage].append(self.spent[stage])
+            if step == 0:
+                self.first = {stage: self.spent[stage] for stage in STAGES}
+            else:
+                for stage in STAGES:
+                    self.times[stage].append(self.spent[stage])
         elif self.profiler is not None:
             measured = kernels(self.profiler.events(), self.args.device)
             self.profiles.append((measured, self.profiler))
@@ -92,7 +102,8 @@ class ProfiledRun(ladder.run.Run):
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
         medians = {stage: statistics.median(times) for stage, times in self.times.items()}
-        result = {"run": self.settings, "median_ms": medians, "times_ms": self.times, **measured}
+        times = {"first_ms": self.first, "median_ms": medians, "times_ms": self.times}
+        result = {"run": self.settings, **times, **measured}
         write_atomic(Path(f"{name}.json"), json.dumps(result, indent=1).encode() + b"\n")
 
 
@@ -174,7 +185,7 @@ def run(args) -> int:
         raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
     if line := busy(load()):
-        print(f"note  {line}")
+        print(f"note  {line}", file=sys.stderr)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
     # A cache of its own: code compiled here is not what the scripts themselves run, because
@@ -182,7 +193,9 @@ def run(args) -> int:
     with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
         env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
         for path in scripts:
-            print(f"profiling {path.stem}: {steps} steps, minutes on a CPU", flush=True)
+            # On stderr: what is printed begins with the result.
+            line = f"profiling {path.stem}: {steps} steps, minutes on a CPU"
+            print(line, file=sys.stderr, flush=True)
             done = run_python("-m", "ladder.commands.profile", path, *flags, **env)
             if done.failure:
                 raise UsageError(f"{path.name} failed: {done.failure}")
@@ -193,61 +206,114 @@ def run(args) -> int:
 
 
 def report(profiles: list[dict], console: Console):
-    """Print stages and kernels of one profile, or of two side by side."""
+    """Print what one sees, stages and kernels of one profile, or of two side by side."""
     first = profiles[0]
+    console.print(verdict(profiles))
     console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
     for one in profiles:
         if one["median_ms"]["backward"] == 0:
             console.print(f"{name_of(one)} replays a CUDA graph: all of it counts as optimizer.")
     console.print(
-        f"Medians of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for warm-up."
-        " Stages are timed in steps that wait for the device in between, which adds a little:"
-        " compare their sum with the step left alone. The self time is that of a step under the"
-        " profiler, which slows it; far more than the step left alone means a busy machine.\n"
+        f"Median and range of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for"
+        " warm-up. Stages are timed in steps that wait for the device in between, which adds a"
+        " little: compare their sum with the step left alone. The self time is that of a step"
+        " under the profiler, which slows it; far more than the step left alone means a busy"
+        " machine.\n"
     )
     table = kernel_table(profiles, console.width)
-    console.print(f"The {TOP} most expensive of a rung: self time and its share of all self time")
+    console.print(f"The {TOP} most expensive: self time and its share of all self time")
     console.print(table)
+
+
+def verdict(profiles: list[dict]) -> str:
+    """What a step takes, what the second rung of two gains, and which stage is the longest."""
+    after = profiles[-1]
+    medians = after["median_ms"]
+    name = name_of(after)
+    takes = f"{milliseconds(medians['step'])} ms a step"
+    longest = max(STAGES, key=medians.get)
+    stage = f"the longest stage is {longest}, {milliseconds(medians[longest])} ms."
+    if len(profiles) == 1:
+        return f"{name} takes {takes}; {stage}"
+    before = profiles[0]
+    former = before["median_ms"]["step"]
+    times_before = before["times_ms"]["step"]
+    times_after = after["times_ms"]["step"]
+    if max(times_after) < min(times_before):
+        change = f"{name} is {former / medians['step']:.2f} times as fast as {name_of(before)}"
+    elif min(times_after) > max(times_before):
+        change = f"{name} takes {medians['step'] / former:.2f} times as long as {name_of(before)}"
+    else:
+        change = f"{name} is not clearly faster or slower than {name_of(before)}"
+    return f"{change}: {takes} instead of {milliseconds(former)}; {stage}"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits, but no fewer than stand before the point; a count as it is."""
+    if abs(value) >= 99.95 or isinstance(value, int):
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
 def stage_table(profiles: list[dict]) -> Table:
     """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
-    table = Table("", *(Column(name_of(one), justify="right") for one in profiles))
+    table = new_table("")
+    for one in profiles:
+        table.add_column("first\nstep", justify="right")
+        table.add_column(f"{name_of(one)}\nmedian (range)", justify="right")
     if len(profiles) == 2:
-        table.add_column("difference", justify="right")
+        table.add_column("\nchange", justify="right")
     columns = [stage_column(one) for one in profiles]
     for name in columns[0]:
-        digits = "d" if name == "kernels launched" else ".2f"
-        cells = [f"{column[name]:{digits}}" for column in columns]
+        cells = []
+        for column in columns:
+            _, *texts = column[name]
+            cells += texts
         if len(columns) == 2:
-            cells.append(f"{columns[1][name] - columns[0][name]:+{digits}}")
+            change = columns[1][name][0] - columns[0][name][0]
+            sign = "+" if change > 0 else ""
+            cells.append(sign + milliseconds(change))
         table.add_row(name, *cells)
     return table
 
 
-def stage_column(profile: dict) -> dict[str, float]:
-    """What stage_table says of one rung, by the names of the rows."""
-    medians = profile["median_ms"]
-    column = {stage: medians[stage] for stage in STAGES}
-    column["sum"] = sum(column.values())
-    column["step left alone"] = medians["step"]
-    column["self time"] = profile["self_ms"]
-    if profile["kernels_launched"]:
-        column["kernels launched"] = profile["kernels_launched"]
+def stage_column(profile: dict) -> dict[str, tuple]:
+    """What stage_table says of one rung, by the names of the rows: the value and its two cells."""
+    first = profile["first_ms"]
+    times = profile["times_ms"]
+    column = {}
+    for stage in STAGES:
+        column[stage] = with_range(first[stage], times[stage])
+    sums = [sum(step) for step in zip(*(times[stage] for stage in STAGES), strict=True)]
+    column["sum"] = with_range(sum(first.values()), sums)
+    column["step left alone"] = with_range(None, times["step"])
+    column["self time"] = with_range(None, [profile["self_ms"]])
+    launched = profile["kernels_launched"]
+    if launched:
+        column["kernels launched"] = (launched, "", str(launched))
     return column
 
 
+def with_range(first: float | None, times: list[float]) -> tuple:
+    """The median of these milliseconds, and cells: the first step's, and the median and range."""
+    median = statistics.median(times)
+    text = milliseconds(median)
+    if len(times) > 1:
+        text += f" ({milliseconds(min(times))}–{milliseconds(max(times))})"
+    return median, "" if first is None else milliseconds(first), text
+
+
 def kernel_table(profiles: list[dict], width: int) -> Table:
-    """The most expensive kernels of each rung, longest first; a dash where it has no such one."""
-    longest = {}  # of each name in a rung's top, its milliseconds in the rung that takes more
-    table = Table("kernel")
+    """The most expensive kernels of the rungs, longest first; a dash where a rung has no such."""
+    longest = Counter()  # of each name, its milliseconds in the rung that takes more
+    table = new_table("kernel")
     for one in profiles:
         table.add_column(f"{name_of(one)}\nms  share calls", justify="right", width=21)
-        for kernel in one["kernels"][:TOP]:
-            longest[kernel["name"]] = max(kernel["ms"], longest.get(kernel["name"], 0))
-    for name in sorted(longest, key=longest.get, reverse=True):
-        cells = [short(name, max(20, width - 4 - 24 * len(profiles)))]
+        for kernel in one["kernels"]:
+            longest[kernel["name"]] = max(kernel["ms"], longest[kernel["name"]])
+    for name, _ in longest.most_common(TOP):
+        cells = [short(name, max(20, width - 2 - 22 * len(profiles)))]
         for one in profiles:
             cell = "–"
             for kernel in one["kernels"]:

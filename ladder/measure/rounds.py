@@ -20,7 +20,16 @@ from pathlib import Path
 from ladder import cli, machine
 from ladder.corpus import load_corpus
 from ladder.errors import UsageError
-from ladder.files import ROOT, SCRIPTS, commit, make_folder, running_files, write_atomic
+from ladder.files import (
+    COMMITTED,
+    ROOT,
+    SCRIPTS,
+    commit,
+    make_folder,
+    no_commit,
+    running_files,
+    write_atomic,
+)
 from ladder.log import parse_log, read_log
 from ladder.measure import process, scripts
 from ladder.measure.climb import OUT_OF_MEMORY, Climb, PlannedRun, climb_logs
@@ -40,6 +49,10 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
     chosen = list(dict.fromkeys(chosen))  # one named twice counts once
     own = scripts_from_outside(chosen)
     check_flags(args)
+    measured_commit = commit()
+    if not COMMITTED.fullmatch(measured_commit):
+        why = no_commit() or "with uncommitted changes"
+        print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
     load = machine.load()
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
@@ -49,7 +62,7 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
     climb = Climb(
         kind=kind,
         started=f"{datetime.now():%Y-%m-%d %H:%M}",
-        commit=commit(),
+        commit=measured_commit,
         rounds=args.rounds or 3,
         scripts=[path.name if path in own else scripts.relative_name(path) for path in chosen],
         flags=process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
@@ -89,7 +102,10 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
 
 
 def check_flags(args):
-    """Raise UsageError for a wrong --out, device, T or corpus: every run would fail for it."""
+    """Raise UsageError for a wrong --out, device, T or corpus: every run would fail for it.
+
+    On a GPU the B of all runs is decided here.
+    """
     from ladder.batches import Batches  # it imports torch, which --help need not
 
     if args.out and Path(args.out).exists():
@@ -98,6 +114,8 @@ def check_flags(args):
     if args.batch_sizes:
         flags.append(f"--batch-size={max(args.batch_sizes)}")
     asked = cli.parse_args(__doc__, flags)
+    if asked.device.type == "cuda" and not args.batch_sizes:
+        args.batch_size = asked.batch_size  # what is free, and so the default, may change
     Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
 
 

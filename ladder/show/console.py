@@ -1,9 +1,11 @@
-"""The console that tables are printed on."""
+"""The console that tables are printed on, and what all of them look like."""
 
 import os
 import sys
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Column, Table
 
 
 class Screen(Console):
@@ -22,3 +24,9 @@ def wide_console() -> Console:
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         width = 160
     return Screen(highlight=False, markup=False, width=width)
+
+
+def new_table(first: str, *others: str) -> Table:
+    """A table narrow enough for 80 columns, all columns but the first to the right."""
+    right = [Column(heading, justify="right") for heading in others]
+    return Table(first, *right, box=SIMPLE_HEAD, padding=0, pad_edge=False)

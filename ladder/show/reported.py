@@ -27,7 +27,7 @@ def reported_gpus() -> list[dict]:
 
 
 def roofline_fraction(row: dict, rates: dict[str, float]) -> float:
-    """Roofline fraction that a row of `reported_gpus` reached: `micro_steps` batches, one AdamW."""
+    """Roofline fraction that a row of `reported_gpus` reached, with one AdamW a step."""
     # Adding up the gradients is not counted: 3 % of a step at B=8, less above.
     *batch, optimizer = roofline_ms(work(int(row["B"]))["10_fused_adamw"], rates)
-    return (row["micro_steps"] * sum(batch) + optimizer) / row["ms_a_step"]
+    return (row["grad_accum_steps"] * sum(batch) + optimizer) / row["ms_a_step"]

@@ -9,9 +9,10 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from helpers import closed_pipe, load, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import model_of
+from models import SpyAdamW, model_of
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -49,13 +50,24 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
         elif step == 2:
             monkeypatch.setattr(sys, "stdout", closed_pipe())
 
-    _, err = alone("--eval-every", 0, at=stop)
+    _, err = alone("--eval-every", 0, at=stop, status=128 + signal.Signals[name])
     log = last_log(tmp_path)
     path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
     assert log.result["status"] == "stopped"
     assert len(log.steps) == done and path.exists()
     assert log.notes[-1].startswith(f"{name}: stopped after step {done}; {path} is kept")
     assert "note  finishing this step; Ctrl-C stops at once" in err
+
+
+def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
+    def stop(step):
+        if step == STEPS - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    alone("--eval-every", 0, at=stop)
+    log = last_log(tmp_path)
+    assert log.result["status"] == "ok" and len(log.steps) == STEPS
+    assert log.notes[-1].startswith("saved ")
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
@@ -79,7 +91,7 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     code = "def at(step):\n    if step == 2 and RANK == 1: os.kill(os.getpid(), signal.SIGINT)"
     first = job(tmp_path, torchrun=[*meet, "--node-rank=0"], code=code)
     second = job(tmp_path, torchrun=[*meet, "--node-rank=1"], code=code)
-    out, _ = finish(first)  # torchrun: all its ranks ended with 0
+    out, _ = finish(first, status=1)  # torchrun: rank 0 ended with 130
     finish(second)
     done = len(last_log(tmp_path).steps)
     assert f"step_{done:06d}.pt" in out and done < STEPS
@@ -140,12 +152,25 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     run("--steps", 4, "--resume")
     log = last_log(tmp_path)
     assert [step["step"] for step in log.steps] == [3, 4]
-    rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05"
-    assert f"another learning rate from here on: 4 {rate}, not 2 {rate}" in log.notes
+    rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05, beta2 0.95"
+    assert f"another schedule from here on: 4 {rate}, not 2 {rate}" in log.notes
+
+
+def test_beta2_and_how_soon_it_forgets_in_small_batches(alone, tmp_path, monkeypatch):
+    """0.95 has forgotten half after 13.5 steps, 0.999 after 693."""
+    monkeypatch.setattr(torch.optim, "AdamW", SpyAdamW)
+    alone("--eval-every", 0, "--steps", 1)
+    assert SpyAdamW.made.settings["betas"] == (0.9, 0.95)
+    forgets = "beta2 0.95 forgets half in 7,000 tokens here; --beta2 0.999 in 355,000"
+    assert f"{forgets} (docs/train.md)" in last_log(tmp_path).notes
+    alone("--eval-every", 0, "--steps", 2, "--resume", "--beta2", 0.999)
+    assert SpyAdamW.made.settings["betas"] == (0.9, 0.999)
+    notes = " ".join(last_log(tmp_path).notes)
+    assert "forgets" not in notes and re.search("another schedule .* beta2 0.999, not", notes)
 
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
-    """Over a resumption too, also of a run that was killed before its first checkpoint."""
+    """Over a resumption too."""
     found = iter([9.0, 3.0, 2.0, 4.0, 5.0, 2.5, 1.0])  # the first before training
     monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
     best = tmp_path / "ckpt" / "best"
@@ -158,10 +183,8 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert after(3) == ["2", "2.0"]
     assert after(5, "--resume") == ["2", "2.0"]
     assert after(6, "--resume") == ["6", "1.0"]
-    for path in checkpoint.checkpoints(tmp_path / "ckpt"):
-        path.unlink()
     _, err = alone("--resume", "--seed", 7, status=2)
-    assert "best was saved with seed 1337, this run has 7" in err
+    assert "step_000006.pt was saved with seed 1337, this run has 7" in err
 
 
 def test_a_damaged_best_model_does_not_stop_a_resumption(alone, tmp_path):

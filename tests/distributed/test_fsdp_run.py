@@ -56,7 +56,7 @@ def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
     table = torch.randn(7, 7)
     sizes = []
     losses = []
-    monkeypatch.setattr(fsdp_run, "WORLD", 4)
+    monkeypatch.setattr(fsdp_run, "WORLD_SIZE", 4)
     monkeypatch.setattr(fsdp_run, "all_gather", lambda value: [[value]])
 
     def model(x):

@@ -3,8 +3,8 @@
 import pytest
 from jobs import last_log, losses
 
+from ladder.cli import parse_ddp_args
 from ladder.log import read_log
-from ladder.ranks import parse
 
 
 def test_held_out_loss_before_training_and_in_result(alone, one, tmp_path):
@@ -65,4 +65,4 @@ def test_the_log_is_whole_beside_the_checkpoints(alone, tmp_path):
 
 @pytest.mark.parametrize(("steps", "warmup"), [(0, 1), (50, 10), (9999, 250)])
 def test_the_warm_up_is_a_fifth_but_not_of_a_long_run(steps, warmup):
-    assert parse("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup
+    assert parse_ddp_args("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup

@@ -1,14 +1,22 @@
 """checkpoint.py: files to resume from."""
 
+import math
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from helpers import SMALLER, load
 
-from ladder import checkpoint
+from ladder import checkpoint, weights
+from ladder.cli import parse_ddp_args
+from ladder.corpus import Corpus
 from ladder.errors import UsageError
-from ladder.files import lock
+from ladder.files import ROOT, lock
 
+DDP = load(ROOT / "ddp_run.py")
 OFF = torch.amp.GradScaler("cpu", enabled=False)
 
 
@@ -21,7 +29,7 @@ def stepped():
     return model, optimizer
 
 
-def save(folder, step, scaler=OFF):
+def save(folder, step, scaler=OFF, job=None):
     model, optimizer = stepped()
     return checkpoint.save(
         folder,
@@ -30,13 +38,14 @@ def save(folder, step, scaler=OFF):
         optimizer=optimizer.state_dict(),
         scaler=scaler.state_dict(),
         position=0,
-        identity={},
-        schedule="9 steps",
+        identity=job.identity if job else {},
+        schedule=job.schedule if job else "9 steps",
     )
 
 
-def find(folder, print0=print, resume=True):
-    return checkpoint.find_checkpoint(folder, resume, {}, "9 steps", print0)
+def find(folder, print0=print):
+    path, _ = checkpoint.find_checkpoint(folder, print0)
+    return path
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
@@ -46,22 +55,132 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path):
     second.write_bytes(second.read_bytes()[:-99])
     said = []
     assert find(tmp_path, said.append) == first
-    assert "is damaged" in said[0] and "resumed after step 1" in said[1]
+    assert "is damaged" in said[0]
     assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
     (tmp_path / "step_000003.pt").unlink()
     first.write_bytes(b"")
-    with pytest.raises(UsageError, match=r"step_000001.pt is damaged .* delete it"):
+    with pytest.raises(UsageError, match=r"step_000001.pt is damaged: move it away"):
         find(tmp_path)
     assert first.exists()
+
+
+def broken_disk(path):
+    path.symlink_to("/proc/self/mem")  # its first byte is an error of input
+
+
+def unmounted(path):
+    path.symlink_to("/no/disk/step.pt")
+
+
+def of_lightning(path):
+    torch.save({"state_dict": {}, "epoch": 1}, path)
+
+
+CANNOT = {
+    broken_disk: r"^cannot read .*step_000009.pt: Input/output error$",
+    unmounted: r"^cannot read .*step_000009.pt: No such file or directory$",
+    of_lightning: r"step_000009.pt is not a checkpoint of ddp_run.py: move it away, or choose",
+}
+
+
+@pytest.mark.parametrize("trouble", CANNOT)
+def test_what_cannot_be_read_or_is_not_ours_is_not_damaged(trouble, tmp_path):
+    """It is not renamed, and no older one is resumed."""
+    save(tmp_path, 1)
+    path = tmp_path / "step_000009.pt"
+    trouble(path)
+    with pytest.raises(UsageError, match=CANNOT[trouble]):
+        find(tmp_path)
+    assert path.is_symlink() or path.exists()
+
+
+def test_without_memory_nothing_is_damaged(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("unable to mmap 99 bytes: Cannot allocate memory (12)")
+
+    path = save(tmp_path, 1)
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(RuntimeError, match="Cannot allocate memory"):
+        find(tmp_path)
+    assert path.exists()
+
+
+def open_job(folder, *flags, print0=print):
+    """The job of a small run; `folder` None: in checkpoints/."""
+    own = ["--model", "tiny", "--batch-size", "1", "--seq-len", "4", "--total-batch", "4"]
+    own += ["--device", "cpu", "--val-tokens", "8", *flags]
+    if folder:
+        own += [f"--ckpt-dir={folder}"]
+    text = Corpus("text", "0123", [np.arange(99, dtype=np.uint16)])
+    return checkpoint.open_job(parse_ddp_args("", own), text, text, print0)
 
 
 def test_a_folder_is_of_one_run(tmp_path):
     save(tmp_path, 1)
     with pytest.raises(UsageError, match="holds an earlier run: continue it with"):
-        find(tmp_path, resume=False)
+        open_job(tmp_path)
     checkpoint._locks.clear()
     with lock(tmp_path), pytest.raises(UsageError, match="another run is at work"):
-        find(tmp_path)
+        open_job(tmp_path, "--resume")
+
+
+def test_the_folder_with_the_newest_checkpoint_is_resumed(tmp_path, monkeypatch):
+    """Its name is the time of a clock that may have been changed; the newest may have none yet."""
+    monkeypatch.chdir(tmp_path)
+    job = open_job(None)
+    said = []
+    assert not open_job(None, "--resume", print0=said.append).checkpoint
+    assert said == ["note  no checkpoint in checkpoints: starting from the beginning"]
+    for second, name in enumerate(["20990101-000000-1", "20260101-000000-2"]):
+        path = save(Path("checkpoints", name), 3, job=job)
+        os.utime(path, (second, second))
+    for later in ("20990102-000000-3", "20990103-000000-4 (copy)"):
+        Path("checkpoints", later, weights.BEST).mkdir(parents=True)
+    assert open_job(None, "--resume").checkpoint == path
+
+
+@pytest.mark.parametrize(("steps", "notes"), [("2", 1), ("3", 1), ("4", 2)])
+def test_another_schedule_is_told_where_steps_are_left(steps, notes, tmp_path):
+    save(tmp_path / "ckpt", 3, job=open_job(tmp_path / "other", "--steps", "3"))
+    said = []
+    open_job(tmp_path / "ckpt", "--resume", f"--steps={steps}", "--warmup=1", print0=said.append)
+    assert len(said) == notes and said[0].startswith("note  resumed after step 3, from ")
+
+
+def save_best(folder, job, val_tokens):
+    config = DDP.GPTConfig(**SMALLER)
+    metadata = {**job.identity, "step": "2", "val_loss": "3.5", "val_tokens": val_tokens}
+    weights.save(folder / weights.BEST, config, DDP.GPT(config).state_dict(), metadata)
+
+
+def test_losses_on_other_held_out_tokens_do_not_choose_the_best(tmp_path):
+    job = open_job(tmp_path / "other")
+    save(tmp_path, 3, job=job)
+    save_best(tmp_path, job, "16")
+    with pytest.raises(UsageError, match="on 16 held-out tokens, this run takes 8: give --val-tok"):
+        open_job(tmp_path, "--resume")
+    assert open_job(tmp_path, "--resume", "--val-tokens=16").best == 3.5
+    open_job(tmp_path, "--resume", "--eval-every=0")  # no loss to compare
+
+
+def test_a_best_model_without_a_checkpoint_is_set_aside(tmp_path):
+    """Of a run that was killed before its first: other flags may have made it."""
+    job = open_job(tmp_path / "other")
+    said = []
+    for number in (1, 2):
+        save_best(tmp_path, job, "8")
+        assert open_job(tmp_path, "--resume", print0=said.append).best == math.inf
+        assert (tmp_path / f"best-{number}" / "model.safetensors").exists()
+    assert not (tmp_path / weights.BEST).exists()
+    assert f"{tmp_path}/best is of a run without a checkpoint: now {tmp_path}/best-2" in said[-1]
+
+
+def test_a_best_model_that_cannot_be_read_is_not_damaged(tmp_path):
+    save(tmp_path, 3, job=open_job(tmp_path / "other"))
+    (tmp_path / weights.BEST).mkdir()
+    broken_disk(tmp_path / weights.BEST / weights.WEIGHTS)
+    with pytest.raises(UsageError, match=r"cannot read .*model\.safetensors: Input/output error"):
+        open_job(tmp_path, "--resume")
 
 
 def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
@@ -71,7 +190,7 @@ def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
     saved = checkpoint.read(save(tmp_path, 3))
     saved["optimizer"]["state"][0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
     torch.save(saved, path)
-    assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
+    assert checkpoint.restore(path, model, optimizer, OFF)["step"] == 3
     moment = optimizer.state[model.weight]["exp_avg"]
     assert moment.stride() == (64, 1) and (moment == 1).all()
 
@@ -81,7 +200,7 @@ def test_float16_may_begin_and_end_with_a_checkpoint(tmp_path):
     scaler = torch.amp.GradScaler("cpu", 8.0)
     for before, now, scale in ((scaler, OFF, 1), (OFF, scaler, 8)):
         path = save(tmp_path, 3, before)
-        assert checkpoint.restore(path, *stepped(), now) == (3, 0)
+        assert checkpoint.restore(path, *stepped(), now)["step"] == 3
         assert now.get_scale() == scale
 
 
@@ -89,10 +208,18 @@ def test_two_are_kept_and_copies_are_neither_read_nor_counted_nor_deleted(tmp_pa
     copies = ["step_000002 (copy).pt", "step_000002.copy.pt", "step_2.pt"]
     for name in copies:
         (tmp_path / name).write_bytes(b"mine")
-    assert find(tmp_path, resume=False) is None  # no earlier run is there
+    open_job(tmp_path)  # no earlier run is there
     (tmp_path / "unfinished.tmp").touch()  # of a run that was killed
     for step in (9, 999999, 1000000):
         save(tmp_path, step)
     assert find(tmp_path).name == "step_1000000.pt"
     own = ["step_999999.pt", "step_1000000.pt"]
     assert sorted(os.listdir(tmp_path)) == sorted([".lock", *own, *copies])
+
+
+def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
+    job = checkpoint.Job(1, {}, "9 steps", tmp_path, checkpoint=None, best=math.inf)
+    run = SimpleNamespace(print0=print, args=SimpleNamespace(seq_len=64))
+    job.validated(run, step=1, model=None, val_loss=math.nan)
+    assert job.best == math.inf
+    assert not (tmp_path / weights.BEST).exists()

@@ -5,7 +5,7 @@ import torch
 from helpers import CARDS, SMALL, fails
 
 from ladder import machine
-from ladder.cli import MODELS, parse_args, pick_device
+from ladder.cli import MODELS, parse_args, parse_ddp_args, pick_device
 
 
 def test_the_command_line_is_frozen():
@@ -62,3 +62,45 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
     assert "error out of memory: try" in fails(capsys, "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--max-lr", "-1"], "--max-lr: expected a number of at least 0, got -1"),
+        (["--max-lr", "nan"], "--max-lr: expected a number of at least 0, got nan"),
+        (["--min-lr", "1e-3"], "--min-lr 0.001 is above --max-lr 0.0006"),
+        (["--warmup", "9", "--steps", "5"], "--warmup 9 is more than --steps 5"),
+        (["--beta2", "1"], "--beta2 1: expected a number between 0 and 1"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense(flags, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse_ddp_args("", ["--device", "cpu", *flags])
+    assert words in capsys.readouterr().err
+
+
+def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
+    card("T4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(SystemExit, match="2"):
+        parse_ddp_args("", [])
+    said = "error torchrun started 2 processes, found 1 CUDA device(s): --nproc_per_node=1, or"
+    assert capsys.readouterr().err.startswith(said)
+
+
+# 36·C bytes a layer and token, 6·V a token, 22 a parameter (16 over the ranks where it is sharded).
+@pytest.mark.parametrize(
+    ("gpu", "flags", "world_size", "sharded", "B"),
+    [
+        ("H100", [], 1, False, 64),
+        ("RTX 4090", ["--model", "gpt2-xl"], 4, False, 1),
+        ("RTX 4090", ["--model", "gpt2-xl"], 4, True, 4),
+        ("H100", [], 64, False, 8),
+    ],
+)
+def test_the_default_batch_fits_the_card_and_divides_the_step(
+    gpu, flags, world_size, sharded, B, card
+):
+    card(gpu)
+    assert parse_ddp_args("", flags, world_size, sharded).batch_size == B

@@ -4,8 +4,9 @@ import errno
 import json
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from ladder.errors import explain
+from ladder.errors import exit_with, explain
 from ladder.files import ROOT
 
 FOLDER = ROOT / "tests" / "recordings"
@@ -28,3 +29,12 @@ def test_what_the_machine_refuses_is_said_in_a_line():
     assert explain(OSError(errno.ENOSPC, "No space")) == "the system: No space"
     # Most likely a mistake in a script, which keeps its traceback.
     assert explain(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
+
+
+def test_torchruns_own_summary_names_the_error(tmp_path, monkeypatch):
+    file = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(file))
+    with pytest.raises(SystemExit, match="2"):
+        exit_with("this is wrong")
+    failure = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(file))
+    assert failure.message["extraInfo"]["py_callstack"] == "this is wrong"

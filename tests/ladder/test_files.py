@@ -45,6 +45,26 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
         (tmp_path / name).write_text("1")
 
 
+def test_a_copy_inside_another_repository_has_no_commit_of_that(tmp_path, monkeypatch):
+    """As a ZIP that was unpacked in a home whose settings are in git, where all else is ignored."""
+    checkout = tmp_path / "ladder"
+    checkout.mkdir()
+    (checkout / "baseline.py").write_text("1")
+    (tmp_path / ".gitignore").write_text("*")
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    files.git("init")
+    files.git("add", "--force", ".gitignore")
+    files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "settings")
+    monkeypatch.setattr(files, "ROOT", checkout)
+    assert files.commit() == "unknown" and "baseline.py" in files.no_commit()
+
+
+def test_a_repository_of_another_user_has_no_commit(monkeypatch):
+    """As a clone mounted into a container."""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert files.commit() == "unknown" and "dubious ownership" in files.no_commit()
+
+
 # ------------------------------------------------------------------ another clone's `ladder`
 
 

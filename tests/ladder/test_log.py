@@ -38,7 +38,7 @@ def test_what_the_screen_shows_can_be_read_too(tmp_path):
 
 
 def test_result_is_that_of_the_steps_after_the_warm_up():
-    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, ranks=2)
+    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, world_size=2)
     times = [9.0, 2.0, 0.1, 0.3, 0.7]
     losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
     assert result(times, losses, steps=8, **known) == {

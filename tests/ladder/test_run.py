@@ -68,6 +68,23 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     assert ("not a measurement" in " ".join(log.notes)) == (steps < 3)
 
 
+def test_what_makes_the_result_doubtful_is_told_below_it(run_main, capsys, monkeypatch):
+    """A step that took long, and a peak that the device exceeds; not in the log."""
+    log = Run.log
+
+    def slow(self, step, loss, dt, **more):
+        log(self, step, loss, dt=60.0 if step == 5 else dt, **more)
+
+    monkeypatch.setattr(Run, "log", slow)
+    monkeypatch.setattr(machine, "peak_flops", lambda _: 1e6)
+    notes = run_main(load(rung(0)), "--steps", 9).notes
+    *_, result, _, step, mfu = capsys.readouterr().out.splitlines()
+    assert result.startswith("RESULT ")
+    assert step.startswith("note  one measured step took 60,000 ms, ")
+    assert mfu.startswith("note  MFU is above 100 %")
+    assert not any("MFU" in note or "60,000" in note for note in notes)
+
+
 def test_a_note_says_that_autocast_stays_off(run_main, monkeypatch):
     monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
     log = run_main(load(rung(3)), "--steps", 2)
@@ -92,11 +109,12 @@ def ends(run_main, tmp_path):
     return run
 
 
-def test_copies_that_torchrun_starts_are_refused(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_copies_that_do_not_know_of_each_other_are_refused(name, capsys, tmp_path, monkeypatch):
+    """As torchrun, srun and mpirun start them."""
+    monkeypatch.setenv(name, "2")
     said = fails(capsys, *SMALL, "--log-dir", tmp_path)
-    assert said.endswith("would train alone: unset it, or start ddp_run.py with torchrun")
+    assert f"{name} is 2, but baseline.py would train alone: unset it, or start ddp_run" in said
 
 
 def test_loss_that_is_not_finite_stops_the_run(capsys, tmp_path, ends):
@@ -145,6 +163,19 @@ def test_where_nobody_reads_the_result_is_in_the_log(monkeypatch, capsys, ends):
     monkeypatch.setattr(sys, "stdout", closed_pipe())
     assert ends(load(rung(0)), 130).result["status"] == "interrupted"
     assert not capsys.readouterr().err
+
+
+def test_a_run_that_was_stopped_in_its_warm_up_measured_nothing(ends, monkeypatch):
+    log = Run.log
+
+    def interrupted(self, step, **values):
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        log(self, step, **values)
+
+    monkeypatch.setattr(Run, "log", interrupted)
+    notes = ends(load(rung(0)), 143).notes
+    assert "not a measurement: 1 of 20 steps are done, all of them warm-up" in notes
 
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(tmp_path, run_main):

@@ -158,3 +158,14 @@ def test_a_weight_that_is_missing_is_named(saved):
     edit(saved.folder, without_bias)
     with pytest.raises(UsageError, match=r"^[^\n]*Missing key.*: .*h.0.ln_1.bias[^\n]*$"):
         model_of(saved.folder)
+
+
+def test_a_config_may_leave_out_what_is_usual(saved):
+    """n_inner, where it says what is usual; sizes of GPT-2 124M, as transformers reads it."""
+    path = saved.folder / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"n_inner": 4 * config["n_embd"]}))
+    assert_loads(saved)
+    del config["n_layer"]
+    path.write_text(json.dumps(config))
+    assert weights.load(str(saved.folder))[0]["n_layer"] == 12

@@ -14,6 +14,7 @@ from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import rounds
+from ladder.measure.climb import Climb
 from ladder.measure.rows import read_climb
 
 
@@ -57,6 +58,22 @@ def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
     rate = read_climb(folder)[1][0].logs[1].result["tok_per_s"]
     assert f"\n01_weight_tying, round 1 of 2: {rate:.0f} tok/s (1 of 4 runs)\n" in out
     assert out.count("note  load 999.0 on ") == 1  # once
+
+
+def test_a_climb_begins_with_one_batch_for_all_and_says_that_it_has_no_commit(
+    card, shard, tmp_path, monkeypatch, capsys
+):
+    """The default B of a GPU depends on what other programs hold of it, which may change."""
+    card("T4")
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
+    monkeypatch.setattr(climb, "run_and_report", lambda folder: 0)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    out = tmp_path / "run"
+    assert main(["climb", "0", "1", f"--data={shard}", f"--out={out}"]) == 0
+    assert Climb.load_from(out).flags == ["--batch-size=4"]
+    said = capsys.readouterr().out
+    assert "note  commit=unknown (fatal: detected dubious ownership" in said
+    assert "): the climb cannot be published\n" in said
 
 
 def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):

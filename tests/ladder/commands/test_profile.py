@@ -1,13 +1,22 @@
 """`ladder profile`: stages, kernels, trace, and what it refuses."""
 
 import json
+import statistics
 
 import numpy as np
 import pytest
-from helpers import ON_CUDA, SMALL, SMALLER, refused, run_script, rung
+from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import PROFILED_STEPS, STAGES, WARMUP_STEPS, stage_table
+from ladder.commands.profile import (
+    PROFILED_STEPS,
+    STAGES,
+    WARMUP_STEPS,
+    kernel_table,
+    milliseconds,
+    stage_table,
+    verdict,
+)
 from ladder.log import read_log
 
 
@@ -37,29 +46,60 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert calls["aten::addmm"] == 2 * 4  # layers, each with four matrices and biases
     assert "aten::addmm" in (out / "slowed.trace.json").read_text()
     printed = capsys.readouterr().out
-    assert f"{found['median_ms']['backward']:.2f}" in printed and "aten::mm" in printed
+    assert printed.startswith("slowed takes ")
+    assert f"{milliseconds(found['median_ms']['backward'])} (" in printed and "aten::mm" in printed
+    # The first step, which nothing warmed up, is timed in stages too.
+    first = found["first_ms"]
+    assert sum(first.values()) == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
+    assert first["forward"] > 100 and first["optimizer"] > 200
 
 
-def profile_of(script, forward, optimizer):
+def profile_of(script, forward, optimizer, step, names="x"):
+    times = {"forward": forward, "backward": [20.0] * 3, "optimizer": optimizer, "step": step}
+    kernels = [{"name": name, "calls": 1, "ms": 2.0, "share": 0.1} for name in names]
     return {
         "run": {"script": script},
-        "median_ms": {"forward": forward, "backward": 20.0, "optimizer": optimizer, "step": 40.0},
+        "first_ms": {"forward": 300.0, "backward": 40.0, "optimizer": 9.0},
+        "median_ms": {stage: statistics.median(found) for stage, found in times.items()},
+        "times_ms": times,
         "self_ms": 41.0,
-        "kernels_launched": None,
+        "kernels_launched": 7,
+        "kernels": kernels,
     }
 
 
-def test_of_two_rungs_the_table_says_what_the_later_one_changes():
-    table = stage_table([profile_of("one.py", 10.0, 8.0), profile_of("two.py", 10.5, 5.0)])
-    difference = table.columns[-1]
-    assert difference.header == "difference"
-    assert list(difference.cells) == ["+0.50", "+0.00", "-3.00", "-2.50", "+0.00", "+0.00"]
+ONE = profile_of("one.py", [9.0, 10.0, 12.0], [8.0] * 3, [38.0, 40.0, 41.0], "abcdefghi")
+TWO = profile_of("two.py", [10.5] * 3, [5.0] * 3, [29.0, 32.0, 37.0], "hijklmnop")
+
+
+def test_the_table_has_the_first_step_the_range_and_what_the_later_rung_changes():
+    first, median, *_, change = (
+        list(column.cells) for column in stage_table([ONE, TWO]).columns[1:]
+    )
+    assert first == ["300", "40.0", "9.00", "349", "", "", ""]
+    assert median[0] == "10.0 (9.00–12.0)"
+    assert median[3:] == ["38.0 (37.0–40.0)", "40.0 (38.0–41.0)", "41.0", "7"]
+    assert change == ["+0.50", "0.00", "-3.00", "-2.50", "-8.00", "0.00", "0"]
+
+
+def test_the_verdict_calls_no_rung_faster_whose_range_overlaps():
+    ms = "ms a step instead of"
+    assert verdict([TWO]) == "two takes 32.0 ms a step; the longest stage is backward, 20.0 ms."
+    assert verdict([ONE, TWO]).startswith(f"two is 1.25 times as fast as one: 32.0 {ms} 40.0; the")
+    assert verdict([TWO, ONE]).startswith(f"one takes 1.25 times as long as two: 40.0 {ms} 32.0;")
+    near = {**TWO, "times_ms": {"step": [29.0, 32.0, 38.5]}}
+    assert verdict([ONE, near]).startswith("two is not clearly faster or slower than one: 32.0")
+
+
+def test_of_two_rungs_too_the_ten_most_expensive_are_ten():
+    assert kernel_table([ONE, TWO], 80).row_count == 10
 
 
 def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
     script = tmp_path / "broken.py"
     script.write_text('raise ValueError("my mistake")\n')
-    line = refused(capsys, "profile", script, "--out", tmp_path / "out")
+    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
     assert line == "error broken.py failed: ValueError: my mistake"
 
 
