@@ -7,7 +7,7 @@ from typing import NamedTuple
 from svg import embedded
 
 from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.commands.roofline import LISTED, gain, usual_share
+from ladder.commands.roofline import LISTED, speed_change, usual_share
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import GPU, find_gpu
@@ -27,7 +27,7 @@ from ladder.show.tables import Cell, factor, markdown, pipes, table
 # tables; in RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was
 # busy, and the machines are all of logs/.
 BLOCK = re.compile(
-    r"<!-- (?P<kind>ladder|measured|rungs|cards|more-cards|machines|table|losses)"
+    r"<!-- (?P<name>ladder|measured|rungs|cards|more-cards|machines|table|losses)"
     r"(?P<folders>( \S+)*) -->"
     r"\n.*?<!-- end -->",
     re.DOTALL,
@@ -55,19 +55,19 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     climbs = climbs_of(match)
-    if match["kind"] == "ladder":
+    if match["name"] == "ladder":
         made = ladder_picture()
-    elif match["kind"] == "measured":
+    elif match["name"] == "measured":
         made = measured(climbs)
-    elif match["kind"] == "rungs":
+    elif match["name"] == "rungs":
         made = rungs_table()
-    elif match["kind"] == "cards":
+    elif match["name"] == "cards":
         made = cards_table()
-    elif match["kind"] == "more-cards":
+    elif match["name"] == "more-cards":
         made = more_cards_table()
-    elif match["kind"] == "losses":
+    elif match["name"] == "losses":
         made = losses_table(*climbs[0][1:])
-    elif match["kind"] == "machines":
+    elif match["name"] == "machines":
         made = machines_table()
     else:
         made = markdown(*climbs[0][1:])
@@ -86,14 +86,14 @@ def climbs_of(match: re.Match) -> list[tuple[str, Climb, list[Row]]]:
 def measured_marker(readme: str) -> re.Match | None:
     """The block of README.md that names the climbs which it shows."""
     for match in BLOCK.finditer(readme):
-        if match["kind"] == "measured":
+        if match["name"] == "measured":
             return match
     return None
 
 
 def losses_table(climb: Climb, rows: list[Row]) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
-    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss}
+    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss_heading}
     return pipes(table(rows, headings))
 
 
@@ -167,7 +167,7 @@ def beside_transformers() -> str:
     """The gains over transformers' GPT-2 in the newest climb that has it, if there is one."""
     newest = None
     for path in sorted((ROOT / "logs").glob("*/climb.json")):  # named by date
-        if Climb.load_from(path.parent).kind == "peers":
+        if Climb.read_from(path.parent).kind == "transformers":
             newest = path.parent
     if newest is None:
         return ""
@@ -187,7 +187,7 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     alt = f"A bar for each rung, {ran[0].ms:,.0f} ms a step for the baseline, {ran[top].ms:,.0f} "
     alt += f"for rung {top}, and what each gains over the one before, with its interval"
     text = f"{embedded(f'measured-{climb.device_type}', alt, 'docs/')}\n\n"
-    text += f"*{machine_of(rows)}, {climb.rounds} rounds ([logs]({folder})). Filled dots are "
+    text += f"*{machine_of(rows)}, {climb.rounds_begun} rounds ([logs]({folder})). Filled dots are "
     text += "significant, hollow ones are not.*\n\n"
     text += f"Rung 10 is {times(ran[10])} as fast as the baseline"
     if top > 10:
@@ -276,7 +276,7 @@ def expected(gpu: GPU) -> Expected:
     trained = sum(roofline_ms(work(train)["10_fused_adamw"], rates))
     reached = 1e3 * BLOCK_SIZE * usual_share()
     baseline = reached * compare / slow
-    gained = gain(untied, tf32)
+    gained = speed_change(untied, tf32)
     return Expected(compare, train, baseline, gained, slow / fast, reached * train / trained)
 
 

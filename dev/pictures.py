@@ -149,7 +149,7 @@ def heart_of(path: Path) -> str:
 
 def draw_climb(rows: list[Row], width: int) -> str:
     """The milliseconds of each rung, and what it gains over the one before with its interval."""
-    rows = [row for row in rows if not row.failure]
+    rows = [row for row in rows if row.logs]
     wide = width == WIDE
     what = "Measured here: milliseconds a step; tokens per second gained over the rung before"
     picture = Picture(width, what)

@@ -17,13 +17,12 @@ import sys
 from pathlib import Path
 
 from ladder.cli import Parser
-from ladder.commands.diff import A_RUNG, ladder_script
 from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import git, require_own, write_atomic
 from ladder.measure.docstrings import parts_of, split_source
 from ladder.measure.merge import merge
-from ladder.measure.scripts import all_scripts, base_of, relative_name
+from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
 
 
 def run(argv: list[str]) -> int:
@@ -32,7 +31,9 @@ def run(argv: list[str]) -> int:
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
     args = parser.parse_args(argv)
     require_own(Path(__file__), "propagate.py is in", "PYTHONPATH={}")
-    edited = ladder_script(args.rung)
+    edited = one_script(args.rung)
+    if edited not in all_scripts():
+        raise UsageError(f"{args.rung} is not a rung of this ladder: rungs are numbered from 0")
     later = followers(edited)
     if not later:
         raise UsageError(f"{relative_name(edited)} is the last rung: no other goes on from it")

@@ -24,11 +24,12 @@ from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
+from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
-from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
+from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
 
@@ -78,7 +79,7 @@ def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
 def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
-    if not climb.has_ended:
+    if not climb.ended:
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.quick:
         return "a quick climb is not published: climb without --quick"
@@ -90,10 +91,10 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     if not COMMITTED.fullmatch(climb.commit):
         return f"only committed code is published, not {climb.commit}"
     for row in rows:
-        if row.failure == OUT_OF_TIME:
-            return f"the time (--max-minutes) was over before {row.stem} could run: climb with more"
-        if not_compiled(row):
-            return f"nothing was compiled in {row.stem}: {WHY_NOT_COMPILED}"
+        if row.status == OUT_OF_TIME:
+            return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
+        for text in differences(row.logs.values()):
+            return f"{row.name} ran {text}"
     return None
 
 
@@ -105,7 +106,7 @@ def new_target(climb: Climb) -> Path:
     for number in itertools.count(2):
         if not target.exists():
             return target
-        old = Climb.load_from(target)
+        old = Climb.read_from(target)
         if (old.started, old.scripts) == (climb.started, climb.scripts):
             why = "has this climb already: to publish it again, delete that first"
             raise UsageError(f"{target.relative_to(ROOT).as_posix()} {why}")
@@ -116,7 +117,7 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
     target.mkdir(parents=True)
     name_of_text = climb.data and Path(climb.data).name  # not where it lies
-    replace(climb, data=name_of_text).save_to(target)
+    replace(climb, data=name_of_text).write_to(target)
     texts = {f"{name}.r{k}": text for (name, k), text in climb_logs(folder, climb).items()}
     packed = pack_logs(texts).encode()
     if len(packed) < LARGE:
@@ -125,7 +126,7 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for name in climb.scripts:
         from_outside = "/" not in name and name not in SCRIPTS
-        if from_outside and climb.kind != "ablate":  # whose scripts can be made again
+        if from_outside and climb.kind != "without":  # whose scripts can be made again
             shutil.copy(kept(folder, name), target)
 
 
@@ -134,7 +135,7 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     other = other_setting(first_log(rows).run)
     if other:
         raise UsageError(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
-    ran = [row.stem for row in rows if row.logs]
+    ran = [row.name for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
         raise UsageError("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
     named = {
@@ -165,13 +166,13 @@ FLAGS = re.DOTALL | re.MULTILINE
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb."""
     what = climb.comparison.what
-    if climb.kind == "climb" and rows[0].stem != "baseline":
+    if climb.kind == "climb" and rows[0].name != "baseline":
         what = "some scripts"
     result = first_log(rows).result
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     return f"""## {climb.started[:10]}: {climb.device}: {what}
 
-{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds} rounds, \
+{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds_begun} rounds, \
 interleaved; {result["warmup_steps"]} warm-up steps left out of each run, \
 {result["measured_steps"]} measured.
 

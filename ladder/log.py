@@ -93,7 +93,7 @@ def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) 
 
 @dataclass
 class Log:
-    """One parsed log. Steps carry step, loss, dt (seconds), tok_per_s and a rung's own keys."""
+    """One parsed log. Steps carry step, loss, dt_ms, tok_per_s and a rung's own keys."""
 
     run: dict[str, str] = field(default_factory=dict)
     effective: dict[str, str] = field(default_factory=dict)
@@ -163,6 +163,6 @@ def read_step(text: str) -> dict[str, float]:
         key, value, *_unit = field_text.split()
         if key != "left":  # the screen's: the time that is left
             step[key] = float(value)
-    step["dt"] /= 1e3
+    step["dt_ms"] = step.pop("dt")
     step["tok_per_s"] = step.pop("tok/s")
     return step

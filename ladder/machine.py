@@ -153,17 +153,18 @@ def _cpu_has_bf16() -> bool:
         return False
 
 
-def load() -> float:
+def load_average() -> float:
     """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def busy(load: float) -> str | None:
-    """A line if `load` is more than three quarters of the cores."""
+def busy(load_average: float) -> str | None:
+    """A line if `load_average` is more than three quarters of the cores."""
     cores = os.cpu_count() or 1
-    if load <= 0.75 * cores:
+    if load_average <= 0.75 * cores:
         return None
-    return f"load {load:.1f} on {cores} core(s) in the last minute: if a program still runs, wait"
+    load = f"load {load_average:.1f} on {cores} core(s)"
+    return f"{load} in the last minute: if a program still runs, wait"
 
 
 def first_line(*command: str) -> str:

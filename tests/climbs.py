@@ -30,6 +30,7 @@ def a_climb(**facts) -> Climb:
         started="2026-11-21 10:00",
         commit="0123456789ab",
         rounds=2,
+        rounds_begun=1,
         scripts=[],
         flags=[],
         device=device_name(pick_device(None)),
@@ -47,14 +48,14 @@ def a_climb(**facts) -> Climb:
 def write_climb(folder, scripts, **facts):
     """Write the climb.json of these scripts, of which none has run. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    a_climb(scripts=[*scripts], **facts).save_to(folder)
+    a_climb(scripts=[*scripts], **facts).write_to(folder)
     return folder
 
 
 def as_it_ran(published, folder):
     """Copy a published climb to what it was before: a file for each log. Returns the folder."""
     folder.mkdir()
-    Climb.load_from(published).save_to(folder)
+    Climb.read_from(published).write_to(folder)
     for name, text in log_texts(published).items():
         (folder / f"{name}.log").write_text(text)
     return folder
@@ -62,7 +63,7 @@ def as_it_ran(published, folder):
 
 def change(folder, **facts):
     """Change these facts in the climb.json of a climb."""
-    replace(Climb.load_from(folder), **facts).save_to(folder)
+    replace(Climb.read_from(folder), **facts).write_to(folder)
 
 
 def edit(folder, old, new):
@@ -96,7 +97,7 @@ def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, 
     """
     scripts = [NAMES.get(stem, f"{stem}.py") for stem in times]
     facts = {"commit": "unknown"} | facts
-    write_climb(folder, scripts, rounds=rounds, device=device, **facts)
+    write_climb(folder, scripts, rounds=rounds, rounds_begun=rounds, device=device, **facts)
     line = {"device": device, "commit": facts["commit"], **(run or {})}
     for stem, ms in times.items():
         for k in range(rounds if ms else 0):
@@ -107,9 +108,9 @@ def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, 
 
 
 def as_row(times, stem) -> Row:
-    """A row of runs whose steps took these times: (rounds, steps), seconds."""
+    """A row of runs whose steps took these times: (rounds, steps), milliseconds."""
     logs = {}
     for k, one in enumerate(times, 1):
-        steps = [{"dt": dt} for dt in one]
+        steps = [{"dt_ms": ms} for ms in one]
         logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
     return Row(stem, logs)

@@ -51,7 +51,7 @@ def test_every_table_is_what_its_logs_say_and_of_a_commit(name):
             text = next(iter(log_texts(ROOT / folder).values()))  # the others have the same
             run = parse_log(text, folder).run
             assert re.fullmatch("[0-9a-f]{12}", run["commit"]), "with uncommitted changes"
-        if match["kind"] in ("table", "losses"):
+        if match["name"] in ("table", "losses"):
             assert caption(*read_climb(ROOT / folder)) in page(name)
 
 

@@ -53,6 +53,6 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     assert "+        model = torch.compile(model)" in printed["second-rung"]
     (climb,) = drive.glob("climb-*")
     _, rows = read_climb(climb)
-    assert [row.stem for row in rows] == ["baseline", "01_weight_tying", "03_bf16_autocast"]
+    assert [row.name for row in rows] == ["baseline", "01_weight_tying", "03_bf16_autocast"]
     assert (checkout / "runs" / "kept.log").exists()
     assert climb.name in (checkout / "report.html").read_text("utf-8")

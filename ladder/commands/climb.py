@@ -34,17 +34,17 @@ from shlex import quote
 from rich.console import Console
 
 from ladder import cli
-from ladder.commands.diff import A_RUNG, RUNGS, select
 from ladder.errors import UsageError
-from ladder.files import lock
+from ladder.files import lock, write_atomic
 from ladder.machine import clocks
 from ladder.measure import rounds, scripts
-from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.process import given_flags
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
-from ladder.show.console import wide_console
+from ladder.show.console import screen
 
 WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
@@ -89,13 +89,13 @@ def run(args) -> int:
     if args.batch_sizes:
         if args.batch_size:
             raise UsageError("give --batch-size or --batch-sizes, not both")
-        kind = "batch"
+        kind = "batch-sizes"
         warn_of_few_steps(args)
-    elif chosen[0] in scripts.peer_scripts():
-        kind = "peers"
-    if find_spec("transformers") is None and set(chosen) & set(scripts.peer_scripts()):
-        raise UsageError("transformers is not installed: pip install -e '.[peers]'")
-    return prepare_and_run(args, kind, chosen)
+    elif chosen[0] in scripts.transformers_scripts():
+        kind = "transformers"
+    if find_spec("transformers") is None and set(chosen) & set(scripts.transformers_scripts()):
+        raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
+    return begin_and_run(args, kind, chosen)
 
 
 def resume(args) -> int:
@@ -104,7 +104,7 @@ def resume(args) -> int:
     more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
     if more:
         raise UsageError(f"--resume does what the climb was asked for: give no {more} with it")
-    Climb.load_from(args.resume)  # raises UsageError if there is none
+    Climb.read_from(args.resume)  # raises UsageError if there is none
     if not (args.resume / "code").is_dir():  # a published one
         raise UsageError(f"{args.resume} is no climb to go on with: it has no code/")
     return run_and_report(args.resume)
@@ -129,11 +129,11 @@ def climb_without(args) -> int:
                 print(f"{rung.stem} cannot be left out: a later rung changed it too")
                 continue
             path = Path(scratch, f"without_{rung.name}")
-            path.write_text(source, encoding="utf-8")
+            write_atomic(path, source.encode())
             made.append(path)
         if not made:
             raise UsageError("none of these changes can be taken back from the top script")
-        return prepare_and_run(args, "ablate", [top, *made])
+        return begin_and_run(args, "without", [top, *made])
 
 
 def warn_of_few_steps(args):
@@ -144,10 +144,10 @@ def warn_of_few_steps(args):
         print(f"note  {few}: too few at a large B")
 
 
-def prepare_and_run(args, kind: str, chosen: list[Path]) -> int:
+def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
     """Climb these scripts. Returns the exit status."""
-    folder = rounds.prepare(args, kind, chosen)
-    for line in tables.warnings(Climb.load_from(folder)):
+    folder = rounds.begin(args, kind, chosen)
+    for line in tables.warnings(Climb.read_from(folder)):
         print(f"note  {line}")
     return run_and_report(folder)
 
@@ -159,19 +159,20 @@ def run_and_report(folder: Path) -> int:
     after a line that says what is kept. Raises UsageError if another process climbs there.
     """
     tables.titles()  # reads the scripts now: the checkout may change during the climb
-    console = wide_console()
+    console = screen()
     say = partial(console.print, soft_wrap=True)
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
             climb = rounds.Rounds(folder, Path(scratch), say, show_table).run()
-            if not climb.has_ended:  # a resumed one may have
+            if not climb.ended:  # a resumed one may have
                 climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
-                climb.save_to(folder)
+                climb.ended = True
+                climb.write_to(folder)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
-                ended = len(climb_logs(folder, Climb.load_from(folder)))
+                ended = len(climb_logs(folder, Climb.read_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"
                 print(f"stopped; {ended} runs are kept. Go on: {go_on}", file=sys.stderr)
             raise
@@ -198,23 +199,23 @@ def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
 def report(climb: Climb, rows: list[Row], say):
     """Say what has to be said below the table of a climb that has ended."""
     for row in rows:
-        if row.failure not in (None, OUT_OF_MEMORY, OUT_OF_TIME):
-            say(f"{row.stem} failed: {row.failure}")
-    late = ", ".join(row.stem for row in rows if row.failure == OUT_OF_TIME)
+        if row.status == FAILED:
+            say(f"{row.name} failed: {row.failure}")
+    late = ", ".join(row.name for row in rows if row.status == OUT_OF_TIME)
     if late:
         limit = f"--max-minutes {climb.max_minutes:g}"
         say(f"The time ({limit}) was over before these could run: {late}")
-    if all(row.failure for row in rows):
+    if not any(row.logs for row in rows):
         return
     result = first_log(rows).result
     say(tables.caption(climb, rows))
     say(
-        f"Rounds: {climb.rounds}. Steps of each run: {result['warmup_steps']} of warm-up, "
+        f"Rounds: {climb.rounds_begun}. Steps of each run: {result['warmup_steps']} of warm-up, "
         f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval, from three "
         "rounds on. docs/measuring.md says what the columns mean."
     )
     for line in tables.footnotes(climb, rows):
         say(line)
-    climb.load = 0  # that was told as it began
+    climb.load_before = 0  # that was told as it began
     for line in tables.warnings(climb):
         say(f"note  {line}")

@@ -25,11 +25,11 @@ from torch.nn import functional as F
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.errors import UsageError, explain
-from ladder.machine import busy, device_name, half_precision, load, unseen_gpu
+from ladder.machine import busy, device_name, half_precision, load_average, unseen_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
 from ladder.measure.scripts import rungs_for
-from ladder.show.console import Screen
+from ladder.show.console import screen
 
 
 def add_arguments(parser):
@@ -46,7 +46,7 @@ def run(args) -> int:
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
         print(f"note  {unseen}")
-    if line := busy(load()):
+    if line := busy(load_average()):
         print(f"note  {line}")
     # No spinner: its thread would disturb what is timed.
     print("trying what the rungs need ...")
@@ -61,7 +61,7 @@ def run(args) -> int:
         else:
             runs, helps, why = judge(path.stem, device)
         table.add_row(title(path), runs, helps, Text(why))
-    Screen().print(table)
+    screen().print(table)
     print("The other rungs run where those before them do: README.md says what each one removes.")
     return int(runs == "no" or unseen is not None)
 

@@ -10,9 +10,8 @@ profiler. The middle one, by the time of its kernels, is shown, and saved as a t
 https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
-everything after it, and so all of a step that replays a CUDA graph. Kernels are what ran on a CUDA
-GPU; elsewhere, operators (`aten::` is PyTorch's own library) and what torch.compile generated, each
-without the time of those that it calls.
+everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
+own library) and what torch.compile generated, each without the time of those that it calls.
 """
 
 import json
@@ -34,12 +33,12 @@ from torch.profiler import profile
 
 import ladder.run
 from ladder.cli import add_flags, at_least
-from ladder.commands.diff import A_RUNG, select
 from ladder.errors import UsageError
 from ladder.files import make_folder, write_atomic
-from ladder.machine import busy, load
+from ladder.machine import busy, load_average
 from ladder.measure.process import given_flags, run_python
-from ladder.show.console import Screen, new_table
+from ladder.measure.scripts import A_RUNG, select
+from ladder.show.console import new_table, screen
 from ladder.show.tables import titles
 
 WARMUP_STEPS = 3
@@ -184,7 +183,7 @@ def run(args) -> int:
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
-    if line := busy(load()):
+    if line := busy(load_average()):
         print(f"note  {line}", file=sys.stderr)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
@@ -200,7 +199,7 @@ def run(args) -> int:
             if done.failure:
                 raise UsageError(f"{path.name} failed: {done.failure}")
     profiles = [json.loads((folder / f"{path.stem}.json").read_text()) for path in scripts]
-    report(profiles, Screen(highlight=False, markup=False))
+    report(profiles, screen())
     print(f"traces, numbers and logs: {folder}")
     return 0
 
@@ -211,9 +210,6 @@ def report(profiles: list[dict], console: Console):
     console.print(verdict(profiles))
     console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
-    for one in profiles:
-        if one["median_ms"]["backward"] == 0:
-            console.print(f"{name_of(one)} replays a CUDA graph: all of it counts as optimizer.")
     console.print(
         f"Median and range of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for"
         " warm-up. Stages are timed in steps that wait for the device in between, which adds a"

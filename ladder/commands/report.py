@@ -50,7 +50,7 @@ def run(args) -> int:
     if not args.paths:
         climbs = gather_default()
     for section in climbs:
-        section.ablation = ablation_of(section, climbs)
+        section.without = without_of(section, climbs)
     sections = climbs
     if runs:
         sections = [training_section(runs), *climbs]
@@ -75,8 +75,9 @@ def is_page(path: Path) -> bool:
     return path.is_file() and MARKER in path.read_text("utf-8", "replace")[:1000]
 
 
-def ablation_of(section: ClimbSection, sections: list[ClimbSection]) -> ClimbSection | None:
-    """The first ablation on a climb's machine at its model, B, T and text, to stand beside it."""
+def without_of(section: ClimbSection, sections: list[ClimbSection]) -> ClimbSection | None:
+    """The first climb --without on a climb's machine at its model, B, T and text, to stand beside
+    it."""
     if section.climb.comparison.against != "previous":
         return None
     for other in sections:

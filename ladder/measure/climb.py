@@ -20,7 +20,7 @@ class PlannedRun(NamedTuple):
     """A script that each round runs once."""
 
     name: str  # the script's stem; where batch sizes are compared, its B too
-    script: str  # as in `Climb.scripts`
+    path: str  # of the script, as in `Climb.scripts`
     B: int | None  # only where batch sizes are compared
 
 
@@ -35,7 +35,8 @@ class Climb:
     kind: str  # of KINDS
     started: str  # YYYY-MM-DD hh:mm
     commit: str
-    rounds: int  # wanted; after the end, those that were begun
+    rounds: int  # wanted
+    rounds_begun: int  # fewer if the time was over
     scripts: list[str]  # relative to the project; from outside it only the file name
     flags: list[str]  # of every run
     device: str
@@ -46,16 +47,18 @@ class Climb:
     peak_dtype: str
     rates: dict[str, list[float]]
     clocks: dict[str, str]  # `before`; once it has ended, `after` too
+    ended: bool = False  # it ran to its end or to its time limit
     batch_sizes: list[int] = field(default_factory=list)  # empty: that of the flags
     data: str | None = None  # the path of the corpus, if it is not the default
     quick: bool = False
     max_minutes: float | None = None
     minutes: float = 0.0  # that it has run so far
-    load: float = 0.0  # programs that wanted to run when it started
+    load_before: float = 0.0  # programs that wanted to run when it started
+    load_during: float | None = None  # cores that others took, in the run with most; None: unknown
     failures: dict[str, str] = field(default_factory=dict)  # why, by NAME.rK
 
     @classmethod
-    def load_from(cls, folder: Path) -> "Climb":
+    def read_from(cls, folder: Path) -> "Climb":
         """Read climb.json. Raises UsageError if there is none, or it is not of this ladder."""
         path = folder / "climb.json"
         if not path.is_file():
@@ -68,7 +71,7 @@ class Climb:
             raise UsageError(f"{path} is not a climb.json of this ladder: its kind is {climb.kind}")
         return climb
 
-    def save_to(self, folder: Path):
+    def write_to(self, folder: Path):
         """Write climb.json."""
         write_atomic(folder / "climb.json", json.dumps(asdict(self), indent=1).encode() + b"\n")
 
@@ -88,11 +91,6 @@ class Climb:
                 planned.append(PlannedRun(name, script, B))
         return planned
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it ran to its end or to its time limit. Then it reads the clocks again."""
-        return "after" in self.clocks
-
     def rate(self, name: str) -> float | None:
         """The median over the rounds of one of `rates`; None if it was not measured."""
         if name not in self.rates:
@@ -111,11 +109,11 @@ class Climb:
         """The names of runs that were out of memory, and of the same script's runs at larger B."""
         failures = self.last_failures()
         names = set()
-        scripts = set()
+        paths = set()
         for run in self.runs:  # from the smallest B to the largest
             if failures.get(run.name) == OUT_OF_MEMORY:
-                scripts.add(run.script)
-            if run.script in scripts:
+                paths.add(run.path)
+            if run.path in paths:
                 names.add(run.name)
         return names
 

@@ -8,7 +8,8 @@ from ladder.errors import UsageError
 from ladder.measure.scripts import relative_name
 
 FIELDS = ["Change", "Why", "Numerics", "Run"]  # of each docstring, in this order
-OPTIONAL = ["Removes"]  # after them: what a rung removes from a step
+# After them: what a rung removes from a step, and what the log's `effective` says from it on.
+OPTIONAL = ["Removes", "Effective"]
 
 
 def split_source(source: str) -> tuple[str, str]:
@@ -42,14 +43,13 @@ def title(path: Path) -> str:
 
 
 def describe(path: Path) -> dict[str, str]:
-    """`Title` and the fields of a script's docstring, each on one line.
+    """The fields of a script's docstring, each on one line.
 
     Raises UsageError if one is missing.
     """
-    first, _, body = docstring(path).partition("\n")
-    fields = {"Title": first}
+    fields = {}
     name = None
-    for line in body.splitlines():
+    for line in docstring(path).splitlines()[1:]:
         head, _, text = line.partition(":")
         if head in FIELDS or head in OPTIONAL:
             name = head

@@ -8,39 +8,37 @@ class Comparison:
     """What the rows of one kind of climb are compared with, and the headings for that."""
 
     what: str  # in the headings of RUNLOG.md, and on the page
-    gain: str = ""  # heading of the column of gains; without one there are no gains ...
-    total: str = ""  # ... and of the column beside it
-    loss: str = ""  # heading of the column of differences in loss; without one there are none
+    gain_heading: str = ""  # of the column of gains; without one there are no gains ...
+    total_heading: str = ""  # ... and of the column beside it
+    loss_heading: str = ""  # of the column of differences in loss; without one there are none
     # The other row of a gain. "previous": the row of the script that this one goes on from, or the
     # row above if that script is not in the climb. "first": the first row. "top": the first row,
     # which is the top script there, and the gain is what that gains over this row.
     against: str = ""
-    varied: str = ""  # what may differ between rows
 
 
 KINDS = {
     "climb": Comparison(
         what="the climb",
-        gain="tok/s vs. previous",
-        total="vs. first",
-        loss="loss vs. previous, nats",
+        gain_heading="tok/s vs. previous",
+        total_heading="vs. first",
+        loss_heading="loss vs. previous, nats",
         against="previous",
     ),
-    "ablate": Comparison(  # climb --without
+    "without": Comparison(  # climb --without
         what="one optimisation left out",
-        gain="the top rung is faster than without it by",
-        total="beside the top",
-        loss="loss of the top rung vs. without it, nats",
+        gain_heading="the top rung is faster than without it by",
+        total_heading="beside the top",
+        loss_heading="loss of the top rung vs. without it, nats",
         against="top",
     ),
-    "batch": Comparison(  # climb --batch-sizes
+    "batch-sizes": Comparison(  # climb --batch-sizes
         what="batch sizes",
-        varied="B",
     ),
-    "peers": Comparison(  # climb transformers …
+    "transformers": Comparison(  # climb transformers …
         what="beside transformers",
-        gain="tok/s over transformers, compiled",
-        total="times its tok/s",
+        gain_heading="tok/s over transformers, compiled",
+        total_heading="times its tok/s",
         against="first",
     ),
 }

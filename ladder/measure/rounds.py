@@ -40,7 +40,7 @@ from ladder.text import show
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 
 
-def prepare(args, kind: str, chosen: list[Path]) -> Path:
+def begin(args, kind: str, chosen: list[Path]) -> Path:
     """Make the folder of a climb, with climb.json and a copy of the code; time a large matmul.
 
     Raises UsageError and leaves no folder if something is wrong with what was asked for.
@@ -53,7 +53,7 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
     if not COMMITTED.fullmatch(measured_commit):
         why = no_commit() or "with uncommitted changes"
         print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
-    load = machine.load()
+    load = machine.load_average()
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
     folder = make_folder(args.out, kind)
@@ -64,6 +64,7 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
         started=f"{datetime.now():%Y-%m-%d %H:%M}",
         commit=measured_commit,
         rounds=args.rounds or 3,
+        rounds_begun=1,
         scripts=[path.name if path in own else scripts.relative_name(path) for path in chosen],
         flags=process.given_flags(args, *(name for name in PASSED_ON if name != "data")),
         device=measured["device"],
@@ -79,10 +80,10 @@ def prepare(args, kind: str, chosen: list[Path]) -> Path:
         quick=bool(args.quick),
         max_minutes=args.max_minutes,
         minutes=(time.monotonic() - started) / 60,
-        load=round(load, 1),
+        load_before=round(load, 1),
     )
     copy_code(folder / "code", own, climb.commit)
-    climb.save_to(folder)
+    climb.write_to(folder)
     return folder
 
 
@@ -91,7 +92,8 @@ def scripts_from_outside(chosen: list[Path]) -> list[Path]:
 
     Raises UsageError if one of them has the file name of another script: its logs would too.
     """
-    ours = scripts.all_scripts() + scripts.peer_scripts() + [ROOT / name for name in SCRIPTS]
+    ours = scripts.all_scripts() + scripts.transformers_scripts()
+    ours += [ROOT / name for name in SCRIPTS]
     own = [path for path in chosen if path not in ours]
     names = {path.stem for path in ours}
     for path in own:
@@ -127,7 +129,7 @@ def copy_code(code: Path, own: list[Path], commit: str):
     for path, name in copies.items():
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, code / name)
-    (code / "COMMIT").write_text(commit + "\n")
+    write_atomic(code / "COMMIT", f"{commit}\n".encode())
 
 
 def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
@@ -151,12 +153,11 @@ class Rounds:
         self.scratch = scratch
         self.say = say
         self.show_table = show_table
-        self.climb = Climb.load_from(folder)
+        self.climb = Climb.read_from(folder)
         for name, why in list(self.climb.failures.items()):
             if why != OUT_OF_MEMORY:  # that is a result; what failed else is due again
                 del self.climb.failures[name]
         ended = climb_logs(folder, self.climb)
-        self.begun = max((k for _, k in ended), default=1)  # the last round that was begun
         self.done = len(ended) + len(self.climb.failures)
         self.left = self._runs_left(ended)
         if ended:
@@ -182,12 +183,12 @@ class Rounds:
         """Run all of it, or until the time is over. Returns the climb."""
         while self.left and self.seconds_left() > 0:
             k, run = self.left[0]
-            if k > self.begun:
+            if k > self.climb.rounds_begun:
                 if not self.another_round_fits():
                     break
                 self.show_table()
-                self.begun = k
-            if len(self.climb.rates["peak_flops"]) < k:  # prepare() timed that of round 1
+                self.climb.rounds_begun = k
+            if len(self.climb.rates["peak_flops"]) < k:  # begin() timed that of round 1
                 self.time_matmul(k)
                 continue
             now = f"{run.name}, round {k} of {self.climb.rounds}"
@@ -196,7 +197,6 @@ class Rounds:
             news = self.run_and_record(run, k)
             self.done += 1
             self.say(f"{now}: {news} ({self.forecast()})")
-        self.climb.rounds = self.begun
         return self.climb
 
     def seconds_left(self) -> float:
@@ -206,7 +206,7 @@ class Rounds:
 
     def another_round_fits(self) -> bool:
         """Whether a round of mean length would end in time."""
-        mean_seconds = self.climb.minutes / self.begun * 60
+        mean_seconds = self.climb.minutes / self.climb.rounds_begun * 60
         return mean_seconds <= self.seconds_left()
 
     def forecast(self) -> str:
@@ -248,7 +248,7 @@ class Rounds:
             too_large = self.climb.out_of_memory()
             self.left = [due for due in self.left if due[1].name not in too_large]
         self.climb.minutes += (time.monotonic() - started) / 60
-        self.climb.save_to(self.folder)
+        self.climb.write_to(self.folder)
         return news
 
     def run_once(self, run: PlannedRun, k: int) -> float:
@@ -289,13 +289,13 @@ class Rounds:
         are compared read their rows in random order, the same for all runs of a round."""
         asked = cli.parse_args(__doc__, self.climb.flags)
         seed = asked.seed + k - 1
-        path = (self.folder / "code" / run.script).resolve()
+        path = (self.folder / "code" / run.path).resolve()
         words = [path, *self.climb.flags, f"--seed={seed}"]
         if asked.shuffle is None and asked.steps >= MIN_STEPS:
             words.append(f"--shuffle={seed}")
         if self.climb.data:
             words.append(f"--data={self.climb.data}")
-        if run.script in (scripts.DDP.name, scripts.FSDP.name):
+        if run.path in (scripts.DDP.name, scripts.FSDP.name):
             words.append("--ckpt-every=0")
         if run.B:
             words.append(f"--batch-size={run.B}")

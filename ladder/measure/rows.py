@@ -11,7 +11,7 @@ import numpy as np
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
-from ladder.measure.climb import Climb, climb_logs
+from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of
@@ -22,9 +22,11 @@ from ladder.measure.work import roofline_of
 COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps")
 COMPARABLE += ("data", "data_sha256")
 COMPARED = ("gain", "total", "loss_change", "time_to_loss")  # the estimates of a row
-# Row.failure of a row that has no run:
+# Row.status, beside OUT_OF_MEMORY:
+OK = "ok"
+FAILED = "failed"
 NOT_YET = "not run yet"
-OUT_OF_TIME = "not run: the time was over"
+OUT_OF_TIME = "not run in time"
 DISTURBED = 2  # a round, or the 90th percentile of a run's steps, over this many times the median
 
 
@@ -35,10 +37,11 @@ class Row:
     Times are in milliseconds. None means not known.
     """
 
-    stem: str  # of the script; where batch sizes are compared, its B too
+    name: str  # the script's stem; where batch sizes are compared, its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
-    failure: str | None = None
-    script: str = ""  # its stem
+    stem: str = ""  # of the script
+    status: str = OK  # or why it has no logs, in two or three words
+    failure: str | None = None  # why it failed, in full
     B: int | None = None  # only where batch sizes are compared
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     p10_ms: float | None = None
@@ -54,7 +57,12 @@ class Row:
     peak_bytes: int | None = None
 
     def __post_init__(self):
-        self.script = self.script or self.stem
+        self.stem = self.stem or self.name
+
+    @property
+    def status_in_full(self) -> str:
+        """Its status, with why it failed."""
+        return f"{FAILED}: {self.failure}" if self.status == FAILED else self.status
 
     @property
     def log(self) -> Log:
@@ -90,22 +98,22 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
 
     Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
-    climb = Climb.load_from(folder)
+    climb = Climb.read_from(folder)
     logs = {run.name: {} for run in climb.runs}
     for (name, k), text in climb_logs(folder, climb).items():
         logs[name][k] = parse_log(text, f"{folder}/{name}.r{k}.log")
     failures = climb.last_failures()
     if not failures and not any(logs.values()):
         why = "holds no logs of a climb"
-        if climb.has_ended:
+        if climb.ended:
             why = "has no run: its time was over before the first one had ended (--max-minutes)"
         raise UsageError(f"{folder} {why}")
     check_comparable(folder, climb, logs.values())
     too_large = climb.out_of_memory()
     rows = []
     for run in climb.runs:
-        stem = Path(run.script).stem
-        row = Row(run.name, logs[run.name], failures.get(run.name), stem, run.B)
+        stem = Path(run.path).stem
+        row = Row(run.name, logs[run.name], stem, failure=failures.get(run.name), B=run.B)
         # A run that was skipped because a smaller B did not fit has no row.
         if row.logs or row.failure or run.name not in too_large:
             rows.append(measure(row, climb))
@@ -124,7 +132,7 @@ def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, L
             for key in ("seed", "shuffle"):
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
     for key, values in found.items():
-        if len(values) > 1 and key != climb.comparison.varied:
+        if len(values) > 1 and not (key == "B" and climb.batch_sizes):
             differs = f"{key} ({', '.join(sorted(values))})"
             raise UsageError(
                 f"{where}: its logs differ in {differs}: they cannot stand in one table"
@@ -132,11 +140,11 @@ def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, L
 
 
 def measure(row: Row, climb: Climb) -> Row:
-    """`row` with the numbers that need no other row. A failure counts if no run ended well."""
+    """`row` with its status and the numbers that need no other row."""
     if not row.logs:
-        row.failure = row.failure or (OUT_OF_TIME if climb.has_ended else NOT_YET)
+        row.status = status_without_logs(row.failure, climb.ended)
         return row
-    row.failure = None
+    row.failure = None  # of another round: footnotes name it
     logs = row.logs.values()
     row.ms = statistics.geometric_mean(median_ms(log) for log in logs)
     steps = np.concatenate([step_times(log) for log in logs])
@@ -146,26 +154,35 @@ def measure(row: Row, climb: Climb) -> Row:
     limit = limit_tok_per_s(climb, row.log)
     if limit:
         row.mfu = row.tok_per_s / limit
-    row.roofline = roofline_of(row.script, row.log.run, climb)
+    row.roofline = roofline_of(row.stem, row.log.run, climb)
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs]
     row.peak_bytes = int(np.median(peaks)) or None
-    if climb.comparison.loss and len(row.log.steps) >= MIN_STEPS:
+    if climb.comparison.loss_heading and len(row.log.steps) >= MIN_STEPS:
         row.loss = statistics.mean(map(end_loss, logs))
     return row
 
 
+def status_without_logs(failure: str | None, ended: bool) -> str:
+    """Why a row has no log, in two or three words."""
+    if failure == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY
+    if failure:
+        return FAILED
+    return OUT_OF_TIME if ended else NOT_YET
+
+
 def set_gains(climb: Climb, rows: list[Row]):
     """Compare each row with the one that its kind of climb says, and with the first."""
-    kind = climb.comparison
-    if not kind.gain:
+    comparison = climb.comparison
+    if not comparison.gain_heading:
         return
     for index in range(1, len(rows)):
         row = rows[index]
         row.total = compared(rows[0], row, log_gain, gain_of)
-        if kind.against == "previous":
+        if comparison.against == "previous":
             old, new = rows[index_of_base(rows, index)], row
-        elif kind.against == "first":
+        elif comparison.against == "first":
             old, new = rows[0], row
         else:  # "top"
             old, new = row, rows[0]
@@ -183,9 +200,9 @@ def index_of_base(rows: list[Row], index: int) -> int:
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
     bases = {path.stem: base_of(path) for path in all_scripts()}
-    base = bases.get(rows[index].script)  # a script from outside has none
+    base = bases.get(rows[index].stem)  # a script from outside has none
     for above in range(index):
-        if base and rows[above].script == base.stem:
+        if base and rows[above].stem == base.stem:
             return above
     return index - 1
 
@@ -247,7 +264,7 @@ def first_log(rows: list[Row]) -> Log:
 def step_times(log: Log) -> np.ndarray:
     """Milliseconds of the measured steps, without the warm-up."""
     measured = log.steps[log.result["warmup_steps"] :]
-    return np.array([step["dt"] * 1e3 for step in measured])
+    return np.array([step["dt_ms"] for step in measured])
 
 
 def median_ms(log: Log) -> float:

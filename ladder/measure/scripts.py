@@ -4,10 +4,14 @@ The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for C
 GPUs.
 """
 
+import re
 from pathlib import Path
 
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
+A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all rungs but candidates)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
 
@@ -56,7 +60,7 @@ def number_of(path: Path) -> int:
     return int(path.stem[:2]) if path.stem[:2].isdecimal() else 0
 
 
-def peer_scripts() -> list[Path]:
+def transformers_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
 
@@ -65,3 +69,61 @@ def relative_name(path: Path) -> str:
     """A script's path relative to the project if it is inside it, else the whole path."""
     path = path.resolve()
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+
+
+def select(words: list[str]) -> list[Path]:
+    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name;
+    `transformers` for its scripts.
+
+    Raises UsageError for a word that no script has, or several.
+    """
+    selected = []
+    for word in words:
+        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if numbers:
+            first = int(numbers[1])
+            last = int(numbers[2] or first)
+            selected += numbered(first, last)
+        elif Path(word).is_file():
+            selected.append(Path(word).resolve())
+        elif word == "transformers":
+            selected += transformers_scripts()
+        else:
+            selected.append(named(word, [*all_scripts(), DDP, FSDP, *transformers_scripts()]))
+    return selected
+
+
+def numbered(first: int, last: int) -> list[Path]:
+    """The scripts with these numbers. Raises UsageError if there is none, or several have one."""
+    found = {}
+    for path in all_scripts():
+        number = number_of(path)
+        if first <= number <= last:
+            if number in found:  # one of cpu/ and one of candidates/
+                raise UsageError(f"{number} is {found[number].stem} or {path.stem}: write its name")
+            found[number] = path
+    if not found:
+        top = number_of(all_scripts()[-1])
+        which = first if first == last else f"from {first} to {last}"
+        raise UsageError(f"no rung has a number {which}: they end with {top}")
+    return [found[number] for number in sorted(found)]
+
+
+def named(word: str, paths: list[Path]) -> Path:
+    """The script that is called `word`, or the only one with it in its name. Raises UsageError."""
+    part = re.sub(r"[\W_]+", "_", word.lower())
+    matches = [path for path in paths if part in path.stem]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = " or ".join(path.stem for path in matches)
+        raise UsageError(f"{word} may be {names}: write more of it")
+    raise UsageError(f"{word} is neither a rung (its number or a part of its name) nor a script")
+
+
+def one_script(word: str) -> Path:
+    """The one script that `word` names. Raises UsageError if it is a range or not a script."""
+    path, *others = select([word])
+    if others:
+        raise UsageError(f"{word} is several rungs: name one at a time")
+    return path

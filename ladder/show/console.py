@@ -15,8 +15,9 @@ class Screen(Console):
         raise  # the BrokenPipeError that rich caught
 
 
-def wide_console() -> Console:
-    """The screen. A file or a pipe is as wide as COLUMNS says, else 160: it has no edge to wrap at.
+def screen() -> Console:
+    """The console of all commands. A file or a pipe is as wide as COLUMNS says, else 160: it has no
+    edge to wrap at.
 
     Names of files and kernels may hold [what] reads like markup.
     """

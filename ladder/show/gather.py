@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ladder.errors import UsageError
-from ladder.files import git
+from ladder.files import git, write_atomic
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
@@ -15,7 +15,7 @@ from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
 from ladder.show.tables import caption, cells, columns, footnotes, sizes, warnings
 
-BESIDE = ("commit", "python", "steps")  # may differ between a climb and an ablation beside it
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and one --without beside it
 
 
 @dataclass
@@ -41,7 +41,6 @@ class Rung:
     diff: list[str] | None
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
-    reported_ms: float | None = None
 
 
 @dataclass
@@ -51,7 +50,7 @@ class MeasuredRung(Rung):
     row: Row | None = None
     source: str = ""  # where the script comes from, in words
     effective: str = ""
-    gain: str = ""
+    gain_text: str = ""
     state: str = ""  # `up` if it is significantly faster than its base, `down` if slower
     figures: dict[str, str] | None = None  # the cells of its row by their headings
     logs: dict[str, str] | None = None  # texts, by the names of their files
@@ -69,16 +68,16 @@ class ClimbSection:
     rows: list[Row]
     run: dict[str, str]  # of the first row's first log, as is `result`
     result: dict
-    settings: list  # what it has in common with an ablation that belongs to it
+    settings: list  # what it has in common with a climb --without beside it
     rungs: list[MeasuredRung]
     notes: list[str]
-    ablation: "ClimbSection | None" = None  # that stands beside it
+    without: "ClimbSection | None" = None  # the climb --without that stands beside it
 
 
 def gather(folder: Path) -> ClimbSection:
     """The section of a climb. Raises UsageError if it is none."""
     climb, rows = read_climb(folder)
-    good = [row for row in rows if not row.failure]
+    good = [row for row in rows if row.logs]
     if not good:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     run = good[0].log.run
@@ -109,7 +108,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
     rungs = []
     with tempfile.TemporaryDirectory() as scratch:
         for row in rows:
-            path, source = as_measured(folder, climb, row.script, Path(scratch))
+            path, source = as_measured(folder, climb, row.stem, Path(scratch))
             base = None
             if rungs and against == "previous":
                 base = rungs[index_of_base(rows, len(rungs))]
@@ -122,7 +121,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
             effective = row.log.effective if row.logs else {}
             rung = MeasuredRung(
                 row=row,
-                stem=row.stem,
+                stem=row.name,
                 title=line["rung"].text,
                 path=path,
                 source=source,
@@ -132,10 +131,10 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
                 total=f"{sum(row.roofline or ()):.1f} ms",
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
-                gain=line["gain"].text,
+                gain_text=line["gain"].text,
                 state=state(row),
                 figures={headings[name]: line[name].text for name in headings},
-                logs={f"{row.stem}.r{k}.log": texts[row.stem, k] for k in sorted(row.logs)},
+                logs={f"{row.name}.r{k}.log": texts[row.name, k] for k in sorted(row.logs)},
             )
             rungs.append(rung)
     return rungs
@@ -173,7 +172,7 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
         if not text:
             return None, f"the script is neither with its logs nor at commit {commit}"
         path = scratch / f"{stem}.py"
-        path.write_text(text, encoding="utf-8")
+        write_atomic(path, text.encode())
     try:
         docstring(path)
     except UsageError:  # then the row says how it failed

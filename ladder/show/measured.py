@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ladder.measure.losses import running_mean
+from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import Row
 from ladder.measure.stats import MIN_ROUNDS
 from ladder.show.draw import Scale, Tick, between, hue, share, svg
@@ -30,7 +30,7 @@ class DrawnRow:
 
     id: str
     rung: MeasuredRung
-    alone: MeasuredRung | None  # of the ablation beside the climb
+    alone: MeasuredRung | None  # of the climb --without beside it
     alone_id: str
     rate: str = ""  # tokens per second
     bar: str = ""
@@ -81,7 +81,7 @@ class DrawnClimb:
     label: str
     headline: str
     certainty: str
-    gain: str  # the heading of the gains; empty without any
+    gain_heading: str  # empty without gains
     rate_ticks: list[Tick]
     gain_ticks: list[Tick]
     rates: str  # whose rates a roofline is at
@@ -92,7 +92,7 @@ class DrawnClimb:
     charts: list[Chart]
     times: list[Time]
     first: str  # the title of the first rung
-    top: str  # that of the top rung, of which the ablation beside the climb leaves one thing out
+    top: str  # that of the top rung, of which the climb --without leaves one thing out
     facts: list[tuple[str, str]]
 
 
@@ -109,9 +109,9 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         label=section.label,
         headline=headline,
         certainty=certainty,
-        gain=comparison.gain,
+        gain_heading=comparison.gain_heading,
         rate_ticks=rate.ticks(5),
-        gain_ticks=gains.ticks(8) if comparison.gain else [],
+        gain_ticks=gains.ticks(8) if comparison.gain_heading else [],
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
@@ -120,7 +120,7 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         charts=charts,
         times=draw_times(section.rungs),
         first=section.rungs[0].title,
-        top=section.ablation.rungs[0].title if section.ablation else "",
+        top=section.without.rungs[0].title if section.without else "",
         facts=facts(section),
     )
 
@@ -155,7 +155,7 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
 def comparison(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple:
     """The top rung, the one it is compared with, and its gain over that."""
     first = section.rungs[0]
-    if section.climb.comparison.against == "top":  # an ablation: the first row is the top
+    if section.climb.comparison.against == "top":  # --without: the first row is the top
         clear = [rung for rung in rungs if rung.row.gain.significant]
         without = max(clear or rungs, key=lambda rung: rung.row.gain.value)
         return first, without, without.row.gain
@@ -171,8 +171,8 @@ def times(ratio: float) -> str:
 def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     """The rows of a climb, the scale of their rates, and that of their gains in per cent."""
     alone = {}
-    if section.ablation:
-        for rung in section.ablation.rungs[1:]:
+    if section.without:
+        for rung in section.without.rungs[1:]:
             alone[rung.stem.removeprefix("without_")] = rung
     ran = [row for row in section.rows if row.logs]
     longest = max(spread(row)[1] for row in ran)
@@ -181,28 +181,28 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
         if row.roofline:
             roofline = row.tok_per_s * row.ms / sum(row.roofline)
             if roofline <= 2 * longest:  # else it has no room
-                rooflines[row.stem] = roofline
+                rooflines[row.name] = roofline
     rate = Scale(0, max([longest, *rooflines.values()]))
     gains = gain_scale(section.rows + [rung.row for rung in alone.values()])
     drawn = []
     for rung in section.rungs:
         row = rung.row
-        other = alone.get(row.stem)
-        alone_id = f"{section.ablation.id}/{other.stem}" if other else ""
-        shown = DrawnRow(f"{section.id}/{row.stem}", rung, other, alone_id)
+        other = alone.get(row.name)
+        alone_id = f"{section.without.id}/{other.stem}" if other else ""
+        shown = DrawnRow(f"{section.id}/{row.name}", rung, other, alone_id)
         drawn.append(shown)
         if not row.logs:
-            shown.why = rung.figures["ms / step"]
+            shown.why = row.status_in_full
             continue
         slow, fast = spread(row)
         shown.rate = f"{row.tok_per_s:,.0f}"
         shown.bar = f"width:{share(rate.at(row.tok_per_s))}"
         shown.spread = between(rate.at(slow), rate.at(fast))
-        if row.stem in rooflines:
-            shown.roofline = f"left:{share(rate.at(rooflines[row.stem]))}"
+        if row.name in rooflines:
+            shown.roofline = f"left:{share(rate.at(rooflines[row.name]))}"
         if row.gain:
             shown.marks.append(mark(rung, gains))
-            shown.said = rung.gain.partition(" (")[0]
+            shown.said = rung.gain_text.partition(" (")[0]
         if other and other.row.gain:
             shown.marks.append(mark(other, gains, "alone"))
     return drawn, rate, gains
@@ -243,7 +243,7 @@ def mark(rung: MeasuredRung, scale: Scale, kind="") -> Mark:
 def draw_losses(ran: list[MeasuredRung]) -> tuple[list[Chart], list[Tick]]:
     """The loss of each rung as a line and a band over three axes, and the ticks of the loss."""
     loss = np.array([loss_curves(rung.row) for rung in ran])  # (rungs, 3, points)
-    seconds = column(ran, "dt").cumsum(axis=1)
+    seconds = column(ran, "dt_ms").cumsum(axis=1) / 1e3
     axes = {
         "steps": column(ran, "step"),
         "seconds": seconds,
@@ -268,7 +268,7 @@ def draw_losses(ran: list[MeasuredRung]) -> tuple[list[Chart], list[Tick]]:
 
 def loss_curves(row: Row) -> np.ndarray:
     """The mean of the rounds, the lowest of them and the highest, at each step: (3, points)."""
-    rounds = np.array([running_mean(log) for log in row.logs.values()])
+    rounds = np.array([smooth_losses(log) for log in row.logs.values()])
     return np.array([rounds.mean(axis=0), rounds.min(axis=0), rounds.max(axis=0)])
 
 
@@ -308,7 +308,7 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         done += len(rung.row.logs)
     planned = climb.rounds * len(section.rungs)
     unfinished = ""
-    if done < planned and not climb.has_ended:
+    if done < planned and not climb.ended:
         unfinished = f"{done} of {planned} runs are in"
     warmup, measured = result["warmup_steps"], result["measured_steps"]
     return [

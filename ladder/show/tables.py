@@ -13,8 +13,9 @@ from rich.text import Text
 from ladder.machine import busy
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
-from ladder.measure.rows import COMPARED, OUT_OF_TIME, Row, first_log
-from ladder.measure.scripts import all_scripts, peer_scripts, rungs_for
+from ladder.measure.effective import differences
+from ladder.measure.rows import COMPARED, Row, first_log
+from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.text import printable
 
@@ -25,7 +26,6 @@ COLUMNS = (
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 class Cell(NamedTuple):
@@ -37,9 +37,9 @@ class Cell(NamedTuple):
 
 @cache
 def titles() -> dict[str, str]:
-    """The title of every rung, of the top rung without it, and of each peer, by its file's stem."""
+    """The title of every rung, of the top rung without it, and of transformers', by file's stem."""
     names = {}
-    for path in [*rungs_for("cpu"), *peer_scripts()]:
+    for path in [*rungs_for("cpu"), *transformers_scripts()]:
         names[path.stem] = title(path)
         names[f"without_{path.stem}"] = f"without {title(path)}"
     return names
@@ -47,7 +47,7 @@ def titles() -> dict[str, str]:
 
 def title_of(row: Row) -> str:
     """The title of the row's script."""
-    return titles().get(row.script, row.script)
+    return titles().get(row.stem, row.stem)
 
 
 def name_of(row: Row) -> str:
@@ -57,11 +57,13 @@ def name_of(row: Row) -> str:
 
 def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
     """The heading of each of COLUMNS that this kind of climb shows."""
-    kind = climb.comparison
+    comparison = climb.comparison
     headings = dict(zip(COLUMNS, COLUMNS, strict=True))
-    headings |= {"gain": kind.gain, "total": kind.total, "loss_change": kind.loss}
+    headings["gain"] = comparison.gain_heading
+    headings["total"] = comparison.total_heading
+    headings["loss_change"] = comparison.loss_heading
     headings["time_to_loss"] = f"time to the loss of {name_of(rows[0])}"
-    if not kind.gain:
+    if not comparison.gain_heading:
         del headings["gain"], headings["total"]
     if not any(row.loss for row in rows):
         del headings["loss"], headings["loss_change"], headings["time_to_loss"]
@@ -70,15 +72,13 @@ def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
     return headings
 
 
-def cells(row: Row) -> dict[str, Cell]:
-    """Each of COLUMNS. A row that failed has only why."""
-    if row.failure:
-        why = row.failure
-        if why not in (OUT_OF_MEMORY, OUT_OF_TIME):
-            why = f"failed: {why}"
-        texts = dict.fromkeys(COLUMNS, "") | {"rung": name_of(row), "ms / step": why}
-    else:
+def cells(row: Row, in_full=True) -> dict[str, Cell]:
+    """Each of COLUMNS. A row without logs has only its status."""
+    if row.logs:
         texts = figures(row)
+    else:
+        status = row.status_in_full if in_full else row.status
+        texts = dict.fromkeys(COLUMNS, "") | {"rung": name_of(row), "ms / step": status}
     line = {name: Cell(text) for name, text in texts.items()}
     for name in COMPARED:
         line[name] = gain_cell(texts[name], getattr(row, name))
@@ -86,7 +86,7 @@ def cells(row: Row) -> dict[str, Cell]:
 
 
 def figures(row: Row) -> dict[str, str]:
-    """The text of each of COLUMNS, of a row that did not fail."""
+    """The text of each of COLUMNS, of a row with logs."""
     first = row.log.result
     time_to_loss = factor(row.time_to_loss)
     if row.total and row.loss_change and not row.time_to_loss:
@@ -138,11 +138,11 @@ def with_interval(found: Estimate | None, text: Callable[[float], str], unit: st
     return f"{text(found.value)}{unit} ({certainty})".replace("-", "−")
 
 
-def table(rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
-    """The headings and the cells of each row below them."""
+def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[Cell]]:
+    """The headings and the cells of each row below them, with why a row failed or without."""
     lines = [[Cell(heading) for heading in headings.values()]]
     for row in rows:
-        line = cells(row)
+        line = cells(row, in_full)
         lines.append([line[name] for name in headings])
     return lines
 
@@ -152,8 +152,8 @@ def markdown(climb: Climb, rows: list[Row]) -> str:
 
     It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
     """
-    if climb.comparison.varied:
-        text = pipes(by_batch(rows))
+    if climb.batch_sizes:
+        text = pipes(by_batch_size(rows))
     else:
         headings = columns(climb, rows)
         text = pipes(table(rows, {name: headings[name] for name in IN_PRINT if name in headings}))
@@ -179,23 +179,23 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
 
 
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, rounds that were disturbed, rows above their roofline, and text read twice."""
-    names = {row.stem: name_of(row) for row in rows if row.logs}
+    """What has to be said of a table: rounds that failed, rungs that ran something else than they
+    declare, rounds that were disturbed, rows above their roofline, and text read twice."""
+    names = {row.name: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb.failures.items():
-        stem, _, k = run.rpartition(".r")
-        if stem in names:
-            note = f"Round {k} of {names[stem]} failed; its row and gains have the others only: "
+        name, _, k = run.rpartition(".r")
+        if name in names:
+            note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
             notes.append(note + printable(" ".join(why.split())))
     for row in rows:
-        if not_compiled(row):
-            notes.append(f"Nothing was compiled in {names[row.stem]}: {WHY_NOT_COMPILED}")
+        for text in differences(row.logs.values()):
+            notes.append(f"{names[row.name]} ran {text}.")
         for k, ms in row.slow_rounds.items():
-            note = f"Round {k} of {names[row.stem]} took {ms:.1f} ms a step, more than twice "
+            note = f"Round {k} of {names[row.name]} took {ms:.1f} ms a step, more than twice "
             notes.append(f"{note}the median of its row. It is kept.")
         for k, ms in row.disturbed_runs.items():
-            note = f"Round {k} of {names[row.stem]} was disturbed: a tenth of its steps took "
+            note = f"Round {k} of {names[row.name]} was disturbed: a tenth of its steps took "
             notes.append(f"{note}{ms:.1f} ms or more, more than twice its median. It is kept.")
     if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
@@ -208,15 +208,7 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     return notes
 
 
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in all_scripts()[5:]]
-    if row.script not in compiles or not row.logs:
-        return False
-    return row.log.effective.get("compiled") == "no"
-
-
-def by_batch(rows: list[Row]) -> list[list[Cell]]:
+def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
     """The table of batch sizes: tok/s and memory of each script by B, and the largest B that it
     ran at."""
     scripts = {}
@@ -233,14 +225,14 @@ def by_batch(rows: list[Row]) -> list[list[Cell]]:
             if row is None:
                 rates.append("–")
                 memory.append("")
-            elif row.failure:
-                rates.append(cells(row)["ms / step"].text.partition(":")[0])
+            elif not row.logs:
+                rates.append(row.status)
                 memory.append("")
             else:
                 rates.append(figures(row)["tok/s"])
                 memory.append(figures(row)["memory"].removesuffix(" GB"))
                 largest = B
-        is_limit = by_size[max(by_size)].failure == OUT_OF_MEMORY
+        is_limit = by_size[max(by_size)].status == OUT_OF_MEMORY
         rates.append(f"{largest}" if is_limit else f"≥ {largest}")
         memory.append("")
         lines += [rates, memory]
@@ -249,15 +241,12 @@ def by_batch(rows: list[Row]) -> list[list[Cell]]:
 
 def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     """The table for a terminal, with as many columns as fit its width."""
-    if climb.comparison.varied:
-        return drawn(by_batch(rows))
+    if climb.batch_sizes:
+        return drawn(by_batch_size(rows))
     headings = columns(climb, rows)
     for name in NOT_ON_SCREEN:
         del headings[name]
-    lines = table(rows, headings)
-    why = [*headings].index("ms / step")
-    for line in lines:
-        line[why] = Cell(line[why].text.partition(":")[0])  # a note below says why a row failed
+    lines = table(rows, headings, in_full=False)  # a note below says why a row failed
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):
         shown = drawn([line[:count] for line in lines])
@@ -285,9 +274,9 @@ def drawn(lines: list[list[Cell]]) -> Table:
 def warnings(climb: Climb) -> list[str]:
     """What may have falsified the times: other programs, and a peak that moved."""
     notes = []
-    load = busy(climb.load)
-    if load:
-        notes.append(load)
+    line = busy(climb.load_before)
+    if line:
+        notes.append(line)
     peaks = climb.rates["peak_flops"]
     if max(peaks) > 1.1 * min(peaks):
         notes.append(

@@ -13,6 +13,7 @@ from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.climb import PACKED, log_texts
+from ladder.measure.losses import running_mean
 from ladder.show.draw import Scale, Tick, hue, svg
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
@@ -263,7 +264,7 @@ def gather_run(path: Path, logs: list[Log]) -> Run:
         vals += log.vals
     fields = log.run
     done = np.append(0, column(steps, "step"))
-    seconds = np.append(0, column(steps, "dt").cumsum())
+    ms = np.append(0, column(steps, "dt_ms").cumsum())
     return Run(
         path=path,
         fields=fields,
@@ -273,7 +274,7 @@ def gather_run(path: Path, logs: list[Log]) -> Run:
         axes={
             "million tokens": done * step_tokens(fields) / 1e6,
             "steps": done,
-            "hours": seconds / 3600,
+            "hours": ms / 3.6e6,
         },
         window=1 + len(steps) // 50,
     )
@@ -314,7 +315,7 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
                 marks.append(x[index])
         if key == "loss":
             window = run.window
-            mean = np.convolve(y, np.ones(window) / window, "valid")
+            mean = running_mean(y, window)
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
             at = np.interp(column(run.vals, "step"), run.axes["steps"], x)
             lines.append(("val", number, at, column(run.vals, key)))
@@ -416,7 +417,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
     passes = tokens / int(fields["tokens"])
     trained = f"{last['step']:,} of {int(fields['steps']):,} steps, {tokens:,.0f} tokens"
     trained += f", the text {passes:.2f} times; {took} of steps"
-    dt = statistics.median_high(step["dt"] for step in run.steps)
+    dt_ms = statistics.median_high(step["dt_ms"] for step in run.steps)
     tok_per_s = statistics.median_high(step["tok_per_s"] for step in run.steps)
     resumed = ", ".join(f"{start['step'] - 1:,}" for start in run.starts[1:])
     ended = run.status
@@ -436,9 +437,9 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Trained", trained),
         (
             "Speed",
-            f"{tok_per_s:,.0f} tokens per second, {1e3 * dt:,.1f} ms a step (medians of all steps)",
+            f"{tok_per_s:,.0f} tokens per second, {dt_ms:,.1f} ms a step (medians of all steps)",
         ),
-        ("Stalls", stalls(run.steps, dt)),
+        ("Stalls", stalls(run.steps, dt_ms)),
         ("Resumed", f"went on after step {resumed}" if resumed else ""),
         ("Ended", ended),
         ("Model", f"{fields['model']}, {int(fields['params']):,} parameters"),
@@ -464,11 +465,11 @@ def validation(vals: list[dict]) -> str:
     return f"{words}; on {best['tokens']:,.0f} tokens each"
 
 
-def stalls(steps: list[dict], usual: float) -> str:
+def stalls(steps: list[dict], usual_ms: float) -> str:
     """The steps that took more than twice as long as usual, but for the first of each log."""
-    slow = [step for step in steps if "ranks" not in step and step["dt"] > 2 * usual]
+    slow = [step for step in steps if "ranks" not in step and step["dt_ms"] > 2 * usual_ms]
     if not slow:
         return "no step took more than twice the median"
-    longest = max(slow, key=lambda step: step["dt"])
+    longest = max(slow, key=lambda step: step["dt_ms"])
     words = f"steps that took more than twice the median: {len(slow)}, the longest "
-    return f"{words}{1e3 * longest['dt']:,.0f} ms, step {longest['step']:,}"
+    return f"{words}{longest['dt_ms']:,.0f} ms, step {longest['step']:,}"

@@ -78,12 +78,12 @@ def test_publish_prepends_and_makes_readme_anew(project):
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"after"', '"before"', "it was stopped: ladder climb --resume"),
+        ('"ended": true', '"ended": false', "it was stopped: ladder climb --resume"),
         ('"quick": false', '"quick": true', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
         ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
-        ("compiled=yes", "compiled=no", "nothing was compiled in 05_torch_compile"),
+        ("compiled=yes", "compiled=no", "05_torch_compile ran compiled=no, not yes"),
         ('"speedups/12_causal_blocks', '"mine', "was over before mine could run"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(proje
         path.rename(folder / path.name.replace("baseline", "mine"))
     (folder / "code").mkdir()
     (folder / "code" / "mine.py").write_text("made = True\n")
-    change(folder, scripts=[*Climb.load_from(folder).scripts[1:], "mine.py"])
+    change(folder, scripts=[*Climb.read_from(folder).scripts[1:], "mine.py"])
     with pytest.raises(UsageError, match="only climbs in which rungs 0 to 10"):
         publish.publish(folder, "Into README.md, too.", in_readme=True)
     publish.publish(folder, "From 01 on.")
@@ -145,7 +145,7 @@ def test_another_model_s_climb_is_marked_and_not_for_readme(project, tmp_path):
     times = {"baseline": 20, "01_weight_tying": 10}
     losses = dict.fromkeys(times, [[9.0] * 99 + [8.0]] * 3)
     facts = dict(started="2026-12-24 10:00", commit="0123456789ab", run={"model": "tiny"})
-    facts |= dict(clocks={"before": "unknown", "after": "unknown"})
+    facts |= dict(ended=True)
     folder = climb_of(tmp_path / "tiny", times, device="CPU", losses=losses, **facts)
     before = state(copy)
     with pytest.raises(UsageError, match="shows the speed of gpt2 on tinyshakespeare, not of tiny"):
@@ -165,5 +165,5 @@ def test_large_logs_are_compressed_and_no_path_is_published(project, monkeypatch
     publish.publish(folder, "Large.")
     (target,) = copy.glob("logs/2026-12-24-*")
     assert sorted(path.name for path in target.iterdir()) == ["climb.json", "runs.log.xz"]
-    assert Climb.load_from(target).data == "texts"
+    assert Climb.read_from(target).data == "texts"
     assert log_texts(target) == log_texts(PUBLISHED)

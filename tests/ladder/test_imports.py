@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, peer_scripts
+from ladder.measure.scripts import all_scripts, transformers_scripts
 
 
 def imports(path: Path) -> set[str]:
@@ -28,7 +28,7 @@ def module_imports() -> dict[str, set[str]]:
     return {name: imports(path) & paths.keys() for name, path in paths.items()}
 
 
-TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+TIMED = [*all_scripts(), *transformers_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
 
 
 def test_scripts_import_the_modules_of_ladder_and_nothing_above():

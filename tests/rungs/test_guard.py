@@ -9,7 +9,7 @@ import pytest
 from helpers import changed_lines, code_lines, rung, with_mistake
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, base_of, number_of, peer_scripts
+from ladder.measure.scripts import all_scripts, base_of, number_of, transformers_scripts
 
 # Clock, seed, B and T, command line, data, and the loop's own lines.
 UNTOUCHABLE = re.compile(
@@ -84,7 +84,7 @@ def check_clock(source: str):
     assert ".item()" not in step
 
 
-TIMED = [*all_scripts(), *peer_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+TIMED = [*all_scripts(), *transformers_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
 
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)

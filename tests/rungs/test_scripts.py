@@ -7,14 +7,14 @@ from helpers import SCRIPTS, load, rung, write_shard
 from ladder.corpus import read_shard
 from ladder.files import ROOT
 from ladder.log import read_log
-from ladder.measure.docstrings import describe
+from ladder.measure.docstrings import describe, title
 
 
 @pytest.mark.parametrize("number", SCRIPTS)
 def test_docstring_has_its_fields(number):
     path = rung(number)
     fields = describe(path)
-    assert fields["Title"].startswith(f"{number:02d} ")
+    assert title(path).startswith(f"{number:02d} ")
     assert fields["Run"] == f"python {path.relative_to(ROOT).as_posix()}"
 
 

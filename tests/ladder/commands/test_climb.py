@@ -34,7 +34,7 @@ def climbed(shard, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
-        patch.setattr(machine, "load", lambda: 999)
+        patch.setattr(machine, "load_average", lambda: 999)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
 
@@ -44,7 +44,7 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     climb, (_, mine) = read_climb(folder)
     assert climb.scripts == ["speedups/01_weight_tying.py", "mine.py"]
     assert climb.rates["peak_flops"] == [1e12, 2e12]
-    assert climb.has_ended and climb.minutes > 0
+    assert climb.ended and climb.minutes > 0
     assert (folder / "code" / "COMMIT").read_text().strip() == climb.commit
     assert mine.log.run["commit"] == climb.commit and mine.log.run["script"] == "mine.py"
     assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
@@ -70,7 +70,7 @@ def test_a_climb_begins_with_one_batch_for_all_and_says_that_it_has_no_commit(
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     out = tmp_path / "run"
     assert main(["climb", "0", "1", f"--data={shard}", f"--out={out}"]) == 0
-    assert Climb.load_from(out).flags == ["--batch-size=4"]
+    assert Climb.read_from(out).flags == ["--batch-size=4"]
     said = capsys.readouterr().out
     assert "note  commit=unknown (fatal: detected dubious ownership" in said
     assert "): the climb cannot be published\n" in said
@@ -89,7 +89,7 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
 def test_what_is_climbed_without_numbers(device, count, quick, monkeypatch):
     given = []
     monkeypatch.setattr(climb.cli, "pick_device", lambda _: SimpleNamespace(type=device))
-    monkeypatch.setattr(climb, "prepare_and_run", lambda *words: given.append(words))
+    monkeypatch.setattr(climb, "begin_and_run", lambda *words: given.append(words))
     main(["climb"])
     main(["climb", "--quick"])
     (_, _, full), (args, _, some) = given

@@ -3,15 +3,11 @@
 import shutil
 import subprocess
 
-import pytest
 from helpers import rung
 
-from ladder.commands import diff
-from ladder.commands.diff import select
-from ladder.errors import UsageError
 from ladder.files import ROOT
 from ladder.measure.docstrings import docstring, parts_of
-from ladder.measure.scripts import all_scripts, branch, number_of, rungs
+from ladder.measure.scripts import rungs
 
 
 def test_diff_shows_the_docstring_and_the_one_change(ladder):
@@ -40,16 +36,3 @@ def test_a_rung_is_known_by_its_name(ladder):
     assert ladder("diff", "Flash attention").stdout == ladder("diff", 6).stdout
     done = ladder("diff", "ddp").stdout
     assert done.startswith("DDP\n") and "\n+++ ddp_run.py\n" in done
-
-
-def test_a_range_of_numbers_names_candidates_too():
-    last = number_of(branch("candidates")[-1])
-    assert select([f"{last - 1}-{last}"]) == branch("candidates")[-2:]
-
-
-def test_a_number_that_two_branches_have_is_refused(monkeypatch):
-    mine = ROOT / "cpu" / "13_my_idea.py"
-    monkeypatch.setattr(diff, "all_scripts", lambda: [*all_scripts(), mine])
-    with pytest.raises(UsageError, match="13 is 13_loss_only or 13_my_idea: write its name"):
-        select(["13"])
-    assert select(["my_idea", "loss_only"])[0] == mine

@@ -36,7 +36,7 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert min(times["optimizer"]) > 200
     # The stages of a step sum to what the script logged for it.
     log = read_log(next(out.glob("*.log")))
-    timed = [step["dt"] * 1e3 for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
+    timed = [step["dt_ms"] for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
     assert times["step"] == pytest.approx(timed[::2], abs=0.01)
     sums = np.sum([times[stage] for stage in STAGES], axis=0)
     assert list(sums) == pytest.approx(timed[1::2], abs=0.01)
@@ -50,7 +50,7 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert f"{milliseconds(found['median_ms']['backward'])} (" in printed and "aten::mm" in printed
     # The first step, which nothing warmed up, is timed in stages too.
     first = found["first_ms"]
-    assert sum(first.values()) == pytest.approx(log.steps[0]["dt"] * 1e3, abs=0.01)
+    assert sum(first.values()) == pytest.approx(log.steps[0]["dt_ms"], abs=0.01)
     assert first["forward"] > 100 and first["optimizer"] > 200
 
 

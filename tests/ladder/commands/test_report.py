@@ -30,13 +30,13 @@ def test_the_newest_own_climbs_are_shown_or_else_the_published_ones(make, tmp_pa
     published = sorted(path.parent.name for path in LOGS.glob("*/climb.json"))
     _, _, shown, _ = make()
     assert shown == published[:-6:-1]
-    for number, name in enumerate(("climb-3", "climb-2", "ablate-1", "climb-9"), 1):
+    for number, name in enumerate(("climb-3", "climb-2", "without-1", "climb-9"), 1):
         folder = climb_of(tmp_path / "runs" / name, TIMES, kind=name.partition("-")[0])
         os.utime(folder / "climb.json", (number, number))
     (folder / "baseline.r1.log").write_text("no log")
     _, page, shown, said = make()
-    assert shown == ["ablate-1", "climb-2", "climb-3"]
-    assert '<a href="#ablate-1/01_weight_tying">Left out of' in page
+    assert shown == ["without-1", "climb-2", "climb-3"]
+    assert '<a href="#without-1/01_weight_tying">Left out of' in page
     assert "left out: " in said and "is not a log of this ladder" in said
 
 

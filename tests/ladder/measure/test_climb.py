@@ -16,14 +16,14 @@ def test_every_published_log_is_read(path):
 
 def test_files_beside_our_own_are_no_runs(tmp_path):
     folder = as_it_ran(PUBLISHED, tmp_path / "climb")
-    logs = climb_logs(folder, Climb.load_from(folder))
+    logs = climb_logs(folder, Climb.read_from(folder))
     for name in ("baseline.r1 (copy)", "notes", "._baseline.r2", "baseline.rx"):
         (folder / f"{name}.log").write_text("not ours")
-    assert climb_logs(folder, Climb.load_from(folder)) == logs
+    assert climb_logs(folder, Climb.read_from(folder)) == logs
 
 
 @pytest.mark.parametrize("text", ['{"kind": "climb"}', "{"])
 def test_a_foreign_climb_json_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "climb.json").write_text(text)
     with pytest.raises(UsageError, match=r"climb\.json is not a climb\.json of this ladder: "):
-        Climb.load_from(tmp_path)
+        Climb.read_from(tmp_path)

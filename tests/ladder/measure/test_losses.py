@@ -153,7 +153,7 @@ def test_a_row_is_timed_as_the_first_one_is(tmp_path):
     assert rows[1].time_to_loss.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("climb", 99), ("peers", 100)])
+@pytest.mark.parametrize(("kind", "steps"), [("climb", 99), ("transformers", 100)])
 def test_below_100_steps_and_of_other_libraries_there_are_none(kind, steps, tmp_path):
     losses = {"baseline": falling(6.0, steps), TYING: falling(5.0, steps)}
     climb, rows = climb_in(tmp_path, losses, kind=kind)
@@ -163,7 +163,7 @@ def test_below_100_steps_and_of_other_libraries_there_are_none(kind, steps, tmp_
 
 def test_with_a_rung_left_out_the_top_one_is_compared_with_the_rest(tmp_path):
     losses = {"10_fused_adamw": falling(6.0), "without_08_x": falling(6.2) + SPREAD_BY_ROUND}
-    _, rows = climb_in(tmp_path, losses, kind="ablate")
+    _, rows = climb_in(tmp_path, losses, kind="without")
     assert rows[1].loss_change.value == pytest.approx(-0.2)  # the top's is lower
 
 

@@ -149,7 +149,7 @@ def test_the_time_limit_ends_a_climb_after_a_whole_round(tmp_path, timed):
     timed({"a": 60, "b": 60})
     assert resume(tmp_path) == 0
     assert len(list(tmp_path.glob("*.log"))) == 6
-    assert Climb.load_from(tmp_path).rounds == 3
+    assert (Climb.read_from(tmp_path).rounds, Climb.read_from(tmp_path).rounds_begun) == (20, 3)
 
 
 def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, capsys):
@@ -190,7 +190,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert resume(tmp_path) == 0
     assert not list(tmp_path.glob("*.failed"))
     assert len(list(tmp_path.glob("*.log"))) == 5
-    assert Climb.load_from(tmp_path).failures == {}
+    assert Climb.read_from(tmp_path).failures == {}
 
 
 def test_a_published_climb_does_not_go_on(capsys):
@@ -241,5 +241,5 @@ def test_logs_of_another_order_of_the_rows_do_not_compare(tmp_path):
     assert other != LOG
     write(tmp_path, {"a.py": copies(LOG), "b.py": copies(other)}, rounds=1)
     resume(tmp_path)
-    failures = Climb.load_from(tmp_path).failures
+    failures = Climb.read_from(tmp_path).failures
     assert "its logs differ in shuffle of round 1 (5, None)" in failures["b.r1"]

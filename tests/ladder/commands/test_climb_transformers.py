@@ -17,7 +17,7 @@ def test_all_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     assert done.returncode == 0, done.stderr
     # Which refuses logs that differ in B, T, steps, seed or corpus.
     _, (fast, plain, baseline, top) = read_climb(folder)
-    assert fast.stem == "transformers_compiled"
+    assert fast.name == "transformers_compiled"
     assert fast.log.effective == top.log.effective
     for key in ("autocast", "compiled", "optimizer"):
         assert plain.log.effective[key] == baseline.log.effective[key]
@@ -28,12 +28,12 @@ def test_all_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(climb, "find_spec", lambda name: None)
     line = refused(capsys, "climb", "transformers", "--out", tmp_path / "out")
-    assert "pip install -e '.[peers]'" in line
+    assert "pip install -e '.[transformers]'" in line
 
 
-def test_rows_are_compared_with_a_peer_if_it_is_the_first(monkeypatch):
+def test_rows_are_compared_with_transformers_if_it_is_the_first(monkeypatch):
     given = []
-    monkeypatch.setattr(climb, "prepare_and_run", lambda args, kind, chosen: given.append(kind))
+    monkeypatch.setattr(climb, "begin_and_run", lambda args, kind, chosen: given.append(kind))
     main(["climb", "transformers", "0"])
     main(["climb", "0", "transformers"])
-    assert given == ["peers", "climb"]
+    assert given == ["transformers", "climb"]
