@@ -14,6 +14,7 @@ from ladder.cli import MODELS
 from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.measure.docstrings import describe
+from ladder.measure.effective import differences
 from ladder.measure.scripts import all_scripts, base_of, number_of, rungs_for
 
 RUNGS = range(1, len(rungs_for("cpu")))
@@ -87,8 +88,10 @@ SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[5:]]
 
 @pytest.mark.parametrize("number", [*range(6), *SLOW])
 def test_effective_line_accumulates(number, log_of):
-    """What a rung gained is still there in every later one."""
-    effective = dict(log_of(rung(number), number >= 5).effective)
+    """What a rung gained is still there in every later one, as the rungs declare it."""
+    log = log_of(rung(number), number >= 5)
+    assert differences([log]) == []
+    effective = dict(log.effective)
     matmul = effective.pop("matmul")
     assert matmul == "fp32" or (matmul == "tf32" and number >= 2)  # few CPUs have TF32
     expected = expected_on_cuda(number)
