@@ -193,7 +193,7 @@ class Rounds:
                 self.time_matmul(k)
                 continue
             due = f"{run.name}, round {k} of {self.climb.rounds}"
-            self.now(f"{due}: running since {datetime.now():%H:%M} ({self.forecast()})")
+            self.now(f"{due}: since {datetime.now():%H:%M} ({self.forecast()})")
             del self.left[0]
             news = self.run_and_record(run, k)
             self.done += 1
