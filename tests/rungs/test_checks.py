@@ -165,6 +165,14 @@ def test_rung_does_what_it_says(number, run_main, monkeypatch):
     check(load(rung(number)), run_main, monkeypatch)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_rungs_below_02_are_fp32_where_an_image_presets_tf32(number, run_main):
+    """NVIDIA's images set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE: precision begins as "high"."""
+    torch.set_float32_matmul_precision("high")
+    run_main(load(rung(number)), "--steps", 1)
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 # Mistakes that people make there: what stands in the code, and what stands there instead.
 MISTAKES = [
     (
