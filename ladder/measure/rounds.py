@@ -49,6 +49,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     chosen = list(dict.fromkeys(chosen))  # one named twice counts once
     own = scripts_from_outside(chosen)
     check_flags(args)
+    unseen = machine.unseen_gpu()
+    if unseen:
+        print(f"note  {unseen}")
     measured_commit = commit()
     if not COMMITTED.fullmatch(measured_commit):
         why = no_commit() or "with uncommitted changes"
