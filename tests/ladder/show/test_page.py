@@ -137,7 +137,7 @@ def test_without_script_all_climbs_are_shown_and_no_dead_menu(tmp_path, chromium
         chromium.get(out.as_uri())
         assert len(shown("h2")) == 2 and not shown("select, .keys, button, :disabled")
         shown("summary")[1].click()
-        assert len(shown(".rung[open] .diff")) == 1
+        assert len(shown(".rung[open] .logs")) == 1
     finally:
         chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 

@@ -154,7 +154,7 @@ def test_the_page_says_which_values_are_cut_off(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("norm 1.0000e+00", "norm 7.5000e+00", 1))
     assert main(["report", str(path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert page.count("cut off above") == 3  # on each axis
+    assert page.count("cut off above") == 6  # on each axis, to be seen and to be heard
     assert "before clipping; cut off above, the highest is 7.5" in page
     assert "under way, or killed" in page
 
