@@ -50,9 +50,9 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
 
 
-def test_each_run_is_announced_and_every_second_round_is_backwards(climbed):
+def test_each_run_has_one_line_and_every_second_round_is_backwards(climbed):
     folder, out = climbed
-    begun = re.findall(r"^(\w+), round (\d) of 2, running since \d\d:\d\d$", out, re.M)
+    begun = re.findall(r"^(\w+), round (\d) of 2: ", out, re.M)
     tying = "01_weight_tying"
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
     rate = read_climb(folder)[1][0].logs[1].result["tok_per_s"]
