@@ -352,12 +352,12 @@ def machines() -> list[Machine]:
 
 def machines_table() -> str:
     """A row for each of `machines`."""
-    header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
-    header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
+    header = ["machine", "TFLOP/s, half precision", "tok/s of baseline", "rung 10", "top"]
+    header += ["top / baseline", "date"]
     lines = [header]
     for machine in machines():
         lines.append(machine_line(machine.folder, machine.climb, machine.ran))
-    return pipes([[Cell(text) for text in line] for line in lines], left=2)
+    return pipes([[Cell(text) for text in line] for line in lines])
 
 
 def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
@@ -365,9 +365,7 @@ def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
     number = max(ran)
     return [
         machine_of([*ran.values()]),
-        ran[0].log.run["torch"],
         f"{climb.rate('peak_flops') / 1e12:.3g}",
-        f"{climb.rounds_begun}",
         f"{ran[0].tok_per_s:.0f}",
         f"{ran[10].tok_per_s:.0f}",
         f"{ran[number].tok_per_s:.0f} ({number})",

@@ -59,7 +59,7 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
         readme = with_climb(readme, shown, climb, rows)
     copy_climb(folder, target, climb)
     text = entry(climb, rows, shown, finding)
-    runlog = runlog[:newest_entry] + text + runlog[newest_entry:]
+    runlog = runlog[:newest_entry] + text + with_newest_folded(runlog[newest_entry:])
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}: read what `git diff` shows, then commit")
@@ -144,6 +144,23 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
+
+
+def with_newest_folded(entries: str) -> str:
+    """RUNLOG.md's entries, the first of them folded below its heading and what it found."""
+    heading, body, older = re.fullmatch(r"(## .*?\n)(.*?)(^## .*)?", entries, FLAGS).groups("")
+    if body.lstrip().startswith("<details>"):
+        return entries
+    found = re.search(r"\*\*Finding:\*\*\s+(.*?[.:])(?=\s)", body, FLAGS)
+    summary = "the entry"
+    if found:  # its first sentence, without links and code
+        summary = re.sub(r"\[(.*?)\]\(.*?\)|`(.*?)`", r"\1\2", " ".join(found[1].split()))
+        summary = (summary[0].upper() + summary[1:]).rstrip(".:").replace("<", "&lt;")
+    folded = f"<details><summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
+    return f"{heading}\n{folded}\n\n{older}"
+
+
+FLAGS = re.DOTALL | re.MULTILINE
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:

@@ -43,10 +43,10 @@ PARTS = range(len(LABELS))
 TOTAL = len(LABELS)  # its column, after those of the parts
 # The primer's pictures, each beside the diff of its rung.
 FIGURES = {
-    3: ("formats.svg", "The bits of FP32, TF32, bfloat16 and float16"),
-    5: ("fusion.svg", "Six kernels with a read and a write each become one"),
-    6: ("tiles.svg", "All scores in memory, or one tile of them at a time on the chip"),
-    10: ("adamw.svg", "Twenty reads and writes of AdamW become seven"),
+    3: ("formats", "The bits of FP32, TF32, bfloat16 and float16"),
+    5: ("fusion", "Six kernels with a read and a write each become one"),
+    6: ("tiles", "All scores in memory, or one tile of them at a time on the chip"),
+    10: ("adamw", "Twenty reads and writes of AdamW become seven"),
 }
 LONG = 10  # changed lines of a rung for the loss; its diff is folded
 
@@ -97,7 +97,8 @@ class StoryRung:
     diff: list[str] | None
     folded: bool
     heart: str
-    figure: str
+    figure: str  # its address, and that of its narrow variant
+    narrow: str
     alt: str
     reported_ms: int | None = None
     view: View | None = None
@@ -208,7 +209,8 @@ def story_rung(path: Path) -> StoryRung:
         diff=diff,
         folded=for_the_loss and len(changed) > LONG,
         heart=heart_of(path) if number in HEARTS else "",
-        figure=embedded(picture) if picture else "",
+        figure=embedded(f"{picture}.svg") if picture else "",
+        narrow=embedded(f"{picture}-narrow.svg") if picture else "",
         alt=alt,
     )
 

@@ -24,6 +24,7 @@ COLUMNS = (
     "total", "MFU", "of roofline", "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
+IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
 
 
@@ -147,11 +148,15 @@ def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[
 
 
 def markdown(climb: Climb, rows: list[Row]) -> str:
-    """The table in Markdown, numbers to the right, and what has to be said of it."""
+    """The table in Markdown, numbers to the right, and what has to be said of it.
+
+    It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
+    """
     if climb.batch_sizes:
         text = pipes(by_batch_size(rows))
     else:
-        text = pipes(table(rows, columns(climb, rows)))
+        headings = columns(climb, rows)
+        text = pipes(table(rows, {name: headings[name] for name in IN_PRINT if name in headings}))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -166,6 +171,8 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
         texts = []
         for cell in line:
             one_line = " ".join(cell.text.replace("|", r"\|").split())
+            if "…" in one_line:  # an interval stays on one line
+                one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"
     return text.replace("<", "&lt;")
