@@ -5,12 +5,21 @@ torch.device.
 """
 
 import csv
+import logging
 import os
 import platform
 import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
+
+
+def quiet_pytorch():
+    """Turn off two messages of PyTorch that come in the middle of a run and help nobody."""
+    # 30 lines of 2.15 before the error that becomes our one line.
+    logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
+    # "No CUDA runtime is found", as torch.compile starts where a CUDA toolkit is installed.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
 class GPU(NamedTuple):

@@ -101,11 +101,12 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
     if not gain or not gain.significant:
         name = f"{fast.title} over {slow.title}"
         return f"No significant difference on {device}: {name}", certainty
-    said = f"{fast.title} is {times(gain.value)} times as fast as {slow.title} on {device}"
+    digits = 1 if gain.low >= 2 else 2
+    said = f"{fast.title} is {gain.value:.{digits}f} times as fast as {slow.title} on {device}"
+    interval = f"{gain.low:.{digits}f} to {gain.high:.{digits}f}"
     certainty = (
         f"The script {fast.title} trains {fast.row.tok_per_s:,.0f} tokens per second, not "
-        f"{slow.row.tok_per_s:,.0f}: {times(gain.low)} to {times(gain.high)} times as many. "
-        f"{certainty}"
+        f"{slow.row.tok_per_s:,.0f}: {interval} times as many. {certainty}"
     )
     return said, certainty
 
@@ -119,11 +120,6 @@ def comparison(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple:
         return first, without, without.row.gain
     top = rungs[-1]
     return top, first, top.row.total
-
-
-def times(ratio: float) -> str:
-    """A ratio with two digits."""
-    return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
 
 
 def state(gain: Estimate | None) -> str:
