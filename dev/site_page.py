@@ -41,12 +41,12 @@ CARD = find_gpu(A100)  # of the reported climb
 BATCHES = (1, 2, 4, 8, 16)
 PARTS = range(len(LABELS))
 TOTAL = len(LABELS)  # its column, after those of the parts
-# The primer's pictures, each beside the diff of its rung.
+# The primer's pictures, narrow enough to stand beside the diff of their rung.
 FIGURES = {
-    3: ("formats", "The bits of FP32, TF32, bfloat16 and float16"),
-    5: ("fusion", "Six kernels with a read and a write each become one"),
-    6: ("tiles", "All scores in memory, or one tile of them at a time on the chip"),
-    10: ("adamw", "Twenty reads and writes of AdamW become seven"),
+    3: ("formats-narrow.svg", "The bits of FP32, TF32, bfloat16 and float16"),
+    5: ("fusion-narrow.svg", "Six kernels with a read and a write each become one"),
+    6: ("tiles-narrow.svg", "All scores in memory, or one tile of them at a time on the chip"),
+    10: ("adamw-narrow.svg", "Twenty reads and writes of AdamW become seven"),
 }
 LONG = 10  # changed lines of a rung for the loss; its diff is folded
 
@@ -97,8 +97,7 @@ class StoryRung:
     diff: list[str] | None
     folded: bool
     heart: str
-    figure: str  # its address, and that of its narrow variant
-    narrow: str
+    figure: str
     alt: str
     reported_ms: int | None = None
     view: View | None = None
@@ -209,8 +208,7 @@ def story_rung(path: Path) -> StoryRung:
         diff=diff,
         folded=for_the_loss and len(changed) > LONG,
         heart=heart_of(path) if number in HEARTS else "",
-        figure=embedded(f"{picture}.svg") if picture else "",
-        narrow=embedded(f"{picture}-narrow.svg") if picture else "",
+        figure=embedded(picture) if picture else "",
         alt=alt,
     )
 
