@@ -219,12 +219,16 @@ def clocks(device) -> str:
 
 
 def held_memory(device) -> float:
-    """Bytes of an NVIDIA GPU that programs hold; 0 if nvidia-smi does not say.
+    """Bytes of an NVIDIA GPU that other programs hold; 0 if nvidia-smi does not say.
 
     Nothing is started on the GPU to find out: that would hold memory too.
     """
+    import torch
+
     mebibytes = re.fullmatch(r"(\d+) MiB", _nvidia_smi(device, "memory.used"))
-    return int(mebibytes[1]) * 2.0**20 if mebibytes else 0
+    if not mebibytes:
+        return 0
+    return int(mebibytes[1]) * 2.0**20 - torch.cuda.memory_reserved(device)
 
 
 def _nvidia_smi(device, query: str) -> str:
