@@ -39,7 +39,7 @@ def a_climb(**facts) -> Climb:
         cores=2,
         versions={"torch": version("torch")},
         peak_dtype="bfloat16",
-        rates={"peak_flops": [1e12] * 99},
+        rates={"peak_flops": [1e15] * 99},
         clocks={},
     )
     return replace(climb, **facts)

@@ -2,7 +2,7 @@
 
 With one rung it prints the rung's docstring and its diff against the rung that it adds one change
 to (for 13 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py). With two it compares those two
-scripts. The diff itself leaves out docstrings.
+scripts; of neighbours it prints the docstring, too. The diff itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together
@@ -33,10 +33,8 @@ def run(args) -> int:
     console = screen()
     scripts = [one_script(word) for word in args.rungs]
     after = scripts[-1]
-    if len(scripts) == 2:
-        start = scripts[0]
-    else:
-        start = base_for(after, args.rungs[0])
+    start = scripts[0] if len(scripts) == 2 else base_for(after, args.rungs[0])
+    if start == base_of(after):
         text = Text(printable(docstring(after), keep="\n\t"))
         text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS + OPTIONAL)}):", "bold")
         console.print(text, "\n", sep="", soft_wrap=True)
