@@ -72,21 +72,21 @@ def download_vocabulary():
 def save_tokenizer(folder: Path) -> bool:
     """Write GPT-2's tokenizer to `folder`, for transformers, which else makes an empty one.
 
-    Returns False if the vocabulary is neither cached nor comes over the network. Raises OSError.
+    The model's config.json must be there. Returns False if the vocabulary is neither cached nor
+    comes over the network. Raises OSError.
     """
-    config = folder / "tokenizer_config.json"
-    if config.exists():
-        return True
-    if not cached_vocabulary():
-        download_vocabulary()
-    if not cached_vocabulary():
-        return False
-    vocabulary, merges = cached_vocabulary()
-    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
-    write_atomic(folder / "merges.txt", merges.read_bytes())
+    if not (folder / "merges.txt").exists():
+        if not cached_vocabulary():
+            download_vocabulary()
+        if not cached_vocabulary():
+            return False
+        vocabulary, merges = cached_vocabulary()
+        write_atomic(folder / "vocab.json", vocabulary.read_bytes())
+        write_atomic(folder / "merges.txt", merges.read_bytes())
+    longest = json.loads((folder / "config.json").read_text("utf-8"))["n_positions"]
     end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024, **end}
-    write_atomic(config, json.dumps(fields, indent=1).encode())
+    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest, **end}
+    write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
     return True
 
 
@@ -97,6 +97,7 @@ def read_metadata(folder: Path) -> dict[str, str]:
     """
     path = folder / WEIGHTS
     try:
+        path.open("rb").close()  # safetensors says of any file that it cannot open: not found
         return safe_open(path, "pt").metadata() or {}
     except FileNotFoundError:
         return {}
@@ -117,6 +118,7 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         for path in _files(folder):
+            path.open("rb").close()
             tensors |= load_file(path)
         config = SIZES | config
         if config.get("n_inner") == 4 * config["n_embd"]:

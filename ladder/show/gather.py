@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ladder.errors import UsageError
-from ladder.files import COMMITTED, git
+from ladder.files import COMMITTED, git, write_atomic
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
@@ -41,7 +41,6 @@ class Rung:
     diff: list[str] | None
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
-    reported_ms: float | None = None
 
 
 @dataclass
@@ -52,7 +51,7 @@ class MeasuredRung(Rung):
     source: str = ""  # where the script comes from, in words
     effective: str = ""
     gain_text: str = ""
-    state: str = ""  # `up` if it is significantly faster than its base, `down` if slower
+    measured_ms: float | None = None
     figures: dict[str, str] | None = None  # the cells of its row by their headings
     logs: dict[str, str] | None = None  # texts, by the names of their files
 
@@ -72,6 +71,7 @@ class ClimbSection:
     settings: list  # what it has in common with a climb --without beside it
     rungs: list[MeasuredRung]
     notes: list[str]
+    warnings: list[str]  # of a busy machine
     without: "ClimbSection | None" = None  # the climb --without that stands beside it
 
 
@@ -88,6 +88,7 @@ def gather(folder: Path) -> ClimbSection:
     if climb.kind == "climb":
         what = f"{rungs[0].title} to {rungs[-1].title}"
     size = f"B={sizes(good)}, T={run['T']}"
+    steps = f"{log.warmup_steps} for warm-up, left out; {log.measured_steps} measured in each run"
     return ClimbSection(
         id=folder.resolve().name,
         label=f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
@@ -95,10 +96,11 @@ def gather(folder: Path) -> ClimbSection:
         climb=climb,
         rows=rows,
         run=run,
-        steps=f"{log.warmup_steps} for warm-up, left out; {log.measured_steps} measured in each",
+        steps=steps,
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
         rungs=rungs,
-        notes=footnotes(climb, rows) + warnings(climb),
+        notes=footnotes(climb, rows),
+        warnings=warnings(climb),
     )
 
 
@@ -132,9 +134,9 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 diff=diff,
                 roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
                 total=f"{sum(row.roofline or ()):.1f} ms",
+                measured_ms=row.ms,
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
                 gain_text=line["gain"].text,
-                state=state(row),
                 figures={headings[name]: line[name].text for name in headings},
                 logs={f"{row.name}.r{k}.log": texts[row.name, k] for k in sorted(row.logs)},
             )
@@ -154,13 +156,6 @@ def doc_of(path: Path) -> Doc:
     return Doc(fields["Change"], why, more, fields["Numerics"], fields["Run"])
 
 
-def state(row: Row) -> str:
-    """`up` if the row is significantly faster than its base, `down` if slower, else empty."""
-    if not row.gain or not row.gain.significant:
-        return ""
-    return "up" if row.gain.value > 1 else "down"
-
-
 def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:
     """A script as it was when measured, and where it comes from, in words; (None, why) without."""
     names = {Path(name).stem: name for name in climb.scripts}
@@ -176,7 +171,7 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
         if not text:
             return None, f"the script is neither with its logs nor at commit {commit}"
         path = scratch / f"{stem}.py"
-        path.write_text(text, encoding="utf-8")
+        write_atomic(path, text.encode())
     try:
         docstring(path)
     except UsageError:  # then the row says how it failed

@@ -3,25 +3,13 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
-from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import Row
-from ladder.measure.stats import MIN_ROUNDS
-from ladder.show.draw import Scale, Tick, between, hue, share, svg
+from ladder.measure.stats import MIN_ROUNDS, Estimate
+from ladder.show.draw import Mark, Scale, Tick, between, draw_mark, share
 from ladder.show.gather import ClimbSection, MeasuredRung
+from ladder.show.losses import Losses, draw_losses
 
 HIGHEST_GAIN = 400  # per cent; an interval that reaches beyond is cut
-LONGEST_TIME = 2  # times the first rung's, to its loss; as well
-
-
-@dataclass
-class Mark:
-    """A gain on the axis of gains: a dot, and its interval if it has one, as CSS writes them."""
-
-    kind: str  # `alone`: left out of the top rung; `up` or `down`
-    dot: str
-    interval: str | None
 
 
 @dataclass
@@ -34,41 +22,14 @@ class DrawnRow:
     alone_id: str
     rate: str = ""  # tokens per second
     bar: str = ""
+    change: str = ""  # `added` or `lost`, where the row is significantly faster or slower
+    changed: str = ""  # the piece of the bar that is
     spread: str = ""
     roofline: str | None = None  # None if it is unknown, or has no room
     marks: list[Mark] = field(default_factory=list)
-    said: str = ""  # its gain, without the interval
+    state: str = ""  # of its gain
+    said: str = ""  # the gain, without its interval
     why: str = ""
-
-
-@dataclass
-class Curve:
-    """The training loss of a rung, and a band that the rounds reach over."""
-
-    title: str
-    hue: int
-    line: str
-    band: str
-    shown: bool  # at first
-
-
-@dataclass
-class Chart:
-    """The losses of a climb over one axis."""
-
-    axis: str
-    ticks: list[Tick]
-    curves: list[Curve]
-
-
-@dataclass
-class Time:
-    """A rung's time to the loss of the first, as a factor of its time."""
-
-    title: str
-    bar: str | None
-    interval: str | None
-    text: str
 
 
 @dataclass
@@ -87,10 +48,8 @@ class DrawnClimb:
     rates: str  # whose rates a roofline is at
     rows: list[DrawnRow]
     has_rooflines: bool
-    longest: float  # the longest roofline of a step, in milliseconds
-    loss_ticks: list[Tick]
-    charts: list[Chart]
-    times: list[Time]
+    longest: float  # bar of milliseconds
+    losses: Losses | None  # of runs that have steps enough
     first: str  # the title of the first rung
     top: str  # that of the top rung, of which the climb --without leaves one thing out
     facts: list[tuple[str, str]]
@@ -101,8 +60,9 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
     headline, certainty = verdict(section)
     rows, rate, gains = draw_rows(section)
     comparison = section.climb.comparison
-    ran = [rung for rung in section.rungs if rung.row.logs]
-    charts, loss_ticks = draw_losses(ran)
+    longest = 0
+    for rung in section.rungs:
+        longest = max(longest, sum(rung.roofline.values()), rung.measured_ms or 0)
     return DrawnClimb(
         section=section,
         id=section.id,
@@ -115,10 +75,8 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
-        longest=max(sum(rung.roofline.values()) for rung in section.rungs),
-        loss_ticks=loss_ticks,
-        charts=charts,
-        times=draw_times(section.rungs),
+        longest=longest,
+        losses=draw_losses(section),
         first=section.rungs[0].title,
         top=section.without.rungs[0].title if section.without else "",
         facts=facts(section),
@@ -134,7 +92,7 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
     rounds = max(rung.row.gain.rounds for rung in rungs)
     if rounds < MIN_ROUNDS:
         return f"On {device}", f"Rounds: {rounds}. From three on, gains have intervals."
-    states = [rung.state for rung in rungs]
+    states = [state(rung.row.gain) for rung in rungs]
     certainty = (
         f"Of {len(states)} differences, significant gains: {states.count('up')}, losses: "
         f"{states.count('down')} (after Holm's correction over all rows; {rounds} rounds)."
@@ -168,6 +126,13 @@ def times(ratio: float) -> str:
     return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
 
 
+def state(gain: Estimate | None) -> str:
+    """`up` if it is significant and a gain, `down` if a loss, else empty."""
+    if not gain or not gain.significant:
+        return ""
+    return "up" if gain.value > 1 else "down"
+
+
 def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     """The rows of a climb, the scale of their rates, and that of their gains in per cent."""
     alone = {}
@@ -184,6 +149,10 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
                 rooflines[row.name] = roofline
     rate = Scale(0, max([longest, *rooflines.values()]))
     gains = gain_scale(section.rows + [rung.row for rung in alone.values()])
+
+    def place(ratio: float) -> float:
+        return gains.at(per_cent(ratio))
+
     drawn = []
     for rung in section.rungs:
         row = rung.row
@@ -201,10 +170,17 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
         if row.name in rooflines:
             shown.roofline = f"left:{share(rate.at(rooflines[row.name]))}"
         if row.gain:
-            shown.marks.append(mark(rung, gains))
+            base = (rung.base or section.rungs[0]).row
+            low, high = sorted([row.tok_per_s, base.tok_per_s])
+            if row.gain.significant:
+                shown.change = "added" if high == row.tok_per_s else "lost"
+                shown.changed = between(rate.at(low), rate.at(high))
+            shown.state = state(row.gain)
+            shown.marks.append(draw_mark(row.gain, place, shown.state))
             shown.said = rung.gain_text.partition(" (")[0]
         if other and other.row.gain:
-            shown.marks.append(mark(other, gains, "alone"))
+            kind = f"alone {state(other.row.gain)}"
+            shown.marks.append(draw_mark(other.row.gain, place, kind))
     return drawn, rate, gains
 
 
@@ -228,76 +204,6 @@ def gain_scale(rows: list[Row]) -> Scale:
 def per_cent(ratio: float) -> float:
     """A gain as the axis shows it."""
     return min(100 * ratio - 100, HIGHEST_GAIN)
-
-
-def mark(rung: MeasuredRung, scale: Scale, kind="") -> Mark:
-    """The gain of a rung on its axis."""
-    gain = rung.row.gain
-    interval = None
-    if gain.low:
-        interval = between(scale.at(per_cent(gain.low)), scale.at(per_cent(gain.high)))
-    dot = f"left:{share(scale.at(per_cent(gain.value)))}"
-    return Mark(f"{kind} {rung.state}", dot, interval)
-
-
-def draw_losses(ran: list[MeasuredRung]) -> tuple[list[Chart], list[Tick]]:
-    """The loss of each rung as a line and a band over three axes, and the ticks of the loss."""
-    loss = np.array([loss_curves(rung.row) for rung in ran])  # (rungs, 3, points)
-    seconds = column(ran, "dt_ms").cumsum(axis=1) / 1e3
-    axes = {
-        "steps": column(ran, "step"),
-        "seconds": seconds,
-        "seconds after the first step": seconds - seconds[:, :1],
-    }
-    n = len(ran)
-    at_first = (0, n // 2, n - 1)
-    up = Scale(loss.min(), loss.max())
-    charts = []
-    for axis, values in axes.items():
-        values = values[:, -loss.shape[2] :]  # a running mean begins later
-        along = Scale(values.min(), values.max())
-        curves = []
-        for k in range(n):
-            x = along.at(values[k])
-            mean, low, high = up.at(loss[k])
-            band = f"{svg(x, low)} {svg(x[::-1], high[::-1])}"
-            curves.append(Curve(ran[k].title, hue(k, n), svg(x, mean), band, k in at_first))
-        charts.append(Chart(axis, along.ticks(6), curves))
-    return charts, up.ticks(5, upright=True)
-
-
-def loss_curves(row: Row) -> np.ndarray:
-    """The mean of the rounds, the lowest of them and the highest, at each step: (3, points)."""
-    rounds = np.array([smooth_losses(log) for log in row.logs.values()])
-    return np.array([rounds.mean(axis=0), rounds.min(axis=0), rounds.max(axis=0)])
-
-
-def column(rungs: list[MeasuredRung], key: str) -> np.ndarray:
-    """One value of the step lines of each rung's first run: (rungs, steps)."""
-    values = []
-    for rung in rungs:
-        values.append([step[key] for step in rung.row.log.steps])
-    return np.array(values)
-
-
-def draw_times(rungs: list[MeasuredRung]) -> list[Time]:
-    """The time of each rung to the loss of the first, if there are steps enough for one."""
-    times = []
-    for rung in rungs:
-        if not rung.row.loss:
-            continue
-        found = rung.row.time_to_loss
-        bar = interval = None
-        if found:
-            bar = f"width:{share(min(1, found.value / LONGEST_TIME))}"
-            if found.low:
-                low = min(1, found.low / LONGEST_TIME)
-                interval = between(low, min(1, found.high / LONGEST_TIME))
-        elif rung is rungs[0]:
-            bar = f"width:{share(1 / LONGEST_TIME)}"
-        text = rung.figures[f"time to the loss of {rungs[0].title}"]
-        times.append(Time(rung.title, bar, interval, text))
-    return times
 
 
 def facts(section: ClimbSection) -> list[tuple[str, str]]:

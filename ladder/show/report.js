@@ -40,12 +40,6 @@ document.addEventListener("toggle", ({ target }) => {
   history.replaceState(null, "", `#${encodeURIComponent(id)}`);
 }, true);
 
-document.addEventListener("change", ({ target }) => {
-  if (!target.matches(".curves input")) return;
-  const curves = target.closest("figure").querySelectorAll(`[data-curve="${target.value}"]`);
-  for (const curve of curves) curve.classList.toggle("off", !target.checked);
-});
-
 // n and p: the next rung and the previous one, also from a menu. In the story the rung is where the
 // reader is, in a climb it is the open one.
 function isHere(rung) {
@@ -66,76 +60,6 @@ addEventListener("keydown", (event) => {
   history.replaceState(null, "", `#${encodeURIComponent(next.id)}`);
   follow();
 });
-
-// The milliseconds of a step's parts: roofline_ms of ladder/measure/work.py.
-function roofline(step, parts, card, B) {
-  const count = (key) => step[key][0] + B * step[key][1];
-  return parts.map((part) => {
-    const ms = count(`${part}_bytes`) / card.bandwidth / 1e6;
-    const flops = `${part}_flops`;
-    return flops in step ? Math.max(ms, count(flops) / card[step.unit] / 1e9) : ms;
-  });
-}
-
-function sum(parts) {
-  return parts.reduce((total, ms) => total + ms);
-}
-
-// The story on another card.
-function calculate({ parts, steps, cards }, menus) {
-  const card = cards[menus[0].value];
-  const B = Number(menus[1].value);
-  const reported = menus.every((menu) => menu.selectedOptions[0].defaultSelected);
-  story.classList.toggle("reported", reported);
-  const times = [];
-  for (const step of steps) times.push(step ? roofline(step, parts, card, B) : times.at(-1));
-  const longest = reported ? Number(story.dataset.longest) : sum(times[0]);
-  story.querySelectorAll(".rung").forEach((rung, k) => {
-    const after = times[k];
-    const before = times[k - 1] || after;
-    draw(rung.querySelector(".before"), before, after, longest);
-    draw(rung.querySelector(".after"), after, after, longest);
-    rung.querySelectorAll(".milliseconds li:not([class]) > i + b").forEach((text, i) => {
-      const [was, now] = [before[i].toFixed(1), after[i].toFixed(1)];
-      text.textContent = was === now ? `${now} ms` : `${was} → ${now} ms`;
-    });
-    const gain = rung.querySelector(".gain");
-    const percent = (sum(before) / sum(after) - 1) * 100;
-    const digits = Math.abs(percent) < 0.95 ? 1 : 0;
-    if (gain) gain.textContent = percent ? `${percent < 0 ? "" : "+"}${percent.toFixed(digits)} %` : "no change";
-  });
-  const total = (k) => `${sum(times.at(k)).toFixed(1)} ms`;
-  const say = (name, text) => { story.querySelector(name).textContent = text; };
-  say(".from", total(0));
-  say(".to", total(-1));
-  say(".times-as-fast", (sum(times[0]) / sum(times.at(-1))).toFixed(1));
-  say(".fits", `${B > card.largest ? "Too little memory" : "Memory"}: ${card.fits}.`);
-  story.querySelector(".fits").classList.toggle("over", B > card.largest);
-  say(".sheet", [card.rates, card.note].filter(Boolean).join("; "));
-}
-
-function draw(step, times, after, longest) {
-  if (!step) return;
-  step.querySelectorAll(".parts > span").forEach((part, i) => {
-    part.style.width = `${100 * times[i] / longest}%`;
-    part.style.setProperty("--gone", `${Math.max(0, 100 - 100 * after[i] / times[i])}%`);
-  });
-  const total = step.querySelector(".total");
-  if (total.textContent !== "as 06") total.textContent = `${sum(times).toFixed(1)} ms`;
-}
-
-if (story) {
-  const numbers = JSON.parse(story.querySelector("script").textContent);
-  const menus = [...story.querySelectorAll("select")];
-  for (const menu of menus) {
-    menu.disabled = false;
-    menu.addEventListener("change", () => {
-      // A card comes with the largest B that fits its memory, at most 16.
-      if (menu === menus[0]) menus[1].value = numbers.cards[menu.value].B;
-      calculate(numbers, menus);
-    });
-  }
-}
 
 // What scrolls sideways says so.
 const watch = new ResizeObserver((boxes) => {

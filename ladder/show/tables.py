@@ -13,8 +13,9 @@ from rich.text import Text
 from ladder.machine import busy, find_gpu
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
+from ladder.measure.effective import differences
 from ladder.measure.rows import COMPARED, Row, first_log, index_of_base, missing_base
-from ladder.measure.scripts import all_scripts, rungs_for, transformers_scripts
+from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.text import printable
 
@@ -23,9 +24,9 @@ COLUMNS = (
     "total", "MFU", "of roofline", "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
+IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 class Cell(NamedTuple):
@@ -149,11 +150,15 @@ def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[
 
 
 def markdown(climb: Climb, rows: list[Row]) -> str:
-    """The table in Markdown, numbers to the right, and what has to be said of it."""
+    """The table in Markdown, numbers to the right, and what has to be said of it.
+
+    It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
+    """
     if climb.batch_sizes:
         text = pipes(by_batch_size(rows))
     else:
-        text = pipes(table(rows, columns(climb, rows)))
+        headings = columns(climb, rows)
+        text = pipes(table(rows, {name: headings[name] for name in IN_PRINT if name in headings}))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -168,14 +173,16 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
         texts = []
         for cell in line:
             one_line = " ".join(cell.text.replace("|", r"\|").split())
+            if "…" in one_line:  # an interval stays on one line
+                one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"
     return text.replace("<", "&lt;")
 
 
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, rounds that were disturbed, rows above their roofline, and text read twice."""
+    """What has to be said of a table: rounds that failed, rungs that ran something else than they
+    declare, rounds that were disturbed, rows above their roofline, and text read twice."""
     names = {row.name: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb.failures.items():
@@ -184,8 +191,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
             notes.append(note + printable(" ".join(why.split())))
     for row in rows:
-        if not_compiled(row):
-            notes.append(f"Nothing was compiled in {names[row.name]}: {WHY_NOT_COMPILED}")
+        for text in differences(row.logs.values()):
+            notes.append(f"{names[row.name]} ran {text}.")
         for k, ms in row.slow_rounds.items():
             note = f"Round {k} of {names[row.name]} took {ms:.1f} ms a step, more than twice "
             notes.append(f"{note}the median of its row. It is kept.")
@@ -234,14 +241,6 @@ def gaps(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"{name_of(row)} is compared with {name_of(rows[index_of_base(rows, index)])}, "
             notes.append(f"{note}not with {title(base)}, which it goes on from.")
     return notes
-
-
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in all_scripts()[5:]]
-    if row.stem not in compiles or not row.logs:
-        return False
-    return row.log.effective.get("compiled") == "no"
 
 
 def by_batch_size(rows: list[Row]) -> list[list[Cell]]:

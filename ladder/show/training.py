@@ -14,7 +14,7 @@ from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.climb import PACKED, log_texts
 from ladder.measure.losses import running_mean
-from ladder.show.draw import Scale, Tick, hue, svg
+from ladder.show.draw import Scale, Tick, color_of, svg
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
@@ -36,8 +36,8 @@ WITH_AXIS = ("loss", "tok_per_s")  # those that stand above the ticks of the axi
 class Run:
     """A run, whole, however often it was resumed.
 
-    In `steps` the first of each log has its `ranks`. `axes` say how far the run was at the
-    beginning and after each step: (steps + 1,) each.
+    In `steps` the first of each log has its `ranks`. `done` says how far the run was at the
+    beginning and after each step, in `tokens`, `steps` and `seconds`: (steps + 1,) each.
     """
 
     path: Path  # of its log or folder
@@ -45,7 +45,7 @@ class Run:
     status: str | None
     steps: list[dict]
     vals: list[dict]
-    axes: dict[str, np.ndarray]
+    done: dict[str, np.ndarray]
     window: int  # of the running mean
     name: str = ""
 
@@ -53,6 +53,15 @@ class Run:
     def starts(self) -> list[dict]:
         """The first step of each log."""
         return [step for step in self.steps if "ranks" in step]
+
+
+@dataclass
+class Axis:
+    """What a chart is drawn over: one of `Run.done` in a unit."""
+
+    name: str
+    key: str
+    unit: float
 
 
 @dataclass
@@ -133,6 +142,7 @@ class TrainingSection:
     charts: list[Chart]
     legend: list[Item]
     has_references: bool
+    in_order: bool  # whether a run reads its text in order
     runs: list[RunWords]
     left_out: list[str]  # logs without a step, and why
 
@@ -171,7 +181,8 @@ def training_section(paths: list[Path]) -> TrainingSection:
     headline = f"Training {fields['model']} on {fields['data']}"
     losses = [val["loss"] for run in runs for val in run.vals]
     if losses:
-        headline += f": best validation loss {min(losses):.4f}"
+        headline += f": best validation loss {min(losses):.2f} nats a token"
+    axes = axes_of(runs)
     words = []
     for run in runs:
         words.append(RunWords(run.name if several else "The run", facts(run), sample_of(run.path)))
@@ -179,10 +190,11 @@ def training_section(paths: list[Path]) -> TrainingSection:
         id=runs[0].name,
         label=f"training {fields['model']} on {fields['device']}",
         headline=headline,
-        axes=[*runs[0].axes],
-        charts=charts(runs, references),
+        axes=[axis.name for axis in axes],
+        charts=charts(runs, references, axes),
         legend=legend(runs, references),
         has_references=bool(references),
+        in_order=not all("shuffle" in run.fields for run in runs),
         runs=words,
         left_out=left_out,
     )
@@ -264,20 +276,27 @@ def gather_run(path: Path, logs: list[Log]) -> Run:
         vals += log.vals
     fields = log.run
     done = np.append(0, column(steps, "step"))
-    ms = np.append(0, column(steps, "dt_ms").cumsum())
+    seconds = np.append(0, column(steps, "dt_ms").cumsum()) / 1e3
     return Run(
         path=path,
         fields=fields,
         status=log.result.get("status"),
         steps=steps,
         vals=vals,
-        axes={
-            "million tokens": done * step_tokens(fields) / 1e6,
-            "steps": done,
-            "hours": ms / 3.6e6,
-        },
+        done={"tokens": done * step_tokens(fields), "steps": done, "seconds": seconds},
         window=1 + len(steps) // 50,
     )
+
+
+def axes_of(runs: list[Run]) -> list[Axis]:
+    """The axes of the charts, in units that suit the longest run."""
+    tokens = Axis("million tokens", "tokens", 1e6)
+    if max(run.done["tokens"][-1] for run in runs) < 1e6:
+        tokens = Axis("thousand tokens", "tokens", 1e3)
+    time = Axis("hours", "seconds", 3600)
+    if max(run.done["seconds"][-1] for run in runs) < 3600:
+        time = Axis("minutes", "seconds", 60)
+    return [tokens, Axis("steps", "steps", 1), time]
 
 
 def step_tokens(fields: dict[str, str]) -> int:
@@ -302,12 +321,12 @@ def sample_of(folder: Path) -> str | None:
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
 
 
-def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> Panel:
+def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) -> Panel:
     """One value of the step lines over one axis; the loss with all that it is compared with."""
     lines = []
     marks = []
     for number, run in enumerate(runs):
-        x = run.axes[axis]
+        x = run.done[axis.key] / axis.unit
         y = column(run.steps, key)
         lines.append(("thin", number, x[1:], y))
         for index, step in enumerate(run.steps[1:], 1):
@@ -317,15 +336,15 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
             window = run.window
             mean = running_mean(y, window)
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
-            at = np.interp(column(run.vals, "step"), run.axes["steps"], x)
+            at = np.interp(column(run.vals, "step"), run.done["steps"], x)
             lines.append(("val", number, at, column(run.vals, key)))
     low = 0
     high = 100  # per cent of the values
     if key == "loss":
-        x = runs[0].axes
+        done = runs[0].done
         for number, line in enumerate(references):
-            y = np.interp(x["million tokens"], *np.array(line.points).T)
-            lines.append(("reference", number, x[axis], y))
+            y = np.interp(done["tokens"] / 1e6, *np.array(line.points).T)
+            lines.append(("reference", number, done[axis.key] / axis.unit, y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
     if key == "loss":
@@ -333,7 +352,7 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
     if key in ("loss", "norm"):
         high = 95  # the first ones would fill the panel
     return Panel(
-        across=Scale(0, max(run.axes[axis][-1] for run in runs)),
+        across=Scale(0, max(run.done[axis.key][-1] for run in runs) / axis.unit),
         up=Scale(low, 1.05 * np.percentile(values, high)),
         lines=lines,
         marks=marks,
@@ -341,17 +360,17 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
     )
 
 
-def charts(runs: list[Run], references: list[Reference]) -> list[Chart]:
+def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> list[Chart]:
     """A chart of each value that all runs have, over each axis."""
     drawn = []
-    for number, axis in enumerate(runs[0].axes, 1):
+    for number, axis in enumerate(axes, 1):
         for key, label in LABELS.items():
             if not all(key in run.steps[0] for run in runs):
                 continue
             found = panel(runs, references, axis, key)
             caption = label
             if key in WITH_AXIS:
-                caption += f", over {axis}"
+                caption += f", over {axis.name}"
             if found.highest > found.up.high:
                 caption += f"; cut off above, the highest is {found.highest:.4g}"
             lines = []
@@ -363,7 +382,7 @@ def charts(runs: list[Run], references: list[Reference]) -> list[Chart]:
             chart = Chart(
                 key=key,
                 axis=number,
-                label=f"{label} over {axis}",
+                label=f"{label} over {axis.name}",
                 caption=caption,
                 up=found.up.ticks(4, upright=True),
                 across=found.across.ticks(5) if key in WITH_AXIS else [],
@@ -378,7 +397,9 @@ def line_of(kind: str, k: int, n: int) -> Line:
     """How the line of the k-th of n runs looks, or of the k-th reference."""
     if kind == "reference":
         return Line(kind, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
-    return Line(kind, f"--hue:{hue(k, n)}")
+    if kind == "val" and n == 1:
+        return Line(kind, "--curve:var(--ink)")
+    return Line(kind, color_of(k))
 
 
 def legend(runs: list[Run], references: list[Reference]) -> list[Item]:
@@ -411,8 +432,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
     """A run in words, by their headings; what is empty is not said."""
     fields = run.fields
     last = run.steps[-1]
-    tokens = run.axes["million tokens"][-1] * 1e6
-    hours = run.axes["hours"][-1]
+    tokens = run.done["tokens"][-1]
+    hours = run.done["seconds"][-1] / 3600
     took = f"{hours:.2f} hours" if hours > 1 else f"{60 * hours:.1f} minutes"
     passes = tokens / int(fields["tokens"])
     trained = f"{last['step']:,} of {int(fields['steps']):,} steps, {tokens:,.0f} tokens"
