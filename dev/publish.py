@@ -90,14 +90,14 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         return "fewer than 3 steps are no measurement: two are warm-up"
     if not COMMITTED.fullmatch(climb.commit):
         return f"only committed code is published, not {climb.commit}"
-    for name in from_outside(climb):
-        if not kept(folder, name):
-            return f"{name} is not in the folder: nobody could see what was measured"
     for row in rows:
         if row.status == OUT_OF_TIME:
             return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
         for text in differences(row.logs.values()):
             return f"{row.name} ran {text}"
+    for name in from_outside(climb):
+        if not kept(folder, name):
+            return f"{name} is not in the folder: nobody could see what was measured"
     return None
 
 

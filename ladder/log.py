@@ -185,6 +185,7 @@ def read_line(log: Log, line: str):
         found = pairs(shlex.split(rest))
         for key, read in _LINES.get(kind, {}).items():
             read(found[key])
+        COUNT(found.get("total_batch", "1"))  # of ddp_run.py
         setattr(log, kind, found)
     elif kind == "note":
         log.notes.append(rest.strip())

@@ -93,6 +93,7 @@ def test_what_is_no_climb_json_is_told_in_a_line(sent, told, text):
     [
         (r" B=4 ", " B=many "),
         (r" B=4 ", " B=-4 "),
+        (r" B=4 ", " B=4 total_batch=many "),
         (r" T=256 ", " "),
         (r" tokens=\d+ ", " tokens=0 "),
         (r" epoch_batches=\S+", " epoch_batches=nan"),
