@@ -175,10 +175,10 @@ def beside_transformers() -> str:
     gains = []
     for number, row in by_number(read_climb(newest)[1]).items():
         if number >= 10:
-            gains.append(f"rung {number} is {gain_words(row.gain)}")
+            gains.append(f"rung {number} is {gain_words(row.gain).removeprefix('+')} faster")
     folder = newest.relative_to(ROOT).as_posix()
-    text = f"Beside transformers' GPT-2, compiled too, in [another climb]({folder}): "
-    return f"{text}{', '.join(gains)}.\n"
+    text = f"In [another climb]({folder}) we compiled transformers' GPT-2 too. Beside it "
+    return f"{text}{' and '.join(gains)}.\n"
 
 
 def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
@@ -192,9 +192,10 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     text += "significant, hollow ones are not.*\n\n"
     text += f"Rung 10 is {times(ran[10])} as fast as the baseline"
     if top > 10:
-        text += f", and rung {top} {times(ran[top])}"
-    text += f". The baseline trains {ran[0].tok_per_s:,.0f} tokens a second, rung {top} "
-    return text + f"{ran[top].tok_per_s:,.0f}.\n"
+        text += f". Rung {top} is {times(ran[top])} as fast"
+    return (
+        f"{text}: {ran[top].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens a second.\n"
+    )
 
 
 def gain_words(gain: Estimate) -> str:

@@ -23,7 +23,7 @@ COLORS = {
     "measured": (colors.MEASURED, colors.MEASURED_ON_DARK),
     "faint": ("#a5d2ca", "#1d5a51"),  # single steps of what was measured
     "on-dark": ("#ffffff", "#0d1117"),  # words on matmuls and optimizer
-    "on-light": ("#1f2328", "#0d1117"),  # words on attention and memory traffic
+    "on-light": ("#000000", "#0d1117"),  # words on attention and memory traffic
 }
 for name, on_white, on_dark in zip(
     ("matmuls", "attention", "traffic", "optimizer"),  # in the order of ladder.measure.work.PARTS

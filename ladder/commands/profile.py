@@ -207,10 +207,10 @@ def run(args) -> int:
 def report(profiles: list[dict], console: Console):
     """Print what one sees, stages and kernels of one profile, or of two side by side."""
     first = profiles[0]
-    console.print(verdict(profiles))
-    console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
+    console.say(verdict(profiles))
+    console.say("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
-    console.print(
+    console.say(
         f"Median and range of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for"
         " warm-up. Stages are timed in steps that wait for the device in between, which adds a"
         " little: compare their sum with the step left alone. The self time is that of a step"
@@ -218,7 +218,7 @@ def report(profiles: list[dict], console: Console):
         " machine.\n"
     )
     table = kernel_table(profiles, console.width)
-    console.print(f"The {TOP} most expensive: self time and its share of all self time")
+    console.say(f"The {TOP} most expensive: self time and its share of all self time")
     console.print(table)
 
 

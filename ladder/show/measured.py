@@ -19,7 +19,6 @@ class DrawnRow:
     id: str
     rung: MeasuredRung
     alone: MeasuredRung | None  # of the climb --without beside it
-    alone_id: str
     rate: str = ""  # tokens per second
     bar: str = ""
     change: str = ""  # `added` or `lost`, where the row is significantly faster or slower
@@ -42,7 +41,6 @@ class DrawnClimb:
     label: str
     headline: str
     certainty: str
-    gain_heading: str  # empty without gains
     rate_ticks: list[Tick]
     gain_ticks: list[Tick]
     rates: str  # whose rates a roofline is at
@@ -50,8 +48,6 @@ class DrawnClimb:
     has_rooflines: bool
     longest: float  # bar of milliseconds
     losses: Losses | None  # of runs that have steps enough
-    first: str  # the title of the first rung
-    top: str  # that of the top rung, of which the climb --without leaves one thing out
     facts: list[tuple[str, str]]
 
 
@@ -59,7 +55,6 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
     """All that the page says and draws of a climb."""
     headline, certainty = verdict(section)
     rows, rate, gains = draw_rows(section)
-    comparison = section.climb.comparison
     longest = 0
     for rung in section.rungs:
         longest = max(longest, sum(rung.roofline.values()), rung.measured_ms or 0)
@@ -69,16 +64,13 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         label=section.label,
         headline=headline,
         certainty=certainty,
-        gain_heading=comparison.gain_heading,
         rate_ticks=rate.ticks(5),
-        gain_ticks=gains.ticks(8) if comparison.gain_heading else [],
+        gain_ticks=gains.ticks(8),
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
         longest=longest,
         losses=draw_losses(section),
-        first=section.rungs[0].title,
-        top=section.without.rungs[0].title if section.without else "",
         facts=facts(section),
     )
 
@@ -101,11 +93,12 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
     if not gain or not gain.significant:
         name = f"{fast.title} over {slow.title}"
         return f"No significant difference on {device}: {name}", certainty
-    said = f"{fast.title} is {times(gain.value)} times as fast as {slow.title} on {device}"
+    digits = 1 if gain.low >= 2 else 2
+    said = f"{fast.title} is {gain.value:.{digits}f} times as fast as {slow.title} on {device}"
+    interval = f"{gain.low:.{digits}f} to {gain.high:.{digits}f}"
     certainty = (
         f"The script {fast.title} trains {fast.row.tok_per_s:,.0f} tokens per second, not "
-        f"{slow.row.tok_per_s:,.0f}: {times(gain.low)} to {times(gain.high)} times as many. "
-        f"{certainty}"
+        f"{slow.row.tok_per_s:,.0f}: {interval} times as many. {certainty}"
     )
     return said, certainty
 
@@ -119,11 +112,6 @@ def comparison(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple:
         return first, without, without.row.gain
     top = rungs[-1]
     return top, first, top.row.total
-
-
-def times(ratio: float) -> str:
-    """A ratio with two digits."""
-    return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
 
 
 def state(gain: Estimate | None) -> str:
@@ -157,8 +145,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     for rung in section.rungs:
         row = rung.row
         other = alone.get(row.name)
-        alone_id = f"{section.without.id}/{other.stem}" if other else ""
-        shown = DrawnRow(f"{section.id}/{row.name}", rung, other, alone_id)
+        shown = DrawnRow(f"{section.id}/{row.name}", rung, other)
         drawn.append(shown)
         if not row.logs:
             shown.why = row.status_in_full
@@ -218,7 +205,6 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         unfinished = f"{done} of {planned} runs are in"
     return [
         ("Not finished", unfinished),
-        ("Failed", pairs(climb.failures)),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
         ("Clocks", pairs(climb.clocks)),
         ("Versions", pairs(climb.versions)),

@@ -1,11 +1,11 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
 from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ from ladder.measure.effective import differences
 from ladder.measure.rows import COMPARED, Row, first_log, index_of_base, missing_base
 from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
+from ladder.show.console import new_table
 from ladder.text import printable
 
 COLUMNS = (
@@ -118,8 +119,9 @@ def gain_cell(text: str, gain: Estimate | None) -> Cell:
 
 
 def percent(gain: Estimate | None) -> str:
-    """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
-    return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+    """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; `–` without a gain."""
+    text = with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+    return re.sub(r"^[+−]0\.0 %", "no change", text)
 
 
 def factor(gain: Estimate | None) -> str:
@@ -296,10 +298,12 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
 def drawn(lines: list[list[Cell]]) -> Table:
     """A table for a terminal, all but its first column to the right."""
     header, *body = lines
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_justify="left")
+    headings = []
     for index, heading in enumerate(header):
         width = max([18, *(len(line[index].text) for line in body)])
-        shown.add_column(fill(heading.text, width), justify="right" if index else "left")
+        headings.append(fill(heading.text, width))
+    shown = new_table(*headings)
+    shown.caption_justify = "left"
     for line in body:
         # As Text: a file name may hold [what] reads like markup.
         shown.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in line))

@@ -17,6 +17,7 @@ from ladder.show.tables import footnotes, for_terminal, percent, warnings
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
     assert percent(gain_of(np.log([1.1, 1.2]))) == "+14.9 % (2 rounds)"
     assert percent(gain_of(np.log([0.9]))) == "−10.0 % (1 round)"
+    assert percent(gain_of(np.log([0.9997]))) == "no change (1 round)"
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():

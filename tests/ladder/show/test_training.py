@@ -154,7 +154,7 @@ def test_the_page_says_which_values_are_cut_off(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("norm 1.0000e+00", "norm 7.5000e+00", 1))
     assert main(["report", str(path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert page.count("cut off above") == 3  # on each axis
+    assert page.count("cut off above") == 6  # on each axis, to be seen and to be heard
     assert "before clipping; cut off above, the highest is 7.5" in page
     assert "under way, or killed" in page
 
@@ -164,7 +164,7 @@ def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
     run = write_log(tmp_path / "run.log", 1, 100)
     mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
     section = training.training_section([mine, run])
-    names = [item.text[:7] for item in section.legend if item.line.kind == "reference"]
+    names = [line.text[:7] for line in section.legend if line.kind == "reference"]
     assert names == ["mine.lo", "OpenAI'", "llm.c t"]
     own = training.Reference("mine", "gpt2", [[0, 3.5], [1e9, 3.5]])
     references = [own, *training.read_references()]
