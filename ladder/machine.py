@@ -176,6 +176,17 @@ def busy(load_average: float) -> str | None:
     return f"{load} in the last minute: if a program still runs, wait"
 
 
+def cpu_seconds_of_others() -> float | None:
+    """CPU time of all programs since the machine started, but for this one and those that it
+    waited for; None where /proc does not count it."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system, _, _, *interrupts = map(int, stat.read_text().split()[1:9])
+    ticks = user + nice + system + sum(interrupts)  # idle and waiting for a disk left out
+    return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
     try:
@@ -219,12 +230,16 @@ def clocks(device) -> str:
 
 
 def held_memory(device) -> float:
-    """Bytes of an NVIDIA GPU that programs hold; 0 if nvidia-smi does not say.
+    """Bytes of an NVIDIA GPU that other programs hold; 0 if nvidia-smi does not say.
 
     Nothing is started on the GPU to find out: that would hold memory too.
     """
+    import torch
+
     mebibytes = re.fullmatch(r"(\d+) MiB", _nvidia_smi(device, "memory.used"))
-    return int(mebibytes[1]) * 2.0**20 if mebibytes else 0
+    if not mebibytes:
+        return 0
+    return int(mebibytes[1]) * 2.0**20 - torch.cuda.memory_reserved(device)
 
 
 def _nvidia_smi(device, query: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ladder.measure.stats import Estimate
-from ladder.show.colors import CURVES
+from ladder.show.colors import CURVES, DASHES
 
 
 @dataclass
@@ -74,8 +74,10 @@ def grid(ticks: list[Tick]) -> str:
 
 
 def color_of(k: int) -> str:
-    """The colour of the k-th curve in CSS: of more than a few, the rest are grey."""
-    return f"--curve:var(--curve{k + 1})" if k < len(CURVES) else "--curve:var(--grey)"
+    """The colour and dashes of the k-th curve in CSS: of more than a few, the rest are grey."""
+    if k >= len(CURVES):
+        return "--curve:var(--grey)"
+    return f"--curve:var(--curve{k + 1});stroke-dasharray:{DASHES[k]}"
 
 
 @dataclass
@@ -87,8 +89,12 @@ class Mark:
     interval: str | None
 
 
-def draw_mark(found: Estimate, place: Callable[[float], float], kind: str) -> Mark:
-    """An estimate whose values stand at `place`."""
+def draw_mark(
+    found: Estimate | None, place: Callable[[float], float], kind: str = ""
+) -> Mark | None:
+    """An estimate, if there is one, whose values stand at `place`."""
+    if not found:
+        return None
     interval = None
     if found.low is not None:
         interval = between(place(found.low), place(found.high))
@@ -103,20 +109,12 @@ def svg(x: np.ndarray, y: np.ndarray) -> str:
 
 
 @dataclass
-class Part:
-    """A part of a step in a bar of milliseconds."""
-
-    name: str
-    style: str
-
-
-@dataclass
 class StepBar:
     """The parts of a step as a bar: `before` a change, `after` it, or as `measured`."""
 
     when: str
     title: str
-    parts: list[Part]
+    parts: list[tuple[str, str]]  # the name of each, and CSS
     total: str
 
 
@@ -130,12 +128,12 @@ def step_bars(rung, longest: float) -> list[StepBar]:
         parts = []
         for name, ms in rung.base.roofline.items():
             gone = max(0, 1 - rung.roofline[name] / ms) if ms else 0
-            parts.append(Part(name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
+            parts.append((name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
         bars.append(StepBar("before", rung.base.title, parts, rung.base.total))
-    parts = [Part(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
+    parts = [(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
     bars.append(StepBar("after", rung.title, parts, rung.total))
     if rung.measured_ms:
-        parts = [Part("", f"width:{share(rung.measured_ms / longest)}")]
+        parts = [("", f"width:{share(rung.measured_ms / longest)}")]
         bars.append(StepBar("measured", "measured", parts, f"{rung.measured_ms:.1f} ms"))
     return bars
 

@@ -6,26 +6,24 @@ import numpy as np
 
 from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import compared, loss_change
-from ladder.measure.stats import MIN_ROUNDS, Estimate, mean_of
+from ladder.measure.stats import Estimate, mean_of
 from ladder.show.colors import CURVES
-from ladder.show.draw import Mark, Scale, Tick, between, color_of, draw_mark, share, svg
+from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, svg
 from ladder.show.gather import ClimbSection, MeasuredRung
+from ladder.show.tables import with_interval
 
-LONGEST_TIME = 2  # times the first rung's; a bar that reaches beyond is cut
+TIMES = Scale(0, 2)  # the axis of times, as factors; one that reaches beyond is cut
 POINTS = 500  # of a curve, at most
 
 
 @dataclass
-class LossRow:
-    """The loss of a rung, how it differs, and its time to the loss of the first."""
+class MarkedRow:
+    """An estimate of a rung as a dot on an axis, and in words."""
 
     title: str
     loss: str
     mark: Mark | None
     said: str
-    time: str
-    bar: str | None  # as a factor of the first rung's time, as is `interval`
-    interval: str | None
 
 
 @dataclass
@@ -57,7 +55,9 @@ class Losses:
     certainty: str
     heading: str
     ticks: list[Tick]
-    rows: list[LossRow]
+    changes: list[MarkedRow]
+    times: list[MarkedRow]  # to the loss of the first, as a factor of its time
+    time_ticks: list[Tick]
     is_reached: bool  # the loss of the first rung, by another
     curves: Curves
 
@@ -74,24 +74,26 @@ def draw_losses(section: ClimbSection) -> Losses | None:
         if found:
             values += [found.value, found.low or 0, found.high or 0]
     nats = Scale(min(values), max(values))
-    rows = []
+    changes = []
+    times = []
     for rung in rungs:
-        found = rung.row.loss_change
-        mark = draw_mark(found, nats.at, state(found)) if found else None
-        time = rung.row.time_to_loss
-        bar = interval = None
-        if time:
-            bar = f"width:{share(min(1, time.value / LONGEST_TIME))}"
-            if time.low:
-                low = min(1, time.low / LONGEST_TIME)
-                interval = between(low, min(1, time.high / LONGEST_TIME))
-        said = rung.figures[heading] if found else ""
+        row = rung.row
+        mark = draw_mark(row.loss_change, nats.at, state(row.loss_change))
+        changes.append(MarkedRow(rung.title, f"{row.loss:.4f}", mark, rung.figures[heading]))
         took = rung.figures[f"time to the loss of {section.rungs[0].title}"]
-        rows.append(LossRow(rung.title, f"{rung.row.loss:.4f}", mark, said, took, bar, interval))
+        times.append(MarkedRow(rung.title, "", draw_mark(row.time_to_loss, time_at), took))
     headline, certainty = verdict(section, rungs)
-    reached = any(row.bar for row in rows)
+    is_reached = any(row.mark for row in times)
     curves = draw_curves(rungs)
-    return Losses(headline, certainty, heading, nats.ticks(8), rows, reached, curves)
+    ticks = nats.ticks(8)
+    return Losses(
+        headline, certainty, heading, ticks, changes, times, TIMES.ticks(4), is_reached, curves
+    )
+
+
+def time_at(factor: float) -> float:
+    """Where a time stands on its axis."""
+    return TIMES.at(min(TIMES.high, factor))
 
 
 def state(found: Estimate | None) -> str:
@@ -104,30 +106,28 @@ def state(found: Estimate | None) -> str:
 def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]:
     """What became of the loss, in words, and how sure that is."""
     first, top = rungs[0], rungs[-1]
+    comparison = section.climb.comparison
     changed = [rung for rung in rungs if rung.row.loss_change]
-    if section.climb.comparison.against == "top" and changed:  # the first row is the top
+    if comparison.against == "top" and changed:  # the first row is the top
         first, top = max(changed, key=lambda rung: abs(rung.row.loss_change.value)), first
     found = compared(first.row, top.row, loss_change, mean_of)
     if not found:
         return "Losses of different rounds", "They do not compare."
     side = "above" if found.value > 0 else "below"
     said = f"{top.title} ends {abs(found.value):.3f} nats {side} {first.title}"
-    certainty = f"Mean of the last tenth of {len(top.row.log.steps)} steps: {top.row.loss:.4f} and "
-    certainty += f"{first.row.loss:.4f}. "
-    if found.rounds < MIN_ROUNDS:
-        return said, f"{certainty}Rounds: {found.rounds}. From three on there are intervals."
-    certainty += f"The difference is {found.low:+.3f} to {found.high:+.3f}. ".replace("-", "−")
-    if found.low <= 0 <= found.high:
+    if found.low is not None and found.low <= 0 <= found.high:
         said = f"No significant difference in loss: {top.title} and {first.title}"
     clear = []
     for rung in changed:
         if rung.row.loss_change.significant:
-            clear.append(f"{rung.title} {rung.row.loss_change.value:+.3f}".replace("-", "−"))
-    certainty += (
-        f"Of {len(changed)} differences between rows, significant after Holm's correction: "
+            change = rung.figures[comparison.loss_heading].partition(" ")[0]
+            clear.append(f"{rung.title} {change}")
+    difference = with_interval(found, "{:+.3f}".format, "")
+    return said, (
+        f"Mean of the last tenth of {len(top.row.log.steps)} steps: {top.row.loss:.4f} and "
+        f"{first.row.loss:.4f}, a difference of {difference}. Of {len(changed)} changes from row "
+        f"to row, significant after Holm's correction: {', '.join(clear) or 'none'}."
     )
-    certainty += f"{', '.join(clear) or 'none'} ({found.rounds} rounds)."
-    return said, certainty
 
 
 def draw_curves(rungs: list[MeasuredRung]) -> Curves:
@@ -164,7 +164,7 @@ def draw_curves(rungs: list[MeasuredRung]) -> Curves:
         x = across.at(steps)
         low = rounds.min(axis=0)
         high = rounds.max(axis=0)
-        curve = Curve(rung.title, color_of(len(CURVES)), svg(x, rounds.mean(axis=0)), "")
+        curve = Curve(rung.title, "", svg(x, rounds.mean(axis=0)), "")
         if rung in clear[: len(CURVES)]:
             curve.style = color_of(len(colored))
             curve.band = f"{svg(x, low)} {svg(x[::-1], high[::-1])}"

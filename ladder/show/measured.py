@@ -19,7 +19,6 @@ class DrawnRow:
     id: str
     rung: MeasuredRung
     alone: MeasuredRung | None  # of the climb --without beside it
-    alone_id: str
     rate: str = ""  # tokens per second
     bar: str = ""
     change: str = ""  # `added` or `lost`, where the row is significantly faster or slower
@@ -42,7 +41,6 @@ class DrawnClimb:
     label: str
     headline: str
     certainty: str
-    gain_heading: str  # empty without gains
     rate_ticks: list[Tick]
     gain_ticks: list[Tick]
     rates: str  # whose rates a roofline is at
@@ -50,8 +48,6 @@ class DrawnClimb:
     has_rooflines: bool
     longest: float  # bar of milliseconds
     losses: Losses | None  # of runs that have steps enough
-    first: str  # the title of the first rung
-    top: str  # that of the top rung, of which the climb --without leaves one thing out
     facts: list[tuple[str, str]]
 
 
@@ -59,7 +55,6 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
     """All that the page says and draws of a climb."""
     headline, certainty = verdict(section)
     rows, rate, gains = draw_rows(section)
-    comparison = section.climb.comparison
     longest = 0
     for rung in section.rungs:
         longest = max(longest, sum(rung.roofline.values()), rung.measured_ms or 0)
@@ -69,16 +64,13 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         label=section.label,
         headline=headline,
         certainty=certainty,
-        gain_heading=comparison.gain_heading,
         rate_ticks=rate.ticks(5),
-        gain_ticks=gains.ticks(8) if comparison.gain_heading else [],
+        gain_ticks=gains.ticks(8),
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
         longest=longest,
         losses=draw_losses(section),
-        first=section.rungs[0].title,
-        top=section.without.rungs[0].title if section.without else "",
         facts=facts(section),
     )
 
@@ -153,8 +145,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     for rung in section.rungs:
         row = rung.row
         other = alone.get(row.name)
-        alone_id = f"{section.without.id}/{other.stem}" if other else ""
-        shown = DrawnRow(f"{section.id}/{row.name}", rung, other, alone_id)
+        shown = DrawnRow(f"{section.id}/{row.name}", rung, other)
         drawn.append(shown)
         if not row.logs:
             shown.why = row.status_in_full
@@ -204,7 +195,7 @@ def per_cent(ratio: float) -> float:
 
 def facts(section: ClimbSection) -> list[tuple[str, str]]:
     """How it was measured, in words by their headings; what is empty is not said."""
-    climb, run, result = section.climb, section.run, section.result
+    climb, run = section.climb, section.run
     done = len(climb.failures)
     for rung in section.rungs:
         done += len(rung.row.logs)
@@ -212,16 +203,14 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
     unfinished = ""
     if done < planned and not climb.ended:
         unfinished = f"{done} of {planned} runs are in"
-    warmup, measured = result["warmup_steps"], result["measured_steps"]
     return [
         ("Not finished", unfinished),
-        ("Failed", pairs(climb.failures)),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
         ("Clocks", pairs(climb.clocks)),
         ("Versions", pairs(climb.versions)),
         ("Text", f"{run['data']}, SHA-256 {run.get('data_sha256')}…"),
         ("Rounds", f"{max(len(rung.row.logs) for rung in section.rungs)}, interleaved"),
-        ("Steps", f"{warmup} for warm-up, left out; {measured} measured in each run"),
+        ("Steps", section.steps),
         ("Raw logs", section.id),
         ("Flags of every run", " ".join(climb.flags)),
     ]

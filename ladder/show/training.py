@@ -48,6 +48,10 @@ class Run:
     done: dict[str, np.ndarray]
     window: int  # of the running mean
     name: str = ""
+    facts: list[tuple[str, str]] | None = (
+        None  # in words by their headings; what is empty is not said
+    )
+    sample: str | None = None  # of its best model
 
     @property
     def starts(self) -> list[dict]:
@@ -93,6 +97,9 @@ class Line:
 
     kind: str  # thin, mean, val, mark or reference
     style: str
+    text: str = ""  # in the legend, as are the next two
+    source: str = ""
+    url: str = ""
     points: str = "0,7 30,7"
     dots: str = "M15,7h0"
 
@@ -103,31 +110,11 @@ class Chart:
 
     key: str
     axis: int  # its number
-    label: str
     caption: str
     up: list[Tick]
     across: list[Tick]
     marks: list[str]
     lines: list[Line]
-
-
-@dataclass
-class Item:
-    """An item of the legend."""
-
-    line: Line
-    text: str
-    source: str = ""
-    url: str = ""
-
-
-@dataclass
-class RunWords:
-    """What the page says of one run."""
-
-    heading: str
-    facts: list[tuple[str, str]]
-    sample: str | None
 
 
 @dataclass
@@ -140,10 +127,10 @@ class TrainingSection:
     headline: str
     axes: list[str]
     charts: list[Chart]
-    legend: list[Item]
+    legend: list[Line]
     has_references: bool
     in_order: bool  # whether a run reads its text in order
-    runs: list[RunWords]
+    runs: list[Run]
     left_out: list[str]  # logs without a step, and why
 
 
@@ -177,15 +164,14 @@ def training_section(paths: list[Path]) -> TrainingSection:
         raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
     fields = runs[0].fields
     references = [line for line in references if line.model == fields["model"]]
-    several = len(runs) > 1
     headline = f"Training {fields['model']} on {fields['data']}"
     losses = [val["loss"] for run in runs for val in run.vals]
     if losses:
         headline += f": best validation loss {min(losses):.2f} nats a token"
     axes = axes_of(runs)
-    words = []
     for run in runs:
-        words.append(RunWords(run.name if several else "The run", facts(run), sample_of(run.path)))
+        run.facts = facts(run)
+        run.sample = sample_of(run.path)
     return TrainingSection(
         id=runs[0].name,
         label=f"training {fields['model']} on {fields['device']}",
@@ -195,7 +181,7 @@ def training_section(paths: list[Path]) -> TrainingSection:
         legend=legend(runs, references),
         has_references=bool(references),
         in_order=not all("shuffle" in run.fields for run in runs),
-        runs=words,
+        runs=runs,
         left_out=left_out,
     )
 
@@ -382,7 +368,6 @@ def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> li
             chart = Chart(
                 key=key,
                 axis=number,
-                label=f"{label} over {axis.name}",
                 caption=caption,
                 up=found.up.ticks(4, upright=True),
                 across=found.across.ticks(5) if key in WITH_AXIS else [],
@@ -402,30 +387,34 @@ def line_of(kind: str, k: int, n: int) -> Line:
     return Line(kind, color_of(k))
 
 
-def legend(runs: list[Run], references: list[Reference]) -> list[Item]:
+def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
     """What each line is; a run is named where there are several."""
-    items = []
+    lines = []
     n = len(runs)
     for k, run in enumerate(runs):
         name = f"{run.name}: " if n > 1 else ""
         steps = "1 step" if run.window == 1 else f"{run.window} steps"
-        text = f"{name}training loss, mean of {steps} (thin: each step)"
-        items.append(Item(line_of("mean", k, n), text))
+        mean = line_of("mean", k, n)
+        mean.text = f"{name}training loss, mean of {steps} (thin: each step)"
+        lines.append(mean)
         if run.vals:
-            text = f"{name}validation loss, on held-out text"
-            items.append(Item(line_of("val", k, n), text))
+            val = line_of("val", k, n)
+            val.text = f"{name}validation loss, on held-out text"
+            lines.append(val)
     if any(len(run.starts) > 1 for run in runs):
-        items.append(Item(Line("mark", ""), "stopped and resumed here"))
+        lines.append(Line("mark", "", "stopped and resumed here"))
     for k, reference in enumerate(references):
-        text = reference.name
+        line = line_of("reference", k, n)
+        line.text = reference.name
+        line.source = reference.source
+        line.url = reference.url
         loss = reference.points[0][1]
         if not reference.url:
-            text += f": {loss:.4f} on held-out text of {reference.data}, before training"
+            line.text += f": {loss:.4f} on held-out text of {reference.data}, before training"
         elif len(reference.points) == 2:
-            text += f": {loss}"
-        line = line_of("reference", k, n)
-        items.append(Item(line, text, reference.source, reference.url))
-    return items
+            line.text += f": {loss}"
+        lines.append(line)
+    return lines
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -448,10 +437,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
     ranks = [start["ranks"] for start in run.starts]
     used = ", then ".join(ranks) if len({*ranks}) > 1 else ranks[0]
     batch = f"{step_tokens(fields)} tokens a step, B={fields['B']}, T={fields['T']}, ranks: {used}"
-    rates = ""
-    if "lr" in last:
-        highest = max(step["lr"] for step in run.steps)
-        rates = f"highest {highest:.3g}, last {last['lr']:.3g}"
     text = f"{fields['data']}, {int(fields['tokens']):,} tokens"
     return [
         ("Validation", validation(run.vals)),
@@ -460,13 +445,11 @@ def facts(run: Run) -> list[tuple[str, str]]:
             "Speed",
             f"{tok_per_s:,.0f} tokens per second, {dt_ms:,.1f} ms a step (medians of all steps)",
         ),
-        ("Stalls", stalls(run.steps, dt_ms)),
         ("Resumed", f"went on after step {resumed}" if resumed else ""),
         ("Ended", ended),
         ("Model", f"{fields['model']}, {int(fields['params']):,} parameters"),
         ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
         ("Batch", batch),
-        ("Learning rate", rates),
         ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
         ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields['seed']}"),
     ]
@@ -484,13 +467,3 @@ def validation(vals: list[dict]) -> str:
     else:
         words += ": the last one is the lowest"
     return f"{words}; on {best['tokens']:,.0f} tokens each"
-
-
-def stalls(steps: list[dict], usual_ms: float) -> str:
-    """The steps that took more than twice as long as usual, but for the first of each log."""
-    slow = [step for step in steps if "ranks" not in step and step["dt_ms"] > 2 * usual_ms]
-    if not slow:
-        return "no step took more than twice the median"
-    longest = max(slow, key=lambda step: step["dt_ms"])
-    words = f"steps that took more than twice the median: {len(slow)}, the longest "
-    return f"{words}{longest['dt_ms']:,.0f} ms, step {longest['step']:,}"

@@ -128,6 +128,20 @@ def test_a_piece_of_a_bar_is_coloured_where_the_change_is_significant(tmp_path, 
     assert len(shown(".mark:is(.up, .down) .dot")) == 2
 
 
+def test_without_script_all_climbs_are_shown_and_no_dead_menu(tmp_path, chromium, shown):
+    folders = [climb_of(tmp_path / name, {"baseline": 9, "02_tf32": 8}) for name in ("a", "b")]
+    out = tmp_path / "page.html"
+    assert main(["report", *map(str, folders), "--out", str(out)]) == 0
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        chromium.get(out.as_uri())
+        assert len(shown("h2")) == 2 and not shown("select, .keys, button, :disabled")
+        shown("summary")[1].click()
+        assert len(shown(".rung[open] .logs")) == 1
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
 @pytest.fixture
 def site(chromium):
     """docs/index.html in the browser."""
@@ -239,6 +253,7 @@ def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsy
     for name in names[:: len(names) // 9][:10]:
         Select(shown("[name=card]")[0]).select_by_visible_text(name)
         chosen = shown("[name=B]")[0].get_attribute("value")
+        assert max(bar.rect["height"] for bar in shown(".before .stack")) < 40  # one line
         compare(shown, roofline_of(capsys, name))
         said = roofline_of(capsys, name, chosen)
         assert said == roofline_of(capsys, name)
