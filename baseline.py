@@ -1,6 +1,6 @@
 """00 baseline: GPT-2 (124M), plainly
 
-Change: none. The ladder starts here. Every file in speedups/ is the file before it plus one
+Change: plain PyTorch in FP32, the reference. Every file in speedups/ is the file before it plus one
   optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
 Why: on a GPU most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
   sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. An A100's owner measured 19.2 TFLOP/s:

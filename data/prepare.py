@@ -8,15 +8,17 @@ Scripts tokenize a text at each start, 7 MB a second. Shards are for corpora of 
 50 MB, for a fixed held-out split, and for other programs.
 """
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.corpus import MAGIC, VERSION, load_files
+from ladder.corpus import MAGIC, UNFINISHED, VERSION, load_files
 from ladder.errors import UsageError
-from ladder.files import ROOT, lock, require_own
+from ladder.files import ROOT, lock, require_own, write_atomic
 from ladder.text import show
 
 MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
@@ -26,7 +28,7 @@ def write_shard(path: Path, tokens: np.ndarray):
     """Write `tokens` (uint16, 1-D, at most MOST_TOKENS) as one shard."""
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
-    path.write_bytes(header.tobytes() + tokens.astype("<u2", copy=False).tobytes())
+    write_atomic(path, header.tobytes() + tokens.astype("<u2", copy=False).tobytes())
 
 
 def main(argv=None):
@@ -55,8 +57,10 @@ def prepare(argv):
     source = Path(args.text or "tinyshakespeare")
     name = source.resolve().name if source.is_dir() else source.stem
     out = Path(args.out or ROOT / "data" / name)
-    if out.exists() and (out.is_file() or any(out.iterdir())):
+    unfinished = out / UNFINISHED
+    if out.exists() and (out.is_file() or {*os.listdir(out)} - {UNFINISHED}):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
+    out.mkdir(parents=True, exist_ok=True)  # before the text is read, which may take an hour
     corpus, held_out = load_files(args.text, print0=show)
     splits = [("train", corpus, 0, len(corpus))]
     if held_out:
@@ -69,9 +73,8 @@ def prepare(argv):
             share = f"--val-fraction {args.val_fraction} of {cut} tokens"
             raise UsageError(f"{share} is not even one")
         splits = [("train", corpus, 0, cut), ("val", corpus, cut, len(corpus))]
-    # Nothing trains on a part of them: `out` gets its name when the last one is written.
-    unfinished = Path(f"{out.resolve()}.unfinished")
-    unfinished.mkdir(parents=True, exist_ok=True)
+    # Nothing trains on a part of them: no corpus is read from a folder with this one in it.
+    unfinished.mkdir(exist_ok=True)
     with lock(unfinished):
         for shard in unfinished.glob("*.bin"):  # of a run that was killed
             shard.unlink()
@@ -81,8 +84,9 @@ def prepare(argv):
                 tokens = text.read(start, min(args.shard_tokens, last - start))
                 write_shard(unfinished / name, tokens)
                 show(f"{out / name}: {len(tokens)} tokens")
-        (unfinished / ".lock").unlink()
-        unfinished.rename(out.resolve())
+        for shard in unfinished.glob("*.bin"):
+            shard.rename(out / shard.name)
+    shutil.rmtree(unfinished)
 
 
 if __name__ == "__main__":

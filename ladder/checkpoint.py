@@ -194,11 +194,7 @@ def save(folder: str, step: int, **state) -> Path:
     The one before it is kept, older ones are deleted. Raises OSError.
     """
     path = Path(folder) / f"step_{step:06d}.pt"
-    try:
-        write_atomic(path, lambda file: torch.save({"step": step, **state}, file))
-    except RuntimeError as error:
-        # As torch.save closes the file, its own error hides the real one: a full disk, Ctrl-C.
-        raise error.__context__ or error from None
+    write_atomic(path, lambda file: torch.save({"step": step, **state}, file))
     for old in checkpoints(folder)[:-2]:
         old.unlink()
     return path

@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 import re
+import sys
 from contextlib import contextmanager
 
 from ladder.errors import UsageError, exit_with, explain
@@ -103,11 +104,24 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, flags: dict = FLAGS)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError."""
+    """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError.
+
+    `~` is the user's home in `--flag=~/…` too, where most shells leave it alone.
+    """
 
     def __init__(self, description: str | None, **more):
         as_it_is = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=as_it_is, **more)
+
+    def parse_args(self, words=None, namespace=None):
+        """As argparse's."""
+        expanded = []
+        for word in sys.argv[1:] if words is None else words:
+            flag, equals, value = word.partition("=")
+            if equals and flag.startswith("--"):
+                word = f"{flag}={os.path.expanduser(value)}"
+            expanded.append(os.path.expanduser(word))
+        return super().parse_args(expanded, namespace)
 
     def error(self, message: str):
         raise UsageError(f"{message} (see {self.prog} --help)")

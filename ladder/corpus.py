@@ -1,7 +1,8 @@
 """Corpora: a text, a folder of texts or token shards as one stream of token ids.
 
-A folder may hold what people and their systems leave there: names that begin with a dot are not
-read, and files for validation or tests are not trained on.
+A folder is read with all below it: its shards, or where it has none its texts. It may hold what
+people and their systems leave there: names that begin with a dot are not read, and files for
+validation or tests are not trained on.
 
 The default corpus, tinyshakespeare, ships as a shard. A text is tokenized in memory at each start.
 A shard has the `.bin` layout of llm.c and modded-nanogpt: a header of 256 little-endian int32
@@ -29,7 +30,9 @@ MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
 MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 # Words in the names of files, and what such a file is for.
-SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+SPLITS = {"train": "train", "test": "test"}
+SPLITS |= dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val")
+UNFINISHED = ".unfinished"  # in a folder of shards that data/prepare.py is still writing
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -67,10 +70,15 @@ class Corpus:
         return np.concatenate(parts)
 
 
+def is_shard(path: Path) -> bool:
+    """Whether a file says of itself that it is a shard. Other programs' .bin files do not."""
+    return np.fromfile(path, dtype="<i4", count=2).tolist() == [MAGIC, VERSION]
+
+
 def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard as a memory map: uint16, 1-D. Raises UsageError, OSError."""
     header = np.fromfile(path, dtype="<i4", count=256)
-    if header[:2].tolist() != [MAGIC, VERSION]:
+    if not is_shard(path):
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
         how = "make shards of its text with data/prepare.py"
         raise UsageError(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
@@ -114,21 +122,46 @@ def load_files(path: str | None, print0, with_val: bool = True) -> tuple[Corpus,
             shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
-        if not where.is_dir():
-            return _read(where.stem, [where], print0), None
-        train, val = _split(where, print0)
-        name = where.resolve().name
+        name = where.stem
+        train = [where]
+        val = []
+        if where.is_dir():
+            name = where.resolve().name
+            train, val = _split(where, print0)
         corpus = _read(name, train, print0)
-        if val and with_val:
-            return corpus, _read(name, val, print0)
-        return corpus, None
+        if not len(corpus):
+            raise UsageError(f"{path} has no text to train on: 0 tokens")
+        if not (val and with_val):
+            return corpus, None
+        held_out = _read(name, val, print0)
+        if not len(held_out):
+            rest = "the last 10 % of the others are held out"
+            print0(f"note  no tokens in {_some(val, where)}: {rest}")
+            return corpus, None
+        return corpus, held_out
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
 def _split(folder: Path, print0) -> tuple[list[Path], list[Path]]:
-    """The files of a folder to train and to validate on: its shards, else its texts."""
-    files = sorted(folder.glob("[!.]*.bin")) or _texts(folder, print0)
+    """The files of a folder to train and to validate on: its shards, else its texts.
+
+    Says what is left out.
+    """
+    found = _walk(folder, {os.path.realpath(folder)})
+    binary = _of_kind(found, ".bin")
+    files = [path for path in binary if is_shard(path)]
+    what = "shards"
+    if not files:
+        files = _of_kind(found, ".txt", ".md")
+        what = "texts (.txt, .md)"
+    if not files:
+        for path in binary[:1]:
+            read_shard(path)  # raises what it lacks
+        raise UsageError(f"{folder} holds neither .bin shards nor .txt or .md files")
+    left_out = sorted(set(found) - set(files))
+    if left_out:
+        print0(f"note  only {what} are read, not {_some(left_out, folder)}")
     splits = {"train": [], "val": [], "test": []}
     for file in files:
         splits[split_of(file.relative_to(folder))].append(file)
@@ -140,6 +173,11 @@ def _split(folder: Path, print0) -> tuple[list[Path], list[Path]]:
     if not splits["train"]:
         raise UsageError(f"{folder} holds only files for val or test: name one to train on it")
     return splits["train"], splits["val"]
+
+
+def _of_kind(paths: list[Path], *suffixes: str) -> list[Path]:
+    """Those of these paths that are files with one of these suffixes."""
+    return [path for path in paths if path.suffix.lower() in suffixes and path.is_file()]
 
 
 def split_of(name: Path) -> str:
@@ -161,22 +199,10 @@ def _some(paths: list[Path], folder: Path) -> str:
     return ", ".join(names)
 
 
-def _texts(folder: Path, print0) -> list[Path]:
-    """The texts in a folder and below it, in order. Says what is left out."""
-    texts = []
-    left_out = []
-    for path in _walk(folder, {os.path.realpath(folder)}):
-        is_text = path.is_file() and path.suffix.lower() in (".txt", ".md")
-        (texts if is_text else left_out).append(path)
-    if not texts:
-        raise UsageError(f"{folder} holds neither .bin shards nor .txt or .md files")
-    if left_out:
-        print0(f"note  {len(texts)} texts (.txt, .md) are read, not {_some(left_out, folder)}")
-    return texts
-
-
 def _walk(folder: Path, seen: set[str]) -> list[Path]:
     """The files below `folder`, which `seen` has. Links are followed, but nothing is read twice."""
+    if (folder / UNFINISHED).exists():
+        raise UsageError(f"{folder} is not all there: data/prepare.py is at work, or was stopped")
     files = []
     for path in sorted(folder.iterdir()):
         real = os.path.realpath(path)
@@ -192,7 +218,7 @@ def _walk(folder: Path, seen: set[str]) -> list[Path]:
 
 def _read(name: str, files: list[Path], print0) -> Corpus:
     """A corpus of these shards or texts."""
-    if files[0].suffix == ".bin":
+    if files[0].suffix.lower() == ".bin":
         return _shard_corpus(name, files)
     return _text_corpus(name, files, print0)
 
@@ -259,7 +285,10 @@ def cached_vocabulary() -> list[Path]:
 
 def cache_folder() -> Path:
     """Where tiktoken looks for GPT-2's vocabulary."""
-    return Path(os.environ.get("TIKTOKEN_CACHE_DIR") or f"{tempfile.gettempdir()}/data-gym-cache")
+    for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if name in os.environ:
+            return Path(os.environ[name])
+    return Path(tempfile.gettempdir()) / "data-gym-cache"
 
 
 def gpt2_vocabulary():

@@ -132,8 +132,9 @@ def explain(error: BaseException) -> str | None:
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])
-        # The disk or a path. A missing file (ENOENT) is a mistake in a script: show its traceback.
+        # The disk or a path, of a copy where it goes. A missing file (ENOENT) is a mistake in a
+        # script: show its traceback.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
-            return f"{error.filename or 'the system'}: {error.strerror}"
+            return f"{error.filename2 or error.filename or 'the system'}: {error.strerror}"
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
     return None

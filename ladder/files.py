@@ -109,9 +109,12 @@ def write_atomic(path: Path, content):
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
+        # As torch.save closes the file, its own error hides the real one: a full disk, Ctrl-C.
+        if isinstance(error, RuntimeError):
+            error = error.__context__ or error
         if isinstance(error, OSError):
             error.filename = str(path)  # the error of a full disk names no file
-        raise
+        raise error from None
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess:

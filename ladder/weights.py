@@ -72,21 +72,21 @@ def download_vocabulary():
 def save_tokenizer(folder: Path) -> bool:
     """Write GPT-2's tokenizer to `folder`, for transformers, which else makes an empty one.
 
-    Returns False if the vocabulary is neither cached nor comes over the network. Raises OSError.
+    The model's config.json must be there. Returns False if the vocabulary is neither cached nor
+    comes over the network. Raises OSError.
     """
-    config = folder / "tokenizer_config.json"
-    if config.exists():
-        return True
-    if not cached_vocabulary():
-        download_vocabulary()
-    if not cached_vocabulary():
-        return False
-    vocabulary, merges = cached_vocabulary()
-    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
-    write_atomic(folder / "merges.txt", merges.read_bytes())
+    if not (folder / "merges.txt").exists():
+        if not cached_vocabulary():
+            download_vocabulary()
+        if not cached_vocabulary():
+            return False
+        vocabulary, merges = cached_vocabulary()
+        write_atomic(folder / "vocab.json", vocabulary.read_bytes())
+        write_atomic(folder / "merges.txt", merges.read_bytes())
+    longest = json.loads((folder / "config.json").read_text("utf-8"))["n_positions"]
     end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024, **end}
-    write_atomic(config, json.dumps(fields, indent=1).encode())
+    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest, **end}
+    write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
     return True
 
 

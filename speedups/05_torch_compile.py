@@ -1,6 +1,6 @@
 """05 torch.compile
 
-Change: the model is compiled with torch.compile.
+Change: one call compiles the model: neighbouring operators become one kernel.
 Why: run one by one, every elementwise operator reads its whole input from memory and writes its
   whole output back. The largest are the scores of attention: at B=16, T=1024 403 MB a layer in
   bfloat16. Scale, mask (a copy and a fill), the cast to FP32, softmax and the cast back read or

@@ -35,7 +35,7 @@ from rich.console import Console
 
 from ladder import cli
 from ladder.errors import UsageError
-from ladder.files import lock
+from ladder.files import lock, write_atomic
 from ladder.machine import clocks
 from ladder.measure import rounds, scripts
 from ladder.measure.climb import Climb, climb_logs
@@ -129,7 +129,7 @@ def climb_without(args) -> int:
                 print(f"{rung.stem} cannot be left out: a later rung changed it too")
                 continue
             path = Path(scratch, f"without_{rung.name}")
-            path.write_text(source, encoding="utf-8")
+            write_atomic(path, source.encode())
             made.append(path)
         if not made:
             raise UsageError("none of these changes can be taken back from the top script")

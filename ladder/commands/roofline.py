@@ -29,6 +29,7 @@ from ladder.show.reported import reported_gpus, roofline_fraction
 
 TITLES = {path.stem: title(path) for path in rungs()}
 NO_SCORES = "06_flash_attention"  # from here on they take no memory
+PADDED = "not calculated, the compiler may pad by itself"  # of AS_BEFORE
 LISTED = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 
 
@@ -204,7 +205,8 @@ def speed_change(before: float | None, after: float) -> str:
     if before == after:
         return "no change"
     percent = (before / after - 1) * 100
-    return f"{percent:+.0f} %" if abs(percent) >= 0.95 else f"{percent:+.1f} %"
+    digits = 0 if abs(percent) >= 0.95 else 1
+    return f"{percent:+.{digits}f} %".replace("-", "−")
 
 
 def reasons(steps: dict[str, dict], gpu: GPU, rates: dict[str, float]) -> dict[str, str]:
@@ -213,14 +215,13 @@ def reasons(steps: dict[str, dict], gpu: GPU, rates: dict[str, float]) -> dict[s
     before = None
     for stem, step in steps.items():
         if stem == AS_BEFORE:
-            lines[stem] = f"{TITLES[stem]}: not calculated, the compiler may pad by itself"
+            lines[stem] = f"{TITLES[stem]}: {PADDED}"
             continue
         if before:
             gained = speed_change(sum(roofline_ms(before, rates)), sum(roofline_ms(step, rates)))
             lines[stem] = f"{TITLES[stem]}: {gained}, {reason(before, step, gpu, rates)}"
         if stem == NO_SCORES:
-            train = ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
-            lines[stem] += f"; B={train} then fits to train, not {what_fits(gpu)[0]}"
+            lines[stem] += scores_note(gpu)
         before = step
     return lines
 
@@ -239,3 +240,9 @@ def reason(before: dict, after: dict, gpu: GPU, rates: dict[str, float]) -> str:
     if not saved:
         return "the kernels are the same"
     return f"{abs(saved):.1f} GB {'less' if saved > 0 else 'more'} through its memory"
+
+
+def scores_note(gpu: GPU) -> str:
+    """The batch that fits a GPU once the scores take no memory, after what rung 06 gains."""
+    train = ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
+    return f"; B={train} then fits to train, not {what_fits(gpu)[0]}"

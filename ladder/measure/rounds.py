@@ -129,7 +129,7 @@ def copy_code(code: Path, own: list[Path], commit: str):
     for path, name in copies.items():
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, code / name)
-    (code / "COMMIT").write_text(commit + "\n")
+    write_atomic(code / "COMMIT", f"{commit}\n".encode())
 
 
 def large_matmul(flags: list[str], package: Path = ROOT) -> dict:

@@ -97,7 +97,6 @@ class StepBar:
     title: str
     parts: list[Part]
     total: str
-    reported: str | None  # where the dot of what was reported stands, in CSS
 
 
 def step_bars(rung, longest: float) -> list[StepBar]:
@@ -111,10 +110,9 @@ def step_bars(rung, longest: float) -> list[StepBar]:
         for name, ms in rung.base.roofline.items():
             gone = max(0, 1 - rung.roofline[name] / ms) if ms else 0
             parts.append(Part(name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
-        bars.append(StepBar("before", rung.base.title, parts, rung.base.total, None))
+        bars.append(StepBar("before", rung.base.title, parts, rung.base.total))
     parts = [Part(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
-    reported = share(rung.reported_ms / longest) if rung.reported_ms else None
-    bars.append(StepBar("after", rung.title, parts, rung.total, reported))
+    bars.append(StepBar("after", rung.title, parts, rung.total))
     return bars
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ladder.errors import UsageError
-from ladder.files import git
+from ladder.files import git, write_atomic
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
@@ -41,7 +41,6 @@ class Rung:
     diff: list[str] | None
     roofline: dict[str, float]  # milliseconds of each part of a step
     total: str  # of these
-    reported_ms: float | None = None
 
 
 @dataclass
@@ -173,7 +172,7 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
         if not text:
             return None, f"the script is neither with its logs nor at commit {commit}"
         path = scratch / f"{stem}.py"
-        path.write_text(text, encoding="utf-8")
+        write_atomic(path, text.encode())
     try:
         docstring(path)
     except UsageError:  # then the row says how it failed

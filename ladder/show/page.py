@@ -22,7 +22,8 @@ TEMPLATES = Environment(
 def page(sections: list, made: str) -> str:
     """The whole page; `made` says when, and may be empty.
 
-    A section is the story of the ladder (it `shows` "learn"), a ClimbSection or a TrainingSection.
+    A section is the story of the ladder (it `shows` "learn", and brings its own HTML, style and
+    script), a ClimbSection or a TrainingSection.
     """
     learn = None
     others = []
@@ -33,13 +34,17 @@ def page(sections: list, made: str) -> str:
             others.append(draw_climb(section))
         else:
             others.append(section)
+    style = HERE.joinpath("report.css").read_text("utf-8")
     script = HERE.joinpath("report.js").read_text("utf-8")
+    if learn:
+        style += learn.style
+        script += learn.script
     return TEMPLATES.get_template("report.html").render(
         learn=learn,
         others=others,
         made=made,
         colors=colors,
-        style=HERE.joinpath("report.css").read_text("utf-8"),
+        style=style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

@@ -2,9 +2,11 @@
 
 import os
 
+import pytest
 from helpers import load, write_shard
 
-from ladder.corpus import load_corpus
+from ladder.corpus import load_corpus, load_splits
+from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
@@ -12,7 +14,7 @@ def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
     """Training on a part of them would look like training on all."""
     text = tmp_path / "play.txt"
     out = tmp_path / "out"
-    unfinished = tmp_path / "out.unfinished"
+    out.mkdir()  # such as a volume of Docker: it cannot be renamed
     text.write_text("to be or not to be, that is the question")
 
     def prepare(tokens, write=write_shard):
@@ -26,11 +28,31 @@ def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
         if path.name == "play_train_000003.bin":
             raise KeyboardInterrupt
 
-    assert prepare(4, stopped) == 130 and not out.exists()
-    assert prepare(15) == 0 and not unfinished.exists()
+    assert prepare(4, stopped) == 130 and not list(out.glob("*.bin"))
+    with pytest.raises(UsageError, match=r"out is not all there: data/prepare\.py"):
+        load_corpus(str(out), print)
+    assert prepare(15) == 0
     shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
     assert sorted(os.listdir(out)) == shards
     tokens = load_corpus(str(out), print).read(0, 30)
     assert bytes(tokens.tolist()) == text.read_bytes()[:30]
     assert prepare(15) == 2
     assert f"error {out} exists already: delete it" in capsys.readouterr().err
+
+
+def test_a_text_without_tokens_is_refused_and_an_empty_val_is_told(bytes_for_tokens, tmp_path):
+    """And what has no tokens to hold out leaves the last tenth to that."""
+    prepare = load(ROOT / "data" / "prepare.py").main
+    texts = tmp_path / "texts"
+    out = tmp_path / "out"
+    texts.mkdir()
+    (texts / "train.txt").touch()
+    (texts / "val.txt").touch()
+    assert prepare([str(texts), "--out", str(out)]) == 2
+    (texts / "train.txt").write_text("to be")
+    assert prepare([str(texts), "--out", str(out)]) == 0
+    assert os.listdir(out) == ["texts_train_000000.bin"]
+    said = []
+    corpus, held_out = load_splits(str(texts), said.append)
+    assert (len(corpus), len(held_out)) == (5, 0)
+    assert said[1:] == ["note  no tokens in val.txt: the last 10 % of the others are held out"]

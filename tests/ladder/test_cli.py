@@ -36,6 +36,12 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     assert words in fails(capsys, *flags)
 
 
+def test_a_home_is_a_home_however_it_is_given(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    args = parse_args("doc", ["--device=cpu", "--log-dir=~/a=b", "--data", "~/my texts"])
+    assert (args.log_dir, args.data) == ("/home/me/a=b", "/home/me/my texts")
+
+
 FLOAT16 = {"P100", "T4", "MI50"}
 
 

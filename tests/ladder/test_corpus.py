@@ -164,7 +164,23 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     assert corpus.read(0, len(corpus)).tolist() == [*one, END_OF_TEXT, *two]
     assert corpus.sha256 == hashlib.sha256(one + two).hexdigest()
     left_out = "gone.txt, more/c.pdf, more/d.csv, more/e.csv"
-    assert said == [f"note  2 texts (.txt, .md) are read, not {left_out}"]
+    assert said == [f"note  only texts (.txt, .md) are read, not {left_out}"]
+
+
+def test_shards_come_before_texts_also_in_folders_below(text_of, tmp_path):
+    """What is not read is named; a .bin of another program is no shard."""
+    write_texts(tmp_path, README="about these shards")
+    (tmp_path / "vocab.bin").write_bytes(b"of another program")
+    assert text_of(tmp_path) == (
+        "about these shards",
+        ["note  only texts (.txt, .md) are read, not vocab.bin"],
+    )
+    for split in ("train", "val"):
+        (tmp_path / split).mkdir()
+        shard(tmp_path / split / "000.BIN", 3, start=ord("a"))
+    said = text_of(tmp_path)
+    assert said[0] == "abc"
+    assert said[1][0] == "note  only shards are read, not README.txt, vocab.bin"
 
 
 def test_a_folder_of_nothing_we_know_is_refused(text_of, tmp_path):
@@ -200,6 +216,8 @@ def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):
         ("Validation-3", "val"),
         ("x_test_000001", "test"),
         ("interval_000001", "train"),
+        ("dev", "val"),
+        ("devices_eval-2", "val"),
         ("my-val_train_000001", "train"),  # as data/prepare.py names the shards of my-val.txt
         ("fineweb_val_000000 (copy)", "val"),
     ],

@@ -27,6 +27,8 @@ def test_an_error_that_a_user_can_put_right_is_explained(case):
 
 def test_what_the_machine_refuses_is_said_in_a_line():
     assert explain(OSError(errno.ENOSPC, "No space")) == "the system: No space"
+    copied = OSError(errno.ENOSPC, "No space", "from", None, "to")
+    assert explain(copied) == "to: No space"
     # Most likely a mistake in a script, which keeps its traceback.
     assert explain(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
 

@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+import torch
 from helpers import SMALL, run_script
 
 from ladder import files
@@ -22,6 +23,21 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         write_atomic(path, full)
     assert caught.value.filename == str(path)
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
+
+
+def test_the_error_of_a_full_disk_names_the_file_also_where_torch_saves(tmp_path):
+    class Full:
+        room = 100
+
+        def write(self, content):
+            self.room -= len(content)
+            if self.room < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return len(content)
+
+    with pytest.raises(OSError, match="No space") as caught:
+        write_atomic(tmp_path / "a.pt", lambda _: torch.save({"w": torch.ones(9)}, Full()))
+    assert caught.value.filename == str(tmp_path / "a.pt")
 
 
 def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):

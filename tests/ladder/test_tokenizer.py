@@ -8,7 +8,7 @@ import pytest
 from helpers import load
 
 from ladder import weights
-from ladder.corpus import gpt2_vocabulary
+from ladder.corpus import cache_folder, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.files import ROOT
 
@@ -43,11 +43,16 @@ def test_transformers_makes_tiktokens_ids(train, tmp_path, monkeypatch):
     except UsageError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(cache_folder()))  # tiktoken reads both names
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     assert "no tokenizer" not in train("--steps", 1)
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ckpt" / "best")
-    assert tokenizer.model_max_length == 1024 and len(tokenizer) == 50257
+    best = tmp_path / "ckpt" / "best"
+    (best / "config.json").write_text('{"n_positions": 2048}')  # of a run of longer sequences
+    assert weights.save_tokenizer(best)
+    tokenizer = AutoTokenizer.from_pretrained(best)
+    assert tokenizer.model_max_length == 2048 and len(tokenizer) == 50257
     for text in HARD:
         ids = tokenizer(text)["input_ids"]
         assert ids == vocabulary.encode_ordinary(text)

@@ -70,7 +70,7 @@ def test_a_climb_begins_with_one_batch_for_all_and_says_that_it_has_no_commit(
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     out = tmp_path / "run"
     assert main(["climb", "0", "1", f"--data={shard}", f"--out={out}"]) == 0
-    assert Climb.load_from(out).flags == ["--batch-size=4"]
+    assert Climb.read_from(out).flags == ["--batch-size=4"]
     said = capsys.readouterr().out
     assert "note  commit=unknown (fatal: detected dubious ownership" in said
     assert "): the climb cannot be published\n" in said

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from climbs import HERE, LOGS, climb_of
-from site_page import BATCHES, learn_section
+from site_page import all_numbers, rows_of
 
 from ladder.commands import roofline
 from ladder.commands.main import main
@@ -99,18 +99,64 @@ def site(chromium):
 
 
 def test_the_story_in_a_browser(site, shown, narrow):
-    """Bars before and after to one scale, what is removed hatched, a phone."""
-    rungs = learn_section().rungs
-    total = shown(".after .parts")[0].rect["width"] * rungs[0].ms / 1000  # that was reported
-    for rung, bar in zip(rungs, shown(".after .parts"), strict=True):
-        parts = bar.find_elements("css selector", ":scope > span")
-        width = sum(part.rect["width"] for part in parts)
-        assert width == pytest.approx(total * rung.ms / rungs[0].ms, abs=2)
-    assert [len(shown(f".{kind}")) for kind in ("after", "before", "parts .dot")] == [11, 10, 7]
-    gone = [part.get_attribute("style") for part in shown(".before .parts > span")[4:8]]
-    assert ["--gone: 85.5" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 02: 19.2 to 132
-    narrow(400)
+    """Each rung on the scale of the step before it, and above that on the baseline's; a phone."""
+    rows = rows_of(all_numbers()["cards"]["A100 SXM 80GB"])
+    totals = [row[-1] for row in rows]
+    for k, rung in enumerate(shown(".story .rung:has(.pair)")):
+        full = rung.find_element("css selector", ".after .stack").rect["width"]
+        before = totals[max(0, k - 1)]
+        longest = max(before, totals[k])
+        assert width_of(rung, ".after") == pytest.approx(full * totals[k] / longest, abs=2)
+        if k:
+            assert width_of(rung, ".before") == pytest.approx(full * before / longest, abs=2)
+            assert width_of(rung, ".so-far") == pytest.approx(full * totals[k] / totals[0], abs=2)
+    assert [len(shown(f".{kind}")) for kind in ("after", "before", "pair .dot")] == [11, 10, 7]
+    gone = [part.get_attribute("style") for part in shown(".before .stack > span")[4:8]]
+    assert ["--gone: 85.50" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 19.2 to 132
+    assert shown(".before em")[0].text == "−541 ms"
+    assert len(shown(".columns img")) == 4
+    for stem in ("11_keep_memory", "12_causal_blocks"):
+        assert "Measured here on AMD EPYC" in shown(f"[id='ladder/{stem}']")[0].text
+        assert shown(f"[id='ladder/{stem}'] .diff")
+    for size in (820, 720, 400):
+        narrow(size)
+        assert min(bar.rect["width"] for bar in shown(".pair .stack, .track")) >= 320
     assert not shown(".keys")
+
+
+def width_of(rung, kind):
+    """How wide the parts of a bar are together."""
+    parts = rung.find_elements("css selector", f"{kind} .stack > [class^=part]")
+    return sum(part.rect["width"] for part in parts)
+
+
+def test_the_race_runs_at_the_speed_of_the_steps_unless_motion_is_unwanted(site, shown):
+    button = shown(".race button")[0]
+
+    def lanes(name):
+        return [lane.value_of_css_property(f"animation-{name}") for lane in shown(".lanes i")]
+
+    assert set(lanes("name")) == {"none"}
+    button.click()
+    assert lanes("duration")[0] == "0.8512s" and lanes("duration")[-1] == "0.0679s"
+    reduced = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": reduced})
+    assert set(lanes("name")) == {"none"} and not button.is_displayed()
+    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_no_request_leaves_the_page_and_it_works_without_script(chromium, site, shown):
+    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    assert [name for name in site.execute_script(requests) if not name.startswith("data:")] == []
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        chromium.get("about:blank")
+        chromium.get((ROOT / "docs" / "index.html").as_uri())
+        assert shown("[id='ladder/10_fused_adamw'] .now")[0].text == "67.9 ms"
+        assert shown("[id='ladder/05_torch_compile'] .diff") and shown(".columns img")
+        assert not shown(".race") and not shown("[name=card]")[0].is_enabled()
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_keys_go_through_the_story_and_a_climb(site, shown):
@@ -130,8 +176,8 @@ def test_keys_go_through_the_story_and_a_climb(site, shown):
     press("n", "02_tf32")
     press("p", "01_weight_tying")
     assert shown("[name=card]")[0].get_attribute("value") == "A100 SXM 80GB"
-    bars = shown("[id='ladder/01_weight_tying'] .step")
-    assert [in_sight(site, bar) for bar in bars] == [True, True]
+    bars = shown("[id='ladder/01_weight_tying'] .pair .stack")
+    assert [in_sight(site, bar) for bar in bars] == [True, True, True]
     site.find_element("link text", "measured").click()
     press("n", "baseline")
     press("n", "01_weight_tying")
@@ -147,43 +193,51 @@ def in_sight(driver, element):
 
 
 def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
+    """At the B that comes with a card, and at one that may be too large."""
     from selenium.webdriver.support.ui import Select
 
     monkeypatch.setenv("COLUMNS", "200")
     names = [*roofline.LISTED]
-    for number, name in enumerate(names[:: len(names) // 9][:10]):
-        B = BATCHES[number % len(BATCHES)]
+    for name in names[:: len(names) // 9][:10]:
         Select(shown("[name=card]")[0]).select_by_visible_text(name)
         chosen = shown("[name=B]")[0].get_attribute("value")
-        assert chosen == f"{roofline.batch_for(roofline.LISTED[name])}"
-        assert "Too little memory" not in shown(".fits")[0].text or chosen == "1"
-        Select(shown("[name=B]")[0]).select_by_visible_text(str(B))
-        assert main(["roofline", "--gpu", name, "--batch-size", str(B)]) == 0
-        said = capsys.readouterr().out
-        table = said.partition("The roofline of")[2].partition("Over the rung before")[0]
-        rows = [row.strip() for row in table.splitlines()]
-        for rung in shown(".story .rung"):
-            title, numbers = of_page(rung)
-            (row,) = [row for row in rows if row.startswith(title)]
-            expected = row.removeprefix(title).split()[: len(numbers)]
-            assert numbers == expected, (name, B, title)
-        assert not shown(".story .dot")
-        (fits,) = shown(".fits")
-        words = fits.text.partition(": ")[2].removesuffix(".")
-        assert (f"memory: {words}" in said) == ("Too little memory" in fits.text)
+        compare(shown, roofline_of(capsys, name))
+        said = roofline_of(capsys, name, chosen)
+        assert said == roofline_of(capsys, name)
+        Select(shown("[name=B]")[0]).select_by_visible_text("16")
+        said = roofline_of(capsys, name, "16")
+        compare(shown, said)
+        note = shown(".fits")[0].text if shown(".fits") else ""
+        assert (f"note  {note[:1].lower()}{note[1:]}".removesuffix(".") in said) == bool(note)
+        assert bool(note) == (roofline.what_fits(roofline.LISTED[name])[0] < 16)
 
 
-def of_page(rung):
-    """A rung's title, and its numbers in the order of `ladder roofline`."""
+def roofline_of(capsys, name, *size):
+    """What `ladder roofline` prints of a card."""
+    assert main(["roofline", "--gpu", name, *(f"--batch-size={B}" for B in size)]) == 0
+    return capsys.readouterr().out
 
-    def texts(selector):
-        return [found.text for found in rung.find_elements("css selector", selector)]
 
-    (total,) = texts(".after .total")
-    if total == "as 06":
-        return *texts("h3"), total.split()
-    parts = [text.removesuffix(" ms").split()[-1] for text in texts(".milliseconds i + b")]
-    return *texts("h3"), [total.removesuffix(" ms"), *" ".join(texts(".gain")).split(), *parts]
+def compare(shown, said):
+    """The page has the table's milliseconds and gains, and the reasons below it."""
+    table, _, reasons = said.partition("The roofline of")[2].partition("Over the rung before")
+    rows = [row.strip() for row in table.splitlines()]
+    lines = [line.strip() for line in reasons.splitlines()]
+    for rung, line in zip(shown(".rung:has(.pair)"), shown(".line-of-ladder"), strict=True):
+        title = line.find_element("css selector", ".name").text
+        (row,) = [row for row in rows if row.startswith(title)]
+        (now,) = rung.find_elements("css selector", ".now") or [None]
+        if now is None:
+            assert "as 06" in row
+            continue
+        parts = [text.text.split()[-2] for text in rung.find_elements("css selector", ".each b")]
+        gain = line.find_element("css selector", ".gain").text
+        numbers = [now.text.removesuffix(" ms"), *gain.split(), *parts]
+        assert row.removeprefix(title).split()[: len(numbers)] == numbers, title
+        if gain:
+            (reason,) = [reason for reason in lines if reason.startswith(title)]
+            shown_reason = rung.find_element("css selector", ".reason").text
+            assert reason.removeprefix(f"{title}: ") in shown_reason
 
 
 def test_published_the_page_links_to_the_pages_of_its_repository(tmp_path):
@@ -205,11 +259,11 @@ def test_bars_and_the_words_on_them_have_contrast(scheme, site, shown):
     media = [{"name": "prefers-color-scheme", "value": scheme}]
     site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     ground = site.find_element("tag name", "body").value_of_css_property("background-color")
-    for part in shown("[id='ladder/baseline'] .parts > span"):
+    for part in shown("[id='ladder/baseline'] .stack > [class^=part]"):
         color = part.value_of_css_property("background-color")
         assert contrast(color, ground) >= 3
         assert contrast(color, part.value_of_css_property("color")) >= 4.5
-    for word in shown(".story .soft, .story .name, .story p"):
+    for word in shown(".story .soft, .story .name, .story p, .story .said"):
         assert contrast(word.value_of_css_property("color"), ground) >= 4.5
 
 
