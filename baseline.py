@@ -13,6 +13,7 @@ Why: on a GPU most of a step is multiplication in FP32, which tensor cores canno
   cards, and 05 and 06 the traffic.
 Numerics: the reference for all other rungs.
 Run: python baseline.py
+Effective: matmul=fp32 autocast=off compiled=no attention=math optimizer=foreach/for-loop
 """
 
 import math

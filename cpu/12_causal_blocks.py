@@ -20,6 +20,7 @@ Numerics: rounding. Scores and probabilities are stored between the matmuls in t
   as before rung 06.
 Run: python cpu/12_causal_blocks.py
 Removes: a quarter of attention's keys, at T=256
+Effective: attention=math/flash/efficient/cudnn
 """
 
 import ctypes

@@ -13,6 +13,7 @@ from ladder.files import ROOT
 from ladder.machine import GPU, find_gpu
 from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
+from ladder.measure.rates import measured as measured_rates
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import base_of, number_of, relative_name, rungs, rungs_for
@@ -174,10 +175,10 @@ def beside_transformers() -> str:
     gains = []
     for number, row in by_number(read_climb(newest)[1]).items():
         if number >= 10:
-            gains.append(f"rung {number} is {gain_words(row.gain)}")
+            gains.append(f"rung {number} is {gain_words(row.gain).removeprefix('+')} faster")
     folder = newest.relative_to(ROOT).as_posix()
-    text = f"Beside transformers' GPT-2, compiled too, in [another climb]({folder}): "
-    return f"{text}{', '.join(gains)}.\n"
+    text = f"In [another climb]({folder}) we compiled transformers' GPT-2 too. Beside it "
+    return f"{text}{' and '.join(gains)}.\n"
 
 
 def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
@@ -191,9 +192,10 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     text += "significant, hollow ones are not.*\n\n"
     text += f"Rung 10 is {times(ran[10])} as fast as the baseline"
     if top > 10:
-        text += f", and rung {top} {times(ran[top])}"
-    text += f". The baseline trains {ran[0].tok_per_s:,.0f} tokens a second, rung {top} "
-    return text + f"{ran[top].tok_per_s:,.0f}.\n"
+        text += f". Rung {top} is {times(ran[top])} as fast"
+    return (
+        f"{text}: {ran[top].tok_per_s:,.0f} instead of {ran[0].tok_per_s:,.0f} tokens a second.\n"
+    )
 
 
 def gain_words(gain: Estimate) -> str:
@@ -226,7 +228,9 @@ def cards_table() -> str:
     heads = ["card", "B to compare", "rung 10 is faster by", "B to train"]
     lines = [[*heads, "tok/s: baseline, rung 10 to train"]]
     for label, name in CARDS.items():
-        card = expected(find_gpu(name))
+        gpu = find_gpu(name)
+        card = expected(gpu)
+        label = label.replace(",", f"{mark(gpu)},")
         rates = f"{digits(card.baseline)} → {digits(card.trained)}"
         lines.append([label, f"{card.compare}", f"{card.times:.1f} times", f"{card.train}", rates])
     return pipes([[Cell(text) for text in line] for line in lines], left=1)
@@ -244,14 +248,20 @@ def more_cards_table() -> str:
     heads = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster by"]
     lines = [[*heads, "B to train", "rung 10, tok/s"]]
     for name in MORE_CARDS:
-        card = expected(LISTED[name])
-        line = [name, f"{LISTED[name].memory:g}", f"{card.compare}", digits(card.baseline)]
+        gpu = LISTED[name]
+        card = expected(gpu)
+        line = [f"{name}{mark(gpu)}", f"{gpu.memory:g}", f"{card.compare}", digits(card.baseline)]
         line += [card.tf32, f"{card.times:.1f} times", f"{card.train}", digits(card.trained)]
         lines.append(line)
     for name, memory in AMD.items():
         compare, train = batches(memory)
         lines.append([name, f"{memory}", f"{compare}", "–", "–", "–", f"{train}", "–"])
     return pipes([[Cell(text) for text in line] for line in lines], left=1)
+
+
+def mark(gpu: GPU) -> str:
+    """A star after a card that nobody measured: its rates are estimated."""
+    return "" if gpu.name in measured_rates() else r"\*"
 
 
 class Expected(NamedTuple):
@@ -343,12 +353,12 @@ def machines() -> list[Machine]:
 
 def machines_table() -> str:
     """A row for each of `machines`."""
-    header = ["machine", "torch", "large half-precision matmul, TFLOP/s", "rounds"]
-    header += ["tok/s of baseline", "rung 10", "top", "top / baseline", "date"]
+    header = ["machine", "TFLOP/s, half precision", "tok/s of baseline", "rung 10", "top"]
+    header += ["top / baseline", "date"]
     lines = [header]
     for machine in machines():
         lines.append(machine_line(machine.folder, machine.climb, machine.ran))
-    return pipes([[Cell(text) for text in line] for line in lines], left=2)
+    return pipes([[Cell(text) for text in line] for line in lines])
 
 
 def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
@@ -356,9 +366,7 @@ def machine_line(folder: Path, climb: Climb, ran: dict[int, Row]) -> list[str]:
     number = max(ran)
     return [
         machine_of([*ran.values()]),
-        ran[0].log.run["torch"],
         f"{climb.rate('peak_flops') / 1e12:.3g}",
-        f"{climb.rounds_begun}",
         f"{ran[0].tok_per_s:.0f}",
         f"{ran[10].tok_per_s:.0f}",
         f"{ran[number].tok_per_s:.0f} ({number})",

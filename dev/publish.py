@@ -24,11 +24,12 @@ from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
+from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
-from ladder.show.tables import WHY_NOT_COMPILED, caption, not_compiled
+from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
 
@@ -58,7 +59,7 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
         readme = with_climb(readme, shown, climb, rows)
     copy_climb(folder, target, climb)
     text = entry(climb, rows, shown, finding)
-    runlog = runlog[:newest_entry] + text + runlog[newest_entry:]
+    runlog = runlog[:newest_entry] + text + with_newest_folded(runlog[newest_entry:])
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}: read what `git diff` shows, then commit")
@@ -92,8 +93,8 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     for row in rows:
         if row.status == OUT_OF_TIME:
             return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
-        if not_compiled(row):
-            return f"nothing was compiled in {row.name}: {WHY_NOT_COMPILED}"
+        for text in differences(row.logs.values()):
+            return f"{row.name} ran {text}"
     return None
 
 
@@ -143,6 +144,23 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
+
+
+def with_newest_folded(entries: str) -> str:
+    """RUNLOG.md's entries, the first of them folded below its heading and what it found."""
+    heading, body, older = re.fullmatch(r"(## .*?\n)(.*?)(^## .*)?", entries, FLAGS).groups("")
+    if body.lstrip().startswith("<details>"):
+        return entries
+    found = re.search(r"\*\*Finding:\*\*\s+(.*?[.:])(?=\s)", body, FLAGS)
+    summary = "the entry"
+    if found:  # its first sentence, without links and code
+        summary = re.sub(r"\[(.*?)\]\(.*?\)|`(.*?)`", r"\1\2", " ".join(found[1].split()))
+        summary = (summary[0].upper() + summary[1:]).rstrip(".:").replace("<", "&lt;")
+    folded = f"<details><summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
+    return f"{heading}\n{folded}\n\n{older}"
+
+
+FLAGS = re.DOTALL | re.MULTILINE
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:

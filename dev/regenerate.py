@@ -29,9 +29,9 @@ def run(argv: list[str]):
     for name in ("README.md", "RUNLOG.md", "docs/your-card.md"):
         path = ROOT / name
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
-    write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())
+    write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
     print("done: git status says what has changed")
 
 

@@ -41,12 +41,12 @@ CARD = find_gpu(A100)  # of the reported climb
 BATCHES = (1, 2, 4, 8, 16)
 PARTS = range(len(LABELS))
 TOTAL = len(LABELS)  # its column, after those of the parts
-# The primer's pictures, each beside the diff of its rung.
+# The primer's pictures, narrow enough to stand beside the diff of their rung.
 FIGURES = {
-    3: ("formats.svg", "The bits of FP32, TF32, bfloat16 and float16"),
-    5: ("fusion.svg", "Six kernels with a read and a write each become one"),
-    6: ("tiles.svg", "All scores in memory, or one tile of them at a time on the chip"),
-    10: ("adamw.svg", "Twenty reads and writes of AdamW become seven"),
+    3: ("formats-narrow.svg", "The bits of FP32, TF32, bfloat16 and float16"),
+    5: ("fusion-narrow.svg", "Six kernels with a read and a write each become one"),
+    6: ("tiles-narrow.svg", "All scores in memory, or one tile of them at a time on the chip"),
+    10: ("adamw-narrow.svg", "Twenty reads and writes of AdamW become seven"),
 }
 LONG = 10  # changed lines of a rung for the loss; its diff is folded
 

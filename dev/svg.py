@@ -16,13 +16,14 @@ COLORS = {
     "ink": ("#1f2328", "#e6edf3"),
     "soft": ("#59636e", "#9198a1"),
     "grid": ("#d8dee4", "#30363d"),
+    "box": ("#eaeef2", "#21262d"),  # the ground of a thing that is drawn
     "added": ("#dafbe1", "#12301c"),  # the ground of a diff's `+` line
     "added-ink": ("#0a4a1f", "#aff5b4"),
     "reported": (colors.REPORTED, colors.REPORTED_ON_DARK),
     "measured": (colors.MEASURED, colors.MEASURED_ON_DARK),
     "faint": ("#a5d2ca", "#1d5a51"),  # single steps of what was measured
     "on-dark": ("#ffffff", "#0d1117"),  # words on matmuls and optimizer
-    "on-light": ("#1f2328", "#0d1117"),  # words on attention and memory traffic
+    "on-light": ("#000000", "#0d1117"),  # words on attention and memory traffic
 }
 for name, on_white, on_dark in zip(
     ("matmuls", "attention", "traffic", "optimizer"),  # in the order of ladder.measure.work.PARTS
@@ -55,6 +56,26 @@ class Picture:
         shape = f'<rect x="{number(x)}" y="{number(y)}" {size}{corner} class="{color}"/>'
         self.shapes.append(shape)
 
+    def frame(self, x, y, width, height, color="soft", pale=False):
+        """The outline of a rectangle: of a box, or, dashed and filled pale, of what is gone."""
+        self.used.add(color)
+        size = f'width="{number(width)}" height="{number(height)}"'
+        style = f'class="{color} {color}-line" stroke-width="1"'
+        style += ' fill-opacity=".2" stroke-dasharray="4 3"' if pale else ' fill-opacity="0"'
+        self.shapes.append(f'<rect x="{number(x)}" y="{number(y)}" {size} {style}/>')
+
+    def arrow(self, x, start, end, color="ink", width=1.5):
+        """A vertical arrow from `start` to `end`."""
+        sign = 1 if end > start else -1
+        self.line([(x, start), (x, end - 6 * sign)], color, width)
+        self.polygon([(x - 5, end - 8 * sign), (x + 5, end - 8 * sign), (x, end)], color)
+
+    def polygon(self, points, color):
+        """A filled shape."""
+        self.used.add(color)
+        path = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+        self.shapes.append(f'<polygon points="{path}" class="{color}"/>')
+
     def line(self, points, color, width=1, dashed=False):
         """A line through `points`, each (x, y)."""
         self.used.add(color)
@@ -70,14 +91,18 @@ class Picture:
         style = f'r="{radius}" stroke-width="2" class="{fill} {color}-line"'
         self.shapes.append(f'<circle cx="{number(x)}" cy="{number(y)}" {style}/>')
 
-    def text(self, x, y, words, color="ink", size=14, align="left", bold=False, mono=False):
-        """Words on the line y, which begin, end or have their middle at x."""
+    def text(
+        self, x, y, words, color="ink", size=14, align="left", bold=False, mono=False, turned=False
+    ):
+        """Words on the line y, which begin, end or have their middle at x; turned, they rise."""
         self.used.add(color)
         style = f'class="{color}{" mono" if mono else ""}" font-size="{size}"'
         if align != "left":
             style += f' text-anchor="{ANCHORS[align]}"'
         if bold:
             style += ' font-weight="600"'
+        if turned:
+            style += f' transform="rotate(-90 {number(x)} {number(y)})"'
         at = f'x="{number(x)}" y="{number(y)}"'
         self.shapes.append(f"<text {at} {style}>{escape(words, quote=False)}</text>")
 

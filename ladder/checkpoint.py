@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from zipfile import is_zipfile
 
 import torch
 import torch.distributed as dist
@@ -137,7 +138,8 @@ def _best_loss(folder: Path, job: Job, args, print0: Callable) -> float:
     if not metadata:
         return math.inf
     if not job.checkpoint:  # it was stopped before its first, and may have had other flags
-        print0(f"note  {best} is of a run without a checkpoint: now {set_aside(best)}")
+        if args.ckpt_every:
+            print0(f"note  {best} is of a run without a checkpoint: now {set_aside(best)}")
         return math.inf
     check_identity(best, metadata, job.identity)
     now = str(job.val_rows * args.seq_len)
@@ -163,16 +165,17 @@ def due(every: int, done: int, steps: int) -> bool:
 
 def default_folder(resume: bool) -> Path:
     """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
+    root = Path("checkpoints")
     saved = {}
-    if resume:
-        for folder in Path("checkpoints").glob("*"):
+    if resume and root.exists():
+        for folder in root.iterdir():
             if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
                 for path in checkpoints(folder):
                     # By what is in it: names have the local time, which time zones and summer shift
                     saved[path.stat().st_mtime_ns] = folder
     if saved:
         return saved[max(saved)]
-    return Path(f"checkpoints/{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}")
+    return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def schedule(args) -> str:
@@ -211,7 +214,9 @@ def read(path: Path) -> dict:
         require_readable(path)
         if explain(error) and not isinstance(error, OSError):  # out of memory
             raise
-        raise Damaged(f"{path} is damaged") from None
+        if not is_zipfile(path):
+            raise Damaged(f"{path} is damaged") from None
+        saved = None  # whole, but torch.load does not take what is in it
     if not isinstance(saved, dict) or not saved.keys() >= HELD:
         move = "move it away, or choose another --ckpt-dir"
         raise UsageError(f"{path} is not a checkpoint of ddp_run.py: {move}")

@@ -89,7 +89,7 @@ DDP_FLAGS = FLAGS | {
     "ckpt_dir": dict(help="default: a new folder in checkpoints/"),
     "resume": dict(
         action="store_true",
-        help="from the newest in --ckpt-dir, or in the newest folder of checkpoints/",
+        help="from the newest in --ckpt-dir, or the newest in checkpoints/",
     ),
     "init": dict(
         help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)"

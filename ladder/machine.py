@@ -5,12 +5,21 @@ torch.device.
 """
 
 import csv
+import logging
 import os
 import platform
 import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
+
+
+def quiet_pytorch():
+    """Turn off two messages of PyTorch that come in the middle of a run and help nobody."""
+    # 30 lines of 2.15 before the error that becomes our one line.
+    logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
+    # "No CUDA runtime is found", as torch.compile starts where a CUDA toolkit is installed.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
 class GPU(NamedTuple):
@@ -210,12 +219,16 @@ def clocks(device) -> str:
 
 
 def held_memory(device) -> float:
-    """Bytes of an NVIDIA GPU that programs hold; 0 if nvidia-smi does not say.
+    """Bytes of an NVIDIA GPU that other programs hold; 0 if nvidia-smi does not say.
 
     Nothing is started on the GPU to find out: that would hold memory too.
     """
+    import torch
+
     mebibytes = re.fullmatch(r"(\d+) MiB", _nvidia_smi(device, "memory.used"))
-    return int(mebibytes[1]) * 2.0**20 if mebibytes else 0
+    if not mebibytes:
+        return 0
+    return int(mebibytes[1]) * 2.0**20 - torch.cuda.memory_reserved(device)
 
 
 def _nvidia_smi(device, query: str) -> str:

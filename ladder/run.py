@@ -1,7 +1,6 @@
 """One run of a script: its log file, header, step lines, probe and RESULT."""
 
 import json
-import logging
 import math
 import os
 import platform
@@ -11,7 +10,7 @@ import signal
 import statistics
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ import torch
 from ladder import machine, probe
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
 from ladder.files import ROOT, commit, require_own, silence
-from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, screen_line, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
 
@@ -75,8 +74,7 @@ class Run:
     def __enter__(self):
         if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
             sys.stdout.reconfigure(errors="backslashreplace")
-        # PyTorch 2.15 logs 30 lines before the error that becomes our one line.
-        logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
+        machine.quiet_pytorch()
         for name in STARTED:
             copies = os.environ.get(name) or "1"
             if self.world_size == 1 and copies != "1":
@@ -295,9 +293,16 @@ class Run:
         self.step_times.append(dt)
         self.losses.append(loss)
         self.steps_left -= 1
-        line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+        numbers = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+        line = step_line(step, self.args.steps, **numbers)
         self._to_log(line)
-        self._write(sys.stdout, line + self._time_left())
+        left = self._time_left()
+        if on_screen():
+            columns = shutil.get_terminal_size().columns
+            line = screen_line(columns, step, self.args.steps, left=left, **numbers)
+        elif left:
+            line += f" | left {left}"
+        self._write(sys.stdout, line)
         scale_before = self.scale
         self.scale = self.scaler.get_scale()
         overflowed = self.scale < scale_before
@@ -317,12 +322,15 @@ class Run:
             self.recording = probe.start()
 
     def _time_left(self) -> str:
-        """About how long the remaining steps take, for the end of a step line on the screen."""
+        """About how long the remaining steps take: `83s`, `34m` or `3.4h`; empty if unknown."""
         times = self.step_times[1:][-20:]  # the first one compiles
         if not times or not self.steps_left:
             return ""
-        seconds = round(statistics.median(times) * self.steps_left)
-        return f" | left {timedelta(seconds=seconds)}"
+        seconds = statistics.median(times) * self.steps_left
+        if seconds < 100:
+            return f"{seconds:.0f}s"
+        minutes = seconds / 60
+        return f"{minutes:.0f}m" if minutes < 100 else f"{minutes / 60:.1f}h"
 
     @contextmanager
     def between_steps(self):
@@ -377,10 +385,15 @@ class Run:
         self.print0(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
-        self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
+        line = "RESULT " + json.dumps(self.result, allow_nan=False)
+        self._to_log(line)
+        if not on_screen():
+            self._write(sys.stdout, line)
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
             self._doubt()
+        if on_screen():
+            self._write(sys.stdout, f"log: {self.file.name}")
 
     def _for_people(self) -> str:
         """RESULT in one line that is not in the log."""
@@ -411,6 +424,11 @@ class Run:
         if (self.result["mfu"] or 0) > 1:
             line = "MFU is above 100 %: peak_flops (the mfu line) is not the peak of this device"
             self._write(sys.stdout, f"note  {line}")
+
+
+def on_screen() -> bool:
+    """Whether a person reads stdout. Files and pipes get the lines of the log."""
+    return sys.stdout.isatty()
 
 
 def half_life(beta: float) -> float:

@@ -97,6 +97,7 @@ def read_metadata(folder: Path) -> dict[str, str]:
     """
     path = folder / WEIGHTS
     try:
+        path.open("rb").close()  # safetensors says of any file that it cannot open: not found
         return safe_open(path, "pt").metadata() or {}
     except FileNotFoundError:
         return {}
@@ -117,6 +118,7 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         for path in _files(folder):
+            path.open("rb").close()
             tensors |= load_file(path)
         config = SIZES | config
         if config.get("n_inner") == 4 * config["n_embd"]:

@@ -12,6 +12,7 @@ Numerics: rounding. Each matmul operand loses 13 bits: an error below 2^-10 of i
   are cut off, below 2^-11 if it is rounded to the nearest.
 Run: python speedups/02_tf32.py
 Removes: FP32 arithmetic outside tensor cores
+Effective: matmul=tf32
 """
 
 import math

@@ -24,7 +24,7 @@ SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", 
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]
 TINY = dict(MODELS["tiny"])
 SMALLER = dict(n_layer=2, n_head=2, n_embd=64, vocab_size=256)  # a step takes 0.1 s, not 2 s
-SCRIPTS = {number_of(path): path for path in reversed(all_scripts())}
+SCRIPTS = {number_of(path): path for path in all_scripts()}
 HALF = str(machine.half_precision(torch.device("cpu"))).removeprefix("torch.")
 AUTOCAST = "off" if HALF == "float32" else HALF  # what a rung from 03 on logs on this CPU
 
@@ -41,7 +41,7 @@ write_shard = load(ROOT / "data" / "prepare.py").write_shard
 
 
 def rung(number: int) -> Path:
-    """The path of rung or candidate `number`: of the rung, if both have it."""
+    """The path of rung or candidate `number`."""
     return SCRIPTS[number]
 
 

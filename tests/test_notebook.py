@@ -9,6 +9,7 @@ from helpers import SMALL
 from nbclient import NotebookClient
 
 from ladder.files import ROOT
+from ladder.log import read_log
 from ladder.measure.rows import read_climb
 
 
@@ -46,8 +47,9 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     for cell in notebook.cells:
         texts = [output.get("text", "") for output in cell.get("outputs", [])]
         printed[cell.id] = "".join(texts)
-    for name in ("run-baseline", "first-rung", "second-rung"):
-        result = json.loads(re.search(r"^RESULT (.*)", printed[name], flags=re.MULTILINE)[1])
+    for stem in ("baseline", "03_bf16_autocast", "05_torch_compile"):
+        (path,) = (checkout / "runs").glob(f"{stem}-*.log")
+        result = read_log(path).result
         assert result["status"] == "ok"
         assert f"{result['median_ms']:.1f} ms" in printed["compare"]
     assert "+        model = torch.compile(model)" in printed["second-rung"]

@@ -160,32 +160,34 @@ def run_and_report(folder: Path) -> int:
     """
     tables.titles()  # reads the scripts now: the checkout may change during the climb
     console = screen()
-    say = partial(console.print, soft_wrap=True)
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            climb = rounds.Rounds(folder, Path(scratch), say, show_table).run()
+            said = (console.say, console.now, show_table)
+            climb = rounds.Rounds(folder, Path(scratch), *said).run()
             if not climb.ended:  # a resumed one may have
                 climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
                 climb.ended = True
                 climb.write_to(folder)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
+                console.now("")
                 ended = len(climb_logs(folder, Climb.read_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"
-                print(f"stopped; {ended} runs are kept. Go on: {go_on}", file=sys.stderr)
+                print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
     good = any(row.logs for row in rows)
-    report(climb, rows, say)
-    say(f"Logs, climb.json, what ran: {folder}")
+    report(climb, rows, console.say)
+    command = partial(console.print, soft_wrap=True)  # not wrapped: it is to be copied
+    command(f"Logs, climb.json, what ran: {folder}")
     if good:
-        say(f"As a page: ladder report {quote(str(folder))} --open")
+        command(f"As a page: ladder report {quote(str(folder))} --open")
         # Without tracebacks, which name paths, and the name of a user.
         options = "--numeric-owner --exclude=code --exclude='*.failed'"
         what = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
-        say(f"To send it: tar czf {quote(folder.name)}.tar.gz {options} {what}")
+        command(f"To send it: tar czf {quote(folder.name)}.tar.gz {options} {what}")
     return 0 if good else 1
 
 

@@ -1,13 +1,14 @@
 """Show what one rung changes, line by line.
 
-With one rung it prints the rung's docstring and its diff against the rung that it adds one change
-to (for 13 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py). With two it compares those two
-scripts. The diff itself leaves out docstrings.
+With one rung it prints its diff against the rung that it adds one change to (for 13 and ddp_run.py
+rung 10, for fsdp_run.py ddp_run.py), and what its docstring says of that. With two it compares
+those two scripts. The diff itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
+import re
 from pathlib import Path
 
 from rich.text import Text
@@ -33,17 +34,23 @@ def run(args) -> int:
     console = screen()
     scripts = [one_script(word) for word in args.rungs]
     after = scripts[-1]
-    if len(scripts) == 2:
-        start = scripts[0]
-    else:
-        start = base_for(after, args.rungs[0])
-        text = Text(printable(docstring(after), keep="\n\t"))
-        text.highlight_regex(rf"(?m)\A.*|^({'|'.join(FIELDS + OPTIONAL)}):", "bold")
-        console.print(text, "\n", sep="", soft_wrap=True)
+    start = scripts[0] if len(scripts) == 2 else base_for(after, args.rungs[0])
     for line in diff_lines(start, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
+    if start == base_of(after):
+        console.print()
+        console.print(paragraphs(docstring(after)))
     return 0
+
+
+def paragraphs(text: str) -> Text:
+    """A docstring in lines that the terminal may wrap: one for its title and one for each field."""
+    field = f"({'|'.join(FIELDS + OPTIONAL)}):"
+    joined = re.sub(rf"(?<!\n)\n(?!\n|{field}) *", " ", printable(text, keep="\n"))
+    shown = Text(joined)
+    shown.highlight_regex(rf"(?m)\A.*|^{field}", "bold")
+    return shown
 
 
 def base_for(path: Path, word: str) -> Path:

@@ -2,8 +2,8 @@
 
 The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
 training step with an eager one, and the fused attention with textbook attention. It trains nothing
-and takes a minute or two. The exit status is 1 if a rung cannot run, or
-PyTorch does not see a GPU whose driver is here.
+and takes a minute or two. The exit status is 1 if a rung cannot run, or PyTorch does not see a GPU
+whose driver is here.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
@@ -18,18 +18,24 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from rich.table import Column, Table
 from rich.text import Text
 from torch.nn import functional as F
 
 from ladder import probe
 from ladder.cli import MODELS, add_flags, parse_args, pick_device
 from ladder.errors import UsageError, explain
-from ladder.machine import busy, device_name, half_precision, load_average, unseen_gpu
+from ladder.machine import (
+    busy,
+    device_name,
+    half_precision,
+    load_average,
+    quiet_pytorch,
+    unseen_gpu,
+)
 from ladder.measure.docstrings import title
 from ladder.measure.matmul import matmul_flops
 from ladder.measure.scripts import rungs_for
-from ladder.show.console import screen
+from ladder.show.console import new_table, screen
 
 
 def add_arguments(parser):
@@ -41,17 +47,21 @@ def run(args) -> int:
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
     """
+    quiet_pytorch()
     device = pick_device(args.device)
-    print(f"{device_name(device)}, torch {torch.__version__}, Python {platform.python_version()}")
+    console = screen()
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    console.say(f"{device_name(device)}, {versions}")
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
-        print(f"note  {unseen}")
+        console.say(f"note  {unseen}")
     if line := busy(load_average()):
-        print(f"note  {line}")
+        console.say(f"note  {line}")
     # No spinner: its thread would disturb what is timed.
-    print("trying what the rungs need ...")
-    why = Column("why, or what is missing", overflow="fold")
-    table = Table("rung", "runs", "can help", why)
+    console.say("trying what the rungs need: a minute or two ...")
+    table = new_table("rung")
+    for heading in ("runs", "can help", "why, or what is missing"):
+        table.add_column(heading, overflow="fold")
     runs = "yes"
     for path in rungs_for("cpu"):
         if path.stem not in TRIALS:
@@ -61,8 +71,8 @@ def run(args) -> int:
         else:
             runs, helps, why = judge(path.stem, device)
         table.add_row(title(path), runs, helps, Text(why))
-    screen().print(table)
-    print("The other rungs run where those before them do: README.md says what each one removes.")
+    console.print(table)
+    console.say("The other rungs run where those before them do: README.md says what each removes.")
     return int(runs == "no" or unseen is not None)
 
 

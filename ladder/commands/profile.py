@@ -10,9 +10,8 @@ profiler. The middle one, by the time of its kernels, is shown, and saved as a t
 https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
-everything after it, and so all of a step that replays a CUDA graph. Kernels are what ran on a CUDA
-GPU; elsewhere, operators (`aten::` is PyTorch's own library) and what torch.compile generated, each
-without the time of those that it calls.
+everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
+own library) and what torch.compile generated, each without the time of those that it calls.
 """
 
 import json
@@ -208,13 +207,10 @@ def run(args) -> int:
 def report(profiles: list[dict], console: Console):
     """Print what one sees, stages and kernels of one profile, or of two side by side."""
     first = profiles[0]
-    console.print(verdict(profiles))
-    console.print("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
+    console.say(verdict(profiles))
+    console.say("Milliseconds per step on {device}, {model}, B={B}, T={T}".format(**first["run"]))
     console.print(stage_table(profiles))
-    for one in profiles:
-        if one["median_ms"]["backward"] == 0:
-            console.print(f"{name_of(one)} replays a CUDA graph: all of it counts as optimizer.")
-    console.print(
+    console.say(
         f"Median and range of {len(first['times_ms']['step'])} steps after {WARMUP_STEPS} for"
         " warm-up. Stages are timed in steps that wait for the device in between, which adds a"
         " little: compare their sum with the step left alone. The self time is that of a step"
@@ -222,7 +218,7 @@ def report(profiles: list[dict], console: Console):
         " machine.\n"
     )
     table = kernel_table(profiles, console.width)
-    console.print(f"The {TOP} most expensive: self time and its share of all self time")
+    console.say(f"The {TOP} most expensive: self time and its share of all self time")
     console.print(table)
 
 

@@ -49,26 +49,26 @@ def run(args) -> int:
     steps = work(B)
     console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
-    print(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
+    console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
     if not gpu:
-        print("note  --gpu NAME calculates the times on that card")
+        console.say("note  --gpu NAME calculates the times on that card")
         return 0
     rates = rates_of(gpu, args.data_sheet)
     source = source_of(gpu, args.data_sheet)
-    print(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
-    print(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
+    console.say(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
+    console.say(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
     if gpu.note:
-        console.print(f"note  {gpu.note}")
+        console.say(f"note  {gpu.note}")
     largest, words = what_fits(gpu)
     if largest < B:
-        print(f"note  too little memory: {words}")
+        console.say(f"note  too little memory: {words}")
     said, shares = reported_shares(gpu.name, B, args.data_sheet)
     console.print(time_table(steps, rates, shares))
-    print(f"{said} {percents(shares)} of the roofline")
-    print(f"\nOver the rung before, on {gpu.name} ({source}):")
+    console.say(f"{said} {percents(shares)} of the roofline")
+    console.say(f"\nOver the rung before, on {gpu.name} ({source}):")
     for line in reasons(steps, gpu, rates).values():
-        print(f"  {line}")
+        console.say(f"  {line}")
     return 0
 
 

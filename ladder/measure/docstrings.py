@@ -8,7 +8,8 @@ from ladder.errors import UsageError
 from ladder.measure.scripts import relative_name
 
 FIELDS = ["Change", "Why", "Numerics", "Run"]  # of each docstring, in this order
-OPTIONAL = ["Removes"]  # after them: what a rung removes from a step
+# After them: what a rung removes from a step, and what the log's `effective` says from it on.
+OPTIONAL = ["Removes", "Effective"]
 
 
 def split_source(source: str) -> tuple[str, str]:

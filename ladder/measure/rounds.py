@@ -49,6 +49,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     chosen = list(dict.fromkeys(chosen))  # one named twice counts once
     own = scripts_from_outside(chosen)
     check_flags(args)
+    unseen = machine.unseen_gpu()
+    if unseen:
+        print(f"note  {unseen}")
     measured_commit = commit()
     if not COMMITTED.fullmatch(measured_commit):
         why = no_commit() or "with uncommitted changes"
@@ -144,14 +147,15 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
 class Rounds:
     """Runs what a climb still has to run, round by round.
 
-    say(line) prints a line; show_table() shows the rounds so far, before another one. What is
-    compiled is kept in `scratch` for later rounds.
+    say(line) prints a line, and now(line) one that the next replaces; show_table() shows the rounds
+    so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
 
-    def __init__(self, folder: Path, scratch: Path, say: Callable, show_table: Callable):
+    def __init__(self, folder: Path, scratch: Path, say, now, show_table: Callable):
         self.folder = folder
         self.scratch = scratch
         self.say = say
+        self.now = now
         self.show_table = show_table
         self.climb = Climb.read_from(folder)
         for name, why in list(self.climb.failures.items()):
@@ -161,7 +165,7 @@ class Rounds:
         self.done = len(ended) + len(self.climb.failures)
         self.left = self._runs_left(ended)
         if ended:
-            kept = f"going on with {folder}: {len(ended)} runs are kept"
+            kept = f"going on with {folder}: runs kept: {len(ended)}"
             say(f"{kept}; its code/ runs, without your edits since")
 
     def _runs_left(self, ended: dict) -> list[tuple[int, PlannedRun]]:
@@ -191,12 +195,12 @@ class Rounds:
             if len(self.climb.rates["peak_flops"]) < k:  # begin() timed that of round 1
                 self.time_matmul(k)
                 continue
-            now = f"{run.name}, round {k} of {self.climb.rounds}"
-            self.say(f"{now}, running since {datetime.now():%H:%M}")
+            due = f"{run.name}, round {k} of {self.climb.rounds}"
+            self.now(f"{due}: since {datetime.now():%H:%M} ({self.forecast()})")
             del self.left[0]
             news = self.run_and_record(run, k)
             self.done += 1
-            self.say(f"{now}: {news} ({self.forecast()})")
+            self.say(f"{due}: {news} ({self.forecast()})")
         return self.climb
 
     def seconds_left(self) -> float:
@@ -221,13 +225,14 @@ class Rounds:
 
     def time_matmul(self, k: int):
         """Time the large matmul again, as a round begins."""
-        self.say(f"round {k}: timing a large matmul")
+        self.now(f"round {k}: timing a large matmul")
         started = time.monotonic()
         measured = large_matmul(self.climb.flags, self.folder / "code")
         for name, rate in measured["rates"].items():
             self.climb.rates[name].append(rate)
         self.climb.minutes += (time.monotonic() - started) / 60
-        self.say(f"round {k}: it runs at {measured['rates']['peak_flops'] / 1e12:.3g} TFLOP/s")
+        rate = measured["rates"]["peak_flops"] / 1e12
+        self.say(f"round {k}: a large matmul runs at {rate:.3g} TFLOP/s")
 
     def run_and_record(self, run: PlannedRun, k: int) -> str:
         """Do one run, and save in climb.json how it ended. Returns that in a few words."""

@@ -11,3 +11,8 @@ REPORTED = "#c8385a"
 REPORTED_ON_DARK = "#ff7d98"
 MEASURED = "#0b7a6b"
 MEASURED_ON_DARK = "#3fb8a4"
+# Of curves that are compared: of more than these, the rest are grey. Dashes tell those apart that
+# have one colour to some readers.
+CURVES = (MEASURED, "#c2500a", "#7a3b8f", "#0a58a8")
+CURVES_ON_DARK = (MEASURED_ON_DARK, "#f0935e", "#d3a0e6", "#86b8f2")
+DASHES = ("none", "none", "9 4", "3 3")

@@ -1,9 +1,13 @@
 """Where the marks of a page stand: axes, bars and curves, as CSS and SVG write them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from ladder.measure.stats import Estimate
+from ladder.show.colors import CURVES, DASHES
 
 
 @dataclass
@@ -69,9 +73,32 @@ def grid(ticks: list[Tick]) -> str:
     return ",".join(lines)
 
 
-def hue(k: int, n: int) -> int:
-    """The hue of the k-th of n curves, from blue to red."""
-    return round(265 - 245 * k / max(1, n - 1))
+def color_of(k: int) -> str:
+    """The colour and dashes of the k-th curve in CSS: of more than a few, the rest are grey."""
+    if k >= len(CURVES):
+        return "--curve:var(--grey)"
+    return f"--curve:var(--curve{k + 1});stroke-dasharray:{DASHES[k]}"
+
+
+@dataclass
+class Mark:
+    """An estimate on an axis: a dot, and its interval if it has one, as CSS writes them."""
+
+    kind: str  # `up` if it is significantly better, `down` if worse; `alone`: left out of the top
+    dot: str
+    interval: str | None
+
+
+def draw_mark(
+    found: Estimate | None, place: Callable[[float], float], kind: str = ""
+) -> Mark | None:
+    """An estimate, if there is one, whose values stand at `place`."""
+    if not found:
+        return None
+    interval = None
+    if found.low is not None:
+        interval = between(place(found.low), place(found.high))
+    return Mark(kind, f"left:{share(place(found.value))}", interval)
 
 
 def svg(x: np.ndarray, y: np.ndarray) -> str:
@@ -82,25 +109,17 @@ def svg(x: np.ndarray, y: np.ndarray) -> str:
 
 
 @dataclass
-class Part:
-    """A part of a step in a bar of milliseconds."""
-
-    name: str
-    style: str
-
-
-@dataclass
 class StepBar:
-    """The roofline of a step as a bar: `before` a change or `after` it."""
+    """The parts of a step as a bar: `before` a change, `after` it, or as `measured`."""
 
     when: str
     title: str
-    parts: list[Part]
+    parts: list[tuple[str, str]]  # the name of each, and CSS
     total: str
 
 
 def step_bars(rung, longest: float) -> list[StepBar]:
-    """The bar of the script that this one goes on from, what it removes hatched, and its own.
+    """The bar of the script that this one goes on from, what it removes hatched; its own.
 
     Bars stand on a scale that ends at `longest` milliseconds.
     """
@@ -109,10 +128,13 @@ def step_bars(rung, longest: float) -> list[StepBar]:
         parts = []
         for name, ms in rung.base.roofline.items():
             gone = max(0, 1 - rung.roofline[name] / ms) if ms else 0
-            parts.append(Part(name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
+            parts.append((name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
         bars.append(StepBar("before", rung.base.title, parts, rung.base.total))
-    parts = [Part(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
+    parts = [(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
     bars.append(StepBar("after", rung.title, parts, rung.total))
+    if rung.measured_ms:
+        parts = [("", f"width:{share(rung.measured_ms / longest)}")]
+        bars.append(StepBar("measured", "measured", parts, f"{rung.measured_ms:.1f} ms"))
     return bars
 
 

@@ -51,7 +51,7 @@ class MeasuredRung(Rung):
     source: str = ""  # where the script comes from, in words
     effective: str = ""
     gain_text: str = ""
-    state: str = ""  # `up` if it is significantly faster than its base, `down` if slower
+    measured_ms: float | None = None
     figures: dict[str, str] | None = None  # the cells of its row by their headings
     logs: dict[str, str] | None = None  # texts, by the names of their files
 
@@ -71,6 +71,7 @@ class ClimbSection:
     settings: list  # what it has in common with a climb --without beside it
     rungs: list[MeasuredRung]
     notes: list[str]
+    warnings: list[str]  # of a busy machine
     without: "ClimbSection | None" = None  # the climb --without that stands beside it
 
 
@@ -96,7 +97,8 @@ def gather(folder: Path) -> ClimbSection:
         result=good[0].log.result,
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
         rungs=rungs,
-        notes=footnotes(climb, rows) + warnings(climb),
+        notes=footnotes(climb, rows),
+        warnings=warnings(climb),
     )
 
 
@@ -130,9 +132,9 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 diff=diff,
                 roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
                 total=f"{sum(row.roofline or ()):.1f} ms",
+                measured_ms=row.ms,
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
                 gain_text=line["gain"].text,
-                state=state(row),
                 figures={headings[name]: line[name].text for name in headings},
                 logs={f"{row.name}.r{k}.log": texts[row.name, k] for k in sorted(row.logs)},
             )
@@ -150,13 +152,6 @@ def doc_of(path: Path) -> Doc:
     why = " ".join(sentences[:3])
     more = " ".join(sentences[3:])
     return Doc(fields["Change"], why, more, fields["Numerics"], fields["Run"])
-
-
-def state(row: Row) -> str:
-    """`up` if the row is significantly faster than its base, `down` if slower, else empty."""
-    if not row.gain or not row.gain.significant:
-        return ""
-    return "up" if row.gain.value > 1 else "down"
 
 
 def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:

@@ -40,12 +40,6 @@ document.addEventListener("toggle", ({ target }) => {
   history.replaceState(null, "", `#${encodeURIComponent(id)}`);
 }, true);
 
-document.addEventListener("change", ({ target }) => {
-  if (!target.matches(".curves input")) return;
-  const curves = target.closest("figure").querySelectorAll(`[data-curve="${target.value}"]`);
-  for (const curve of curves) curve.classList.toggle("off", !target.checked);
-});
-
 // n and p: the next rung and the previous one, also from a menu. In the story the rung is where the
 // reader is, in a climb it is the open one.
 function isHere(rung) {

@@ -1,11 +1,11 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
 from typing import NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,9 +13,11 @@ from rich.text import Text
 from ladder.machine import busy
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
+from ladder.measure.effective import differences
 from ladder.measure.rows import COMPARED, Row, first_log
-from ladder.measure.scripts import all_scripts, rungs_for, transformers_scripts
+from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
+from ladder.show.console import new_table
 from ladder.text import printable
 
 COLUMNS = (
@@ -23,8 +25,8 @@ COLUMNS = (
     "total", "MFU", "of roofline", "memory", "first step", "first loss", "final loss",
 )  # fmt: skip
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
+IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
-WHY_NOT_COMPILED = "is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?"
 
 
 class Cell(NamedTuple):
@@ -115,8 +117,9 @@ def gain_cell(text: str, gain: Estimate | None) -> Cell:
 
 
 def percent(gain: Estimate | None) -> str:
-    """`+12.3 % (+10.1 … +14.6)`, or `+12.3 % (2 rounds)`; `–` without a gain."""
-    return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+    """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; `–` without a gain."""
+    text = with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+    return re.sub(r"^[+−]0\.0 %", "no change", text)
 
 
 def factor(gain: Estimate | None) -> str:
@@ -147,11 +150,15 @@ def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[
 
 
 def markdown(climb: Climb, rows: list[Row]) -> str:
-    """The table in Markdown, numbers to the right, and what has to be said of it."""
+    """The table in Markdown, numbers to the right, and what has to be said of it.
+
+    It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
+    """
     if climb.batch_sizes:
         text = pipes(by_batch_size(rows))
     else:
-        text = pipes(table(rows, columns(climb, rows)))
+        headings = columns(climb, rows)
+        text = pipes(table(rows, {name: headings[name] for name in IN_PRINT if name in headings}))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -166,14 +173,16 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
         texts = []
         for cell in line:
             one_line = " ".join(cell.text.replace("|", r"\|").split())
+            if "…" in one_line:  # an interval stays on one line
+                one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"
     return text.replace("<", "&lt;")
 
 
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, rungs that were not compiled but should
-    have been, rounds that were disturbed, rows above their roofline, and text read twice."""
+    """What has to be said of a table: rounds that failed, rungs that ran something else than they
+    declare, rounds that were disturbed, rows above their roofline, and text read twice."""
     names = {row.name: name_of(row) for row in rows if row.logs}
     notes = []
     for run, why in climb.failures.items():
@@ -182,8 +191,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
             notes.append(note + printable(" ".join(why.split())))
     for row in rows:
-        if not_compiled(row):
-            notes.append(f"Nothing was compiled in {names[row.name]}: {WHY_NOT_COMPILED}")
+        for text in differences(row.logs.values()):
+            notes.append(f"{names[row.name]} ran {text}.")
         for k, ms in row.slow_rounds.items():
             note = f"Round {k} of {names[row.name]} took {ms:.1f} ms a step, more than twice "
             notes.append(f"{note}the median of its row. It is kept.")
@@ -199,14 +208,6 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
             notes.append(f"{note}losses may be lower than those on unseen text.")
     return notes
-
-
-def not_compiled(row: Row) -> bool:
-    """Whether a rung that calls torch.compile, from 05 on, has a log that says `compiled=no`."""
-    compiles = [path.stem for path in all_scripts()[5:]]
-    if row.stem not in compiles or not row.logs:
-        return False
-    return row.log.effective.get("compiled") == "no"
 
 
 def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
@@ -262,10 +263,12 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
 def drawn(lines: list[list[Cell]]) -> Table:
     """A table for a terminal, all but its first column to the right."""
     header, *body = lines
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_justify="left")
+    headings = []
     for index, heading in enumerate(header):
         width = max([18, *(len(line[index].text) for line in body)])
-        shown.add_column(fill(heading.text, width), justify="right" if index else "left")
+        headings.append(fill(heading.text, width))
+    shown = new_table(*headings)
+    shown.caption_justify = "left"
     for line in body:
         # As Text: a file name may hold [what] reads like markup.
         shown.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in line))

@@ -14,7 +14,7 @@ from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.climb import PACKED, log_texts
 from ladder.measure.losses import running_mean
-from ladder.show.draw import Scale, Tick, hue, svg
+from ladder.show.draw import Scale, Tick, color_of, svg
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
@@ -36,8 +36,8 @@ WITH_AXIS = ("loss", "tok_per_s")  # those that stand above the ticks of the axi
 class Run:
     """A run, whole, however often it was resumed.
 
-    In `steps` the first of each log has its `ranks`. `axes` say how far the run was at the
-    beginning and after each step: (steps + 1,) each.
+    In `steps` the first of each log has its `ranks`. `done` says how far the run was at the
+    beginning and after each step, in `tokens`, `steps` and `seconds`: (steps + 1,) each.
     """
 
     path: Path  # of its log or folder
@@ -45,14 +45,27 @@ class Run:
     status: str | None
     steps: list[dict]
     vals: list[dict]
-    axes: dict[str, np.ndarray]
+    done: dict[str, np.ndarray]
     window: int  # of the running mean
     name: str = ""
+    facts: list[tuple[str, str]] | None = (
+        None  # in words by their headings; what is empty is not said
+    )
+    sample: str | None = None  # of its best model
 
     @property
     def starts(self) -> list[dict]:
         """The first step of each log."""
         return [step for step in self.steps if "ranks" in step]
+
+
+@dataclass
+class Axis:
+    """What a chart is drawn over: one of `Run.done` in a unit."""
+
+    name: str
+    key: str
+    unit: float
 
 
 @dataclass
@@ -84,6 +97,9 @@ class Line:
 
     kind: str  # thin, mean, val, mark or reference
     style: str
+    text: str = ""  # in the legend, as are the next two
+    source: str = ""
+    url: str = ""
     points: str = "0,7 30,7"
     dots: str = "M15,7h0"
 
@@ -94,31 +110,11 @@ class Chart:
 
     key: str
     axis: int  # its number
-    label: str
     caption: str
     up: list[Tick]
     across: list[Tick]
     marks: list[str]
     lines: list[Line]
-
-
-@dataclass
-class Item:
-    """An item of the legend."""
-
-    line: Line
-    text: str
-    source: str = ""
-    url: str = ""
-
-
-@dataclass
-class RunWords:
-    """What the page says of one run."""
-
-    heading: str
-    facts: list[tuple[str, str]]
-    sample: str | None
 
 
 @dataclass
@@ -131,9 +127,10 @@ class TrainingSection:
     headline: str
     axes: list[str]
     charts: list[Chart]
-    legend: list[Item]
+    legend: list[Line]
     has_references: bool
-    runs: list[RunWords]
+    in_order: bool  # whether a run reads its text in order
+    runs: list[Run]
     left_out: list[str]  # logs without a step, and why
 
 
@@ -167,23 +164,24 @@ def training_section(paths: list[Path]) -> TrainingSection:
         raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
     fields = runs[0].fields
     references = [line for line in references if line.model == fields["model"]]
-    several = len(runs) > 1
     headline = f"Training {fields['model']} on {fields['data']}"
     losses = [val["loss"] for run in runs for val in run.vals]
     if losses:
-        headline += f": best validation loss {min(losses):.4f}"
-    words = []
+        headline += f": best validation loss {min(losses):.2f} nats a token"
+    axes = axes_of(runs)
     for run in runs:
-        words.append(RunWords(run.name if several else "The run", facts(run), sample_of(run.path)))
+        run.facts = facts(run)
+        run.sample = sample_of(run.path)
     return TrainingSection(
         id=runs[0].name,
         label=f"training {fields['model']} on {fields['device']}",
         headline=headline,
-        axes=[*runs[0].axes],
-        charts=charts(runs, references),
+        axes=[axis.name for axis in axes],
+        charts=charts(runs, references, axes),
         legend=legend(runs, references),
         has_references=bool(references),
-        runs=words,
+        in_order=not all("shuffle" in run.fields for run in runs),
+        runs=runs,
         left_out=left_out,
     )
 
@@ -264,20 +262,27 @@ def gather_run(path: Path, logs: list[Log]) -> Run:
         vals += log.vals
     fields = log.run
     done = np.append(0, column(steps, "step"))
-    ms = np.append(0, column(steps, "dt_ms").cumsum())
+    seconds = np.append(0, column(steps, "dt_ms").cumsum()) / 1e3
     return Run(
         path=path,
         fields=fields,
         status=log.result.get("status"),
         steps=steps,
         vals=vals,
-        axes={
-            "million tokens": done * step_tokens(fields) / 1e6,
-            "steps": done,
-            "hours": ms / 3.6e6,
-        },
+        done={"tokens": done * step_tokens(fields), "steps": done, "seconds": seconds},
         window=1 + len(steps) // 50,
     )
+
+
+def axes_of(runs: list[Run]) -> list[Axis]:
+    """The axes of the charts, in units that suit the longest run."""
+    tokens = Axis("million tokens", "tokens", 1e6)
+    if max(run.done["tokens"][-1] for run in runs) < 1e6:
+        tokens = Axis("thousand tokens", "tokens", 1e3)
+    time = Axis("hours", "seconds", 3600)
+    if max(run.done["seconds"][-1] for run in runs) < 3600:
+        time = Axis("minutes", "seconds", 60)
+    return [tokens, Axis("steps", "steps", 1), time]
 
 
 def step_tokens(fields: dict[str, str]) -> int:
@@ -302,12 +307,12 @@ def sample_of(folder: Path) -> str | None:
     return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
 
 
-def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> Panel:
+def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) -> Panel:
     """One value of the step lines over one axis; the loss with all that it is compared with."""
     lines = []
     marks = []
     for number, run in enumerate(runs):
-        x = run.axes[axis]
+        x = run.done[axis.key] / axis.unit
         y = column(run.steps, key)
         lines.append(("thin", number, x[1:], y))
         for index, step in enumerate(run.steps[1:], 1):
@@ -317,15 +322,15 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
             window = run.window
             mean = running_mean(y, window)
             lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
-            at = np.interp(column(run.vals, "step"), run.axes["steps"], x)
+            at = np.interp(column(run.vals, "step"), run.done["steps"], x)
             lines.append(("val", number, at, column(run.vals, key)))
     low = 0
     high = 100  # per cent of the values
     if key == "loss":
-        x = runs[0].axes
+        done = runs[0].done
         for number, line in enumerate(references):
-            y = np.interp(x["million tokens"], *np.array(line.points).T)
-            lines.append(("reference", number, x[axis], y))
+            y = np.interp(done["tokens"] / 1e6, *np.array(line.points).T)
+            lines.append(("reference", number, done[axis.key] / axis.unit, y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
     if key == "loss":
@@ -333,7 +338,7 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
     if key in ("loss", "norm"):
         high = 95  # the first ones would fill the panel
     return Panel(
-        across=Scale(0, max(run.axes[axis][-1] for run in runs)),
+        across=Scale(0, max(run.done[axis.key][-1] for run in runs) / axis.unit),
         up=Scale(low, 1.05 * np.percentile(values, high)),
         lines=lines,
         marks=marks,
@@ -341,17 +346,17 @@ def panel(runs: list[Run], references: list[Reference], axis: str, key: str) -> 
     )
 
 
-def charts(runs: list[Run], references: list[Reference]) -> list[Chart]:
+def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> list[Chart]:
     """A chart of each value that all runs have, over each axis."""
     drawn = []
-    for number, axis in enumerate(runs[0].axes, 1):
+    for number, axis in enumerate(axes, 1):
         for key, label in LABELS.items():
             if not all(key in run.steps[0] for run in runs):
                 continue
             found = panel(runs, references, axis, key)
             caption = label
             if key in WITH_AXIS:
-                caption += f", over {axis}"
+                caption += f", over {axis.name}"
             if found.highest > found.up.high:
                 caption += f"; cut off above, the highest is {found.highest:.4g}"
             lines = []
@@ -363,7 +368,6 @@ def charts(runs: list[Run], references: list[Reference]) -> list[Chart]:
             chart = Chart(
                 key=key,
                 axis=number,
-                label=f"{label} over {axis}",
                 caption=caption,
                 up=found.up.ticks(4, upright=True),
                 across=found.across.ticks(5) if key in WITH_AXIS else [],
@@ -378,41 +382,47 @@ def line_of(kind: str, k: int, n: int) -> Line:
     """How the line of the k-th of n runs looks, or of the k-th reference."""
     if kind == "reference":
         return Line(kind, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
-    return Line(kind, f"--hue:{hue(k, n)}")
+    if kind == "val" and n == 1:
+        return Line(kind, "--curve:var(--ink)")
+    return Line(kind, color_of(k))
 
 
-def legend(runs: list[Run], references: list[Reference]) -> list[Item]:
+def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
     """What each line is; a run is named where there are several."""
-    items = []
+    lines = []
     n = len(runs)
     for k, run in enumerate(runs):
         name = f"{run.name}: " if n > 1 else ""
         steps = "1 step" if run.window == 1 else f"{run.window} steps"
-        text = f"{name}training loss, mean of {steps} (thin: each step)"
-        items.append(Item(line_of("mean", k, n), text))
+        mean = line_of("mean", k, n)
+        mean.text = f"{name}training loss, mean of {steps} (thin: each step)"
+        lines.append(mean)
         if run.vals:
-            text = f"{name}validation loss, on held-out text"
-            items.append(Item(line_of("val", k, n), text))
+            val = line_of("val", k, n)
+            val.text = f"{name}validation loss, on held-out text"
+            lines.append(val)
     if any(len(run.starts) > 1 for run in runs):
-        items.append(Item(Line("mark", ""), "stopped and resumed here"))
+        lines.append(Line("mark", "", "stopped and resumed here"))
     for k, reference in enumerate(references):
-        text = reference.name
+        line = line_of("reference", k, n)
+        line.text = reference.name
+        line.source = reference.source
+        line.url = reference.url
         loss = reference.points[0][1]
         if not reference.url:
-            text += f": {loss:.4f} on held-out text of {reference.data}, before training"
+            line.text += f": {loss:.4f} on held-out text of {reference.data}, before training"
         elif len(reference.points) == 2:
-            text += f": {loss}"
-        line = line_of("reference", k, n)
-        items.append(Item(line, text, reference.source, reference.url))
-    return items
+            line.text += f": {loss}"
+        lines.append(line)
+    return lines
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """A run in words, by their headings; what is empty is not said."""
     fields = run.fields
     last = run.steps[-1]
-    tokens = run.axes["million tokens"][-1] * 1e6
-    hours = run.axes["hours"][-1]
+    tokens = run.done["tokens"][-1]
+    hours = run.done["seconds"][-1] / 3600
     took = f"{hours:.2f} hours" if hours > 1 else f"{60 * hours:.1f} minutes"
     passes = tokens / int(fields["tokens"])
     trained = f"{last['step']:,} of {int(fields['steps']):,} steps, {tokens:,.0f} tokens"
@@ -427,10 +437,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
     ranks = [start["ranks"] for start in run.starts]
     used = ", then ".join(ranks) if len({*ranks}) > 1 else ranks[0]
     batch = f"{step_tokens(fields)} tokens a step, B={fields['B']}, T={fields['T']}, ranks: {used}"
-    rates = ""
-    if "lr" in last:
-        highest = max(step["lr"] for step in run.steps)
-        rates = f"highest {highest:.3g}, last {last['lr']:.3g}"
     text = f"{fields['data']}, {int(fields['tokens']):,} tokens"
     return [
         ("Validation", validation(run.vals)),
@@ -439,13 +445,11 @@ def facts(run: Run) -> list[tuple[str, str]]:
             "Speed",
             f"{tok_per_s:,.0f} tokens per second, {dt_ms:,.1f} ms a step (medians of all steps)",
         ),
-        ("Stalls", stalls(run.steps, dt_ms)),
         ("Resumed", f"went on after step {resumed}" if resumed else ""),
         ("Ended", ended),
         ("Model", f"{fields['model']}, {int(fields['params']):,} parameters"),
         ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
         ("Batch", batch),
-        ("Learning rate", rates),
         ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
         ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields['seed']}"),
     ]
@@ -463,13 +467,3 @@ def validation(vals: list[dict]) -> str:
     else:
         words += ": the last one is the lowest"
     return f"{words}; on {best['tokens']:,.0f} tokens each"
-
-
-def stalls(steps: list[dict], usual_ms: float) -> str:
-    """The steps that took more than twice as long as usual, but for the first of each log."""
-    slow = [step for step in steps if "ranks" not in step and step["dt_ms"] > 2 * usual_ms]
-    if not slow:
-        return "no step took more than twice the median"
-    longest = max(slow, key=lambda step: step["dt_ms"])
-    words = f"steps that took more than twice the median: {len(slow)}, the longest "
-    return f"{words}{longest['dt_ms']:,.0f} ms, step {longest['step']:,}"

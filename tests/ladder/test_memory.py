@@ -1,6 +1,7 @@
 """memory.py: the batch that fits a GPU."""
 
 import pytest
+import torch
 
 from ladder import machine, memory
 from ladder.cli import MODELS, parse_args
@@ -28,5 +29,7 @@ def test_the_default_batch_leaves_other_programs_what_they_hold(
     said = capsys.readouterr().err
     assert ("note  other programs hold" in said) == (B < 8)
     assert ("hold 9.4 of this GPU's 25.3 GB" in said) == (B == 4)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2e10)  # our own, as in doctor
+    assert parse_args("doc", []).batch_size == 8
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert memory.memory_of(card("RTX 4090")) == 25.3e9  # ranks have to agree

@@ -1,5 +1,6 @@
 """run.py: what a run logs; one that is cut short loses nothing."""
 
+import logging
 import math
 import os
 import re
@@ -12,7 +13,7 @@ import pytest
 import torch._inductor.config
 from helpers import SMALL, closed_pipe, fails, load, rung
 
-from ladder import machine
+from ladder import machine, run
 from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.run import Run
@@ -85,6 +86,25 @@ def test_what_makes_the_result_doubtful_is_told_below_it(run_main, capsys, monke
     assert not any("MFU" in note or "60,000" in note for note in notes)
 
 
+def test_a_terminal_gets_rows_of_its_width_and_no_json(run_main, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(run, "on_screen", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run_main(load(rung(0)), "--steps", 3).result["status"] == "ok"
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line for line in lines if line.startswith("step ")]
+    assert len(rows) == 3 and max(map(len, rows)) <= 60
+    assert "RESULT" not in "".join(lines) and lines[-2].startswith("baseline: ")
+    assert lines[-1] == f"log: {the_log(tmp_path)}"
+
+
+def test_pytorch_does_not_say_in_the_middle_of_a_run_that_there_is_no_gpu(run_main):
+    """As torch.compile starts, where there is a CUDA toolkit: a warning of this logger."""
+    extension = logging.getLogger("torch.utils.cpp_extension")
+    extension.setLevel(logging.NOTSET)
+    run_main(load(rung(0)), "--steps", 1)
+    assert not extension.isEnabledFor(logging.WARNING)
+
+
 def test_a_note_says_that_autocast_stays_off(run_main, monkeypatch):
     monkeypatch.setattr(machine, "_cpu_has_bf16", lambda: False)
     log = run_main(load(rung(3)), "--steps", 2)
@@ -143,7 +163,7 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     out, err = capsys.readouterr()
     assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
     # Every line printed is in the log, without the time left.
-    screen, left = re.subn(r" \| left \d+:\d\d:\d\d$", "", out, flags=re.MULTILINE)
+    screen, left = re.subn(r" \| left \d+s$", "", out, flags=re.MULTILINE)
     assert left == 2 and the_log(tmp_path).read_text() == screen
 
 

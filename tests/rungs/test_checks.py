@@ -13,7 +13,9 @@ from helpers import AUTOCAST, TINY, load, random_batch, rung, with_mistake
 from models import scaled, spied_run, tiny
 from torch.nn import functional as F
 
-from ladder.measure.scripts import rungs_for
+from ladder.measure.scripts import number_of, rungs_for
+
+NUMBERS = [number_of(path) for path in rungs_for("cpu")[1:]]
 
 # For each rung a check, check_NN(module, run_main, monkeypatch), which fails unless the rung does
 # what it says.
@@ -159,10 +161,18 @@ def check_12(module, run_main, monkeypatch):
     assert log.effective["attention"] == "math"
 
 
-@pytest.mark.parametrize("number", range(1, len(rungs_for("cpu"))))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_rung_does_what_it_says(number, run_main, monkeypatch):
     check = globals()[f"check_{number:02d}"]
     check(load(rung(number)), run_main, monkeypatch)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_rungs_below_02_are_fp32_where_an_image_presets_tf32(number, run_main):
+    """NVIDIA's images set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE: precision begins as "high"."""
+    torch.set_float32_matmul_precision("high")
+    run_main(load(rung(number)), "--steps", 1)
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 # Mistakes that people make there: what stands in the code, and what stands there instead.

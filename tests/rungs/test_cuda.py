@@ -6,12 +6,12 @@ from helpers import random_batch, relative_error
 from models import enlarged, expected_on_cuda, one_fused
 
 from ladder.machine import half_precision
-from ladder.measure.scripts import rungs_for
+from ladder.measure.scripts import number_of, rungs_for
 
 pytestmark = pytest.mark.cuda
 
 CUDA = torch.device("cuda")
-RUNGS = range(len(rungs_for("cpu")))
+RUNGS = [number_of(path) for path in rungs_for("cpu")]
 
 
 @pytest.mark.parametrize("number", RUNGS)

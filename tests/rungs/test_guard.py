@@ -58,6 +58,11 @@ def test_neighbours_differ_by_one_idea(path):
     guard(path, code_lines(base_of(path)), code_lines(path))
 
 
+def test_a_number_names_one_script():
+    numbers = [number_of(path) for path in all_scripts()]
+    assert len(set(numbers)) == len(numbers)
+
+
 def test_fsdp_is_one_change_of_ddp():
     ddp, fsdp = code_lines(ROOT / "ddp_run.py"), code_lines(ROOT / "fsdp_run.py")
     assert len(changed_lines(ddp, fsdp)) <= 45

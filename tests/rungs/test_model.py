@@ -7,14 +7,14 @@ from models import CONV1D, SHAPE, reference_model
 from torch.nn.functional import cross_entropy
 
 from ladder.cli import MODELS
-from ladder.measure.scripts import rungs_for
+from ladder.measure.scripts import number_of, rungs_for
 
 
 def to_linear(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.t() if name.endswith(CONV1D) else tensor
 
 
-@pytest.mark.parametrize("number", [0, 10, len(rungs_for("cpu")) - 1])
+@pytest.mark.parametrize("number", [0, 10, number_of(rungs_for("cpu")[-1])])
 def test_logits_and_gradients_equal_transformers(number):
     reference = reference_model(tied=number >= 1)
     module = load(rung(number))

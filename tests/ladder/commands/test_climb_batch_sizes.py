@@ -41,11 +41,11 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     first = "a_B1 b_B1 c_B1 a_B2 b_B2 c_B2 a_B4 b_B4 c_B4 a_B8 c_B8 a_B16 c_B16 c_B32"
     second = "c_B32 c_B16 c_B8 a_B8 c_B4 a_B4 c_B2 b_B2 a_B2 c_B1 b_B1 a_B1"
     for number, names in ((1, first), (2, second)):
-        begun = re.findall(rf"^(\w+), round {number} of 2, running since", said, re.M)
+        begun = re.findall(rf"^(\w+), round {number} of 2: ", said, re.M)
         assert begun == names.split()
     assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of 29 " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
-    assert "running since" not in capsys.readouterr().out
+    assert ", round " not in capsys.readouterr().out
     climb, rows = read_climb(out)
     lines = markdown(climb, rows).split("\n")
     assert lines[2].endswith(" 8 |") and lines[6].endswith(" ≥ 32 |")

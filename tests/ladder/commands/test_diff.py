@@ -10,14 +10,20 @@ from ladder.measure.docstrings import docstring, parts_of
 from ladder.measure.scripts import rungs
 
 
-def test_diff_shows_the_docstring_and_the_one_change(ladder):
+def test_diff_shows_the_one_change_and_then_the_docstring(ladder, monkeypatch):
+    """The docstring is wrapped to the terminal's width."""
+    monkeypatch.setenv("COLUMNS", "60")
     done = ladder("diff", 5)
     assert (done.status, done.stderr) == (0, "")
-    head, _, patch = done.stdout.partition("\n\n--- speedups/04_residual_scaling.py\n")
-    assert head == docstring(rungs()[5])
-    _, _, *lines = patch.splitlines()
+    patch, _, said = done.stdout.partition("\n\n05 torch.compile\n")
+    before, _, _, *lines = patch.splitlines()
+    assert before == "--- speedups/04_residual_scaling.py"
     (change,) = [line for line in lines if line[0] in "+-"]
     assert change.startswith("+        model = torch.compile(model)")
+    assert said.split() == docstring(rungs()[5]).split()[2:]
+    widths = [len(line) for line in said.splitlines()]
+    assert max(widths) <= 60 and sum(widths) / len(widths) > 40  # no stumps
+    assert ladder("diff", 4, 5).stdout == done.stdout
 
 
 def test_diff_of_any_two_is_a_patch_that_applies(ladder, tmp_path, monkeypatch):
@@ -35,4 +41,4 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, tmp_path, monkeypatch):
 def test_a_rung_is_known_by_its_name(ladder):
     assert ladder("diff", "Flash attention").stdout == ladder("diff", 6).stdout
     done = ladder("diff", "ddp").stdout
-    assert done.startswith("DDP\n") and "\n+++ ddp_run.py\n" in done
+    assert "\nDDP\n\nChange: " in done and "\n+++ ddp_run.py\n" in done

@@ -13,6 +13,7 @@ from ladder.measure.rows import Row, compared, loss_change, read_climb
 from ladder.measure.stats import mean_of
 from ladder.show import tables
 from ladder.show.gather import gather
+from ladder.show.losses import draw_losses
 from ladder.show.page import page
 
 SPREAD_BY_ROUND = np.array([[0.0], [0.001], [-0.001]])  # differences are never all the same
@@ -120,6 +121,7 @@ def test_a_climb_of_100_steps_has_the_three_numbers(three):
     assert lower.time_to_loss.value == pytest.approx(0.5 * 60 / 100, rel=0.01)
     assert higher.time_to_loss is None
     table = tables.markdown(climb, [baseline, tied, lower, higher])
+    table = table.replace("\N{NO-BREAK SPACE}", " ")  # inside an interval
     header, _, *lines = [line.split(" | ") for line in table.splitlines() if line[:1] == "|"]
     assert header[1:4] == ["loss", "loss vs. previous, nats", "time to the loss of 00 baseline"]
     assert lines[0][1:4] == ["6.0450", "–", "–"]
@@ -174,17 +176,35 @@ def test_a_note_says_that_text_was_read_twice(tmp_path, epoch, read_twice):
     assert (f"The text ends after {epoch} steps" in notes) == read_twice
 
 
-def test_the_page_has_a_band_for_each_curve_and_a_bar_for_each_time(three):
-    html = page([gather(three)], made="")
-    assert len(re.findall("<polygon data-curve", html)) == 3 * 4  # axes, rungs
-    bars = html.split('class="ladder times-to"')[1].split("<h3>")[0]
-    widths = re.findall(r'class="bar" style="width:([\d.]+)%', bars)
-    assert [float(width) for width in widths] == pytest.approx([50, 25, 15], abs=0.2)  # of 2×
-    assert "not reached" in bars
-    band = re.findall(r'<polygon[^>]*data-curve="2"[^>]*points="([^"]*)"', html)[0]
-    heights = [float(point.split(",")[1]) for point in band.split()]
-    lowest, highest = heights[:91], heights[:90:-1]
-    assert np.all(np.subtract(lowest, highest) > 0)  # y is downwards
+def test_the_page_opens_with_the_losses(three):
+    """In words, as dots on an axis in nats, as bars of times, and as curves less the first's."""
+    section = gather(three)
+    html = page([section], made="")
+    headline = "03 bf16 autocast ends 0.100 nats above 00 baseline"
+    assert html.index(headline) < html.index("tokens per second<")
+    assert "Of 3 changes from row to row" in html
+    assert "correction: 02 TF32 −0.400, 03 bf16 autocast +0.500." in html
+    found = draw_losses(section)
+    first, *others = found.changes
+    assert first.mark is None and found.times[0].mark is None
+    assert [row.mark.kind for row in others] == ["", "up", "down"]
+    times = [row.mark and float(row.mark.dot[5:-1]) for row in found.times[1:]]
+    assert times == pytest.approx([25, 15, None], abs=0.2)  # of 2×
+    curves = found.curves
+    assert [curve.title for curve in curves.colored] == ["02 TF32", "03 bf16 autocast"]
+    ends = []
+    for curve in curves.colored + curves.grey:
+        ends.append(float(curve.line.split(",")[-1]))
+    assert ends[1] < ends[2] < ends[0]  # y is downwards
+    assert curves.zero == f"M0,{ends[2]:.1f}h999"
+
+
+def test_where_no_row_comes_down_to_the_first_loss_that_is_one_sentence(tmp_path):
+    losses = {"baseline": falling(6.0), TYING: falling(6.1) + SPREAD_BY_ROUND}
+    climb_in(tmp_path / "climb", losses)
+    html = page([gather(tmp_path / "climb")], made="")
+    assert "No other row comes down to the loss that 00 baseline ends at" in html
+    assert "times as long" not in html
 
 
 @pytest.mark.slow

@@ -86,15 +86,15 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
                 break
             time.sleep(0.05)
         assert not Path(f"/proc/{child}").exists()
-        assert f"stopped; 1 runs are kept. Go on: ladder climb --resume {begun}\n" in said
+        assert f"stopped; runs kept: 1. Go on: ladder climb --resume {begun}\n" in said
     first = (begun / "a.r1.log").stat().st_mtime_ns
     assert resume(begun) == 0
     assert {path.stem for path in begun.glob("*.log")} == {"a.r1", "a.r2", "b.r1", "b.r2"}
     assert (begun / "a.r1.log").stat().st_mtime_ns == first
     assert (begun / "code" / "b.caches").read_text() == "False False True "  # cold in round 1
     kept, next_run, *_ = capsys.readouterr().out.splitlines()
-    assert kept.startswith(f"going on with {begun}: 1 runs are kept; ")
-    assert next_run.startswith("b, round 1 of 2, running since")
+    assert kept.startswith(f"going on with {begun}: runs kept: 1; ")
+    assert next_run.startswith("b, round 1 of 2: ")
 
 
 def test_one_process_at_a_time_runs_a_climb(begun, capsys):
@@ -160,7 +160,7 @@ def test_a_quick_climb_ends_in_its_time_and_has_run_the_top(tmp_path, timed, cap
     assert resume(tmp_path) == 0
     assert clock.now == 300
     out = capsys.readouterr().out
-    begun = re.findall(r"^(\w), round 1 of 1, running since", out, re.M)
+    begun = re.findall(r"^(\w), round 1 of 1: ", out, re.M)
     assert begun == ["a", "c", "b"]
     assert "b, round 1 of 1: stopped, the time is over (2 of 4 runs)\n" in out
     assert "The time (--max-minutes 5) was over before these could run: b, d\n" in out
@@ -204,7 +204,7 @@ def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
     with closed_pipe() as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         assert resume(tmp_path) == 130
-    told = f"stopped; 0 runs are kept. Go on: ladder climb --resume {tmp_path}\n"
+    told = f"stopped; runs kept: 1. Go on: ladder climb --resume {tmp_path}\n"
     assert capsys.readouterr().err == told
 
 
@@ -228,7 +228,7 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path, monkeypatch):
 def test_runs_whose_losses_are_compared_read_rows_in_random_order(tmp_path, flags, orders):
     """A short climb reads in order, as its logs always did."""
     write(tmp_path, {"a.py": copies(LOG), "b.py": copies(LOG)}, flags=flags)
-    todo = rounds.Rounds(tmp_path, tmp_path, print, print)
+    todo = rounds.Rounds(tmp_path, tmp_path, print, print, print)
     for k, order in enumerate(orders, 1):
         for run in todo.climb.runs:
             words = map(str, todo.words_of(run, k))

@@ -35,6 +35,7 @@ def chromium(browser):
     """The browser, whose console has no word at the end: nor of what the page's policy refuses."""
     yield browser
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert browser.get_log("browser") == []
 
 

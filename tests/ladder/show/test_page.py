@@ -1,6 +1,7 @@
 """page.py: the page's words, and a look at it in a browser."""
 
 import html
+import itertools
 import os
 import re
 import shutil
@@ -78,16 +79,67 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     assert main(["report", *map(str, (climb, without, other)), "--out", str(out)]) == 0
     chromium.get(f"{out.as_uri()}#{climb.name}/05_torch_compile")
     scale = []
-    for bar, rung in zip(shown(".bars .bar"), gather(climb).rungs, strict=True):
+    for bar, rung in zip(shown(".bars > :first-child"), gather(climb).rungs, strict=True):
         scale.append(bar.rect["width"] / rung.row.tok_per_s)
     assert max(scale) == pytest.approx(min(scale), rel=0.02)
     assert len(shown(".mark.alone .dot")) == 9  # 06 cannot be taken back
     assert len(shown(".rung[open]")) == 1
+    chromium.execute_script("scrollTo(0, 0)")  # from below the head
     shown(".rung summary")[0].click()
     assert len(shown(".rung[open]")) == 2
     Select(shown("[name=climb]")[0]).select_by_value("other")
-    assert len(shown(".bars .bar")) == 2
+    assert len(shown(".bars > :first-child")) == 2
     narrow(360)
+
+
+@pytest.mark.parametrize(("width", "media"), [(720, ""), (820, ""), (720, "print")])
+def test_bars_are_wide_enough_to_read(width, media, tmp_path, chromium, shown, narrow):
+    """So are the axes of gains; no text of an axis lies over another. A4 has 720 pixels."""
+    out = tmp_path / "page.html"
+    assert main(["report", str(LOGS / f"{HERE}-climb"), "--out", str(out)]) == 0
+    chromium.get(out.as_uri())
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+    narrow(width)
+    for track in shown(".ladder .bars, .ladder .gains"):
+        assert track.rect["width"] >= 120
+    for scale in shown(".ladder .scale"):
+        marks = scale.find_elements("css selector", "i")
+        marks = [mark.rect for mark in marks if mark.is_displayed()]
+        for one, other in itertools.pairwise(marks):
+            assert one["x"] + one["width"] < other["x"]
+    assert bool(shown(".keys")) == (not media)
+
+
+def test_a_piece_of_a_bar_is_coloured_where_the_change_is_significant(tmp_path, chromium, shown):
+    times = {"baseline": 40, "02_tf32": 12, "03_bf16_autocast": 12.6, "04_residual_scaling": 12.6}
+    out = tmp_path / "page.html"
+    assert main(["report", str(climb_of(tmp_path / "climb", times)), "--out", str(out)]) == 0
+    chromium.get(out.as_uri())
+    kinds = []
+    for rung in shown(".rung"):
+        pieces = rung.find_elements("css selector", ".bars .bar:not(:first-child)")
+        kinds.append([piece.get_attribute("class") for piece in pieces])
+    assert kinds == [[], ["bar added"], ["bar lost"], []]
+    (added,) = shown(".bars .added")
+    first, second, *_ = shown(".bars > :first-child")
+    assert added.rect["x"] == pytest.approx(first.rect["x"] + first.rect["width"], abs=1)
+    end = added.rect["x"] + added.rect["width"]
+    assert end == pytest.approx(second.rect["x"] + second.rect["width"], abs=1)
+    assert len(shown(".mark:is(.up, .down) .dot")) == 2
+
+
+def test_without_script_all_climbs_are_shown_and_no_dead_menu(tmp_path, chromium, shown):
+    folders = [climb_of(tmp_path / name, {"baseline": 9, "02_tf32": 8}) for name in ("a", "b")]
+    out = tmp_path / "page.html"
+    assert main(["report", *map(str, folders), "--out", str(out)]) == 0
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        chromium.get(out.as_uri())
+        assert len(shown("h2")) == 2 and not shown("select, .keys, button, :disabled")
+        shown("summary")[1].click()
+        assert len(shown(".rung[open] .logs")) == 1
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 @pytest.fixture

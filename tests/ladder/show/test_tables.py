@@ -16,19 +16,21 @@ from ladder.show.tables import footnotes, for_terminal, percent, warnings
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
     assert percent(gain_of(np.log([1.1, 1.2]))) == "+14.9 % (2 rounds)"
     assert percent(gain_of(np.log([0.9]))) == "−10.0 % (1 round)"
+    assert percent(gain_of(np.log([0.9997]))) == "no change (1 round)"
 
 
-def test_below_a_table_stands_what_failed_was_slow_or_not_compiled():
+def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
     rows = [as_row([[1000], [1000], [3000]], "baseline"), as_row([[1000]] * 2, "05_torch_compile")]
     for log in rows[1].logs.values():
-        log.effective["compiled"] = "no"
+        log.run["script"] = "speedups/05_torch_compile.py"
+        log.effective = {"compiled": "no"}
     climb = a_climb(failures={"05_torch_compile.r3": "killed", "none.r1": "no log at all"})
     rows[0].roofline = (2.0, 1.0)
     rows[0].ms = 2.9
     failed, slow, eager, above = footnotes(climb, rows)
     assert above.startswith("Above 100 % of the roofline")
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
-    assert eager.startswith("Nothing was compiled in 05 torch.compile: is TORCH_COMPILE_DISABLE")
+    assert eager.startswith("05 torch.compile ran compiled=no, not yes (is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
 
 

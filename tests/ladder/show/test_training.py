@@ -18,6 +18,9 @@ RUN = {
 }  # fmt: skip
 
 
+STEPS = training.Axis("steps", "steps", 1)
+
+
 def write_log(path, first, last, vals=(), result="", **run):
     """The log of a run that did these steps; loss 10 - step / 100, a second each."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,18 +62,18 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
     assert [(val["step"], val["loss"]) for val in run.vals] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
     ]  # fmt: skip
-    ends = {name: axis[-1] for name, axis in run.axes.items()}
-    assert ends == {"million tokens": 50, "steps": 100, "hours": 100 / 3600}
+    ends = {name: done[-1] for name, done in run.done.items()}
+    assert ends == {"tokens": 50e6, "steps": 100, "seconds": 100}
 
 
 def test_the_running_mean_stands_in_the_middle_of_its_steps(resumed):
     """Of a straight line it is the same line. The axis of the speed begins at 0."""
     run = the_run(resumed)
-    panel = training.panel([run], [], "steps", "loss")
+    panel = training.panel([run], [], STEPS, "loss")
     ((_, _, x, y),) = (line for line in panel.lines if line[0] == "mean")
     assert len(x) == len(y) == 100 - run.window + 1
     assert y == pytest.approx(10 - x / 100)
-    assert training.panel([run], [], "steps", "tok_per_s").up.low == 0
+    assert training.panel([run], [], STEPS, "tok_per_s").up.low == 0
 
 
 def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
@@ -79,6 +82,14 @@ def test_a_run_that_has_all_its_steps_is_not_under_way(resumed):
     assert main(["report", str(resumed)]) == 0
     page = resumed.with_name("report.html").read_text()
     assert "<dt>Ended<dd>all steps are done<" in page
+
+
+def test_the_unit_of_an_axis_suits_the_longest_run(resumed, tmp_path):
+    short = write_log(tmp_path / "run.log", 1, 9, total_batch=512, shuffle=1337)
+    assert training.training_section([short]).axes == ["thousand tokens", "steps", "minutes"]
+    section = training.training_section([short, resumed])
+    assert section.axes == ["million tokens", "steps", "minutes"]
+    assert section.in_order and not training.training_section([short]).in_order
 
 
 def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
@@ -143,7 +154,7 @@ def test_the_page_says_which_values_are_cut_off(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("norm 1.0000e+00", "norm 7.5000e+00", 1))
     assert main(["report", str(path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert page.count("cut off above") == 3  # on each axis
+    assert page.count("cut off above") == 6  # on each axis, to be seen and to be heard
     assert "before clipping; cut off above, the highest is 7.5" in page
     assert "under way, or killed" in page
 
@@ -153,11 +164,11 @@ def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
     run = write_log(tmp_path / "run.log", 1, 100)
     mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
     section = training.training_section([mine, run])
-    names = [item.text[:7] for item in section.legend if item.line.kind == "reference"]
+    names = [line.text[:7] for line in section.legend if line.kind == "reference"]
     assert names == ["mine.lo", "OpenAI'", "llm.c t"]
     own = training.Reference("mine", "gpt2", [[0, 3.5], [1e9, 3.5]])
     references = [own, *training.read_references()]
-    found = training.panel([the_run(run)], references, "hours", "loss")
+    found = training.panel([the_run(run)], references, STEPS, "loss")
     *_, own, openai, llmc = found.lines
     assert set(own[3]) == {3.5} and set(openai[3]) == {3.2924}
     assert llmc[3][-1] == pytest.approx(11.0092 - 50 / 131 * (11.0092 - 6.171))
@@ -186,7 +197,7 @@ def test_the_page_of_a_run_in_a_browser(resumed, chromium, shown, narrow):
     assert main(["report", str(resumed)]) == 0
     chromium.get(resumed.with_name("report.html").as_uri())
     (heading,) = shown("h2")
-    assert heading.text == "Training gpt2 on my text: best validation loss 9.2000"
+    assert heading.text == "Training gpt2 on my text: best validation loss 9.20 nats a token"
     choices = shown(".choice input")
     assert len(choices) == 3
     inks = set()

@@ -1,0 +1,60 @@
+"""What the rungs declare that a step runs, and where the line `effective` of a log differs."""
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from ladder.log import Log, pairs
+from ladder.machine import find_gpu
+from ladder.measure.docstrings import describe
+from ladder.measure.scripts import all_scripts, base_of, relative_name
+
+HINTS = {
+    "matmul": " (is NVIDIA_TF32_OVERRIDE set?)",
+    "compiled": " (is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?)",
+}
+
+
+@cache
+def declared(path: Path) -> dict[str, list[str]]:
+    """The values that a script declares for each key of `effective`: its own field, and those of
+    the scripts that it goes on from."""
+    base = base_of(path)
+    values = dict(declared(base)) if base else {}
+    words = describe(path).get("Effective", "").split()
+    for key, value in pairs(words).items():
+        values[key] = value.split("/")
+    return values
+
+
+def differences(logs: Iterable[Log]) -> list[str]:
+    """What the runs of one rung did otherwise than it declares, such as `compiled=no, not yes`.
+
+    What the device has no units for is no difference, nor is what PyTorch did not tell.
+    """
+    scripts = {relative_name(path): path for path in all_scripts()}
+    found = []
+    for log in logs:
+        path = scripts.get(log.run.get("script"))
+        if path is None:  # from outside
+            continue
+        for key, expected in declared(path).items():
+            value = log.effective.get(key, "unknown")
+            # Logs of 21 November 2026 have `high(setting)`.
+            if value in (*expected, "unknown") or value.endswith("(setting)"):
+                continue
+            text = f"{key}={value}, not {'/'.join(expected)}{HINTS.get(key, '')}"
+            if text not in found and not _is_fallback(log, key, value):
+                found.append(text)
+    return found
+
+
+def _is_fallback(log: Log, key: str, value: str) -> bool:
+    """Whether this is what a rung runs on a device without units for what it declares."""
+    if key == "autocast" and value == "off":
+        return any(note.startswith("autocast stays off") for note in log.notes)
+    if key == "matmul" and value == "fp32":
+        device = log.run["device"]
+        gpu = find_gpu(device)
+        return not (device.startswith("NVIDIA") and gpu and gpu.dtype == "bfloat16")
+    return False

@@ -1,0 +1,60 @@
+"""effective.py: a rung that ran something else than it declares is told."""
+
+import pytest
+from models import expected_on_cuda
+
+from ladder.log import Log
+from ladder.measure.effective import differences
+from ladder.measure.scripts import relative_name, rungs
+
+H100 = "NVIDIA H100 80GB HBM3"
+OFF = "autocast stays off: no such units"
+
+
+def ran(number, device=H100, note="", **other) -> list[str]:
+    """The differences of a rung that ran as on an H100, but for `other`."""
+    effective = expected_on_cuda(number) | {"matmul": "tf32" if number >= 2 else "fp32"}
+    if effective["attention"] == "fused":
+        effective["attention"] = "cudnn"
+    run = {"script": relative_name(rungs()[number]), "device": device}
+    return differences([Log(run=run, effective=effective | other, notes=[note])])
+
+
+def test_all_rungs_on_an_h100_run_what_they_declare():
+    for number in range(11):
+        assert ran(number) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "other", "said"),
+    [
+        (0, {"matmul": "tf32"}, "matmul=tf32, not fp32 (is NVIDIA_TF32_OVERRIDE set?)"),
+        (2, {"matmul": "fp32"}, "matmul=fp32, not tf32 (is NVIDIA_TF32_OVERRIDE set?)"),
+        (3, {"autocast": "off"}, "autocast=off, not bfloat16/float16"),
+        (5, {"compiled": "partly"}, "compiled=partly, not yes (is TORCH_COMPILE_DISABLE or"),
+        (6, {"attention": "math"}, "attention=math, not flash/efficient/cudnn"),
+        (10, {"optimizer": "foreach"}, "optimizer=foreach, not fused"),
+    ],
+)
+def test_what_a_rung_ran_otherwise_is_told_of_it_and_those_after_it(number, other, said):
+    for later in {number, max(1, number), 10}:
+        found = ran(later, **other)
+        # From 02 on TF32 is right.
+        expected = [] if other == {"matmul": "tf32"} and later == 10 else [said]
+        assert [text[: len(said)] for text in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "device", "note", "other"),
+    [
+        (2, "Tesla T4", "", {"matmul": "fp32"}),
+        (3, "Tesla T4", "", {"matmul": "fp32", "autocast": "float16"}),
+        (2, "AMD Instinct MI300X", "", {"matmul": "fp32"}),
+        (3, "AMD EPYC (2 threads)", OFF, {"matmul": "fp32", "autocast": "off"}),
+        (6, H100, "", {"attention": "unknown"}),  # a profiler that tells nothing
+        (0, "AMD EPYC (2 threads)", "", {"optimizer": "for-loop"}),
+        (2, H100, "", {"matmul": "high(setting)"}),
+    ],
+)
+def test_what_a_device_lacks_is_no_difference(number, device, note, other):
+    assert ran(number, device, note, **other) == []
