@@ -195,7 +195,7 @@ def per_cent(ratio: float) -> float:
 
 def facts(section: ClimbSection) -> list[tuple[str, str]]:
     """How it was measured, in words by their headings; what is empty is not said."""
-    climb, run, result = section.climb, section.run, section.result
+    climb, run = section.climb, section.run
     done = len(climb.failures)
     for rung in section.rungs:
         done += len(rung.row.logs)
@@ -203,7 +203,6 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
     unfinished = ""
     if done < planned and not climb.ended:
         unfinished = f"{done} of {planned} runs are in"
-    warmup, measured = result["warmup_steps"], result["measured_steps"]
     return [
         ("Not finished", unfinished),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
@@ -211,7 +210,7 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         ("Versions", pairs(climb.versions)),
         ("Text", f"{run['data']}, SHA-256 {run.get('data_sha256')}…"),
         ("Rounds", f"{max(len(rung.row.logs) for rung in section.rungs)}, interleaved"),
-        ("Steps", f"{warmup} for warm-up, left out; {measured} measured in each run"),
+        ("Steps", section.steps),
         ("Raw logs", section.id),
         ("Flags of every run", " ".join(climb.flags)),
     ]

@@ -7,14 +7,14 @@ import pytest
 from climbs import LOGS
 
 from ladder.commands.main import main
-from ladder.log import pairs_line, step_line
+from ladder.log import mfu_line, pairs_line, step_line
 from ladder.show import training
 
 RUN = {
     "script": "ddp_run.py", "commit": "0123456789ab", "torch": "2.13.0", "python": "3.12",
     "device": "<b>Test GPU", "model": "gpt2", "params": 124475904, "B": 16, "T": 1024,
     "total_batch": 500_000, "ranks": 2, "steps": 100, "data": "my text", "data_sha256": "abcdef",
-    "tokens": 10_000_000, "seed": 1337,
+    "tokens": 10_000_000, "seed": 1337, "epoch_batches": 20,
 }  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def resumed(tmp_path, monkeypatch):
     stem = "ddp_run-2026110{}-100000-000000.log"
     write_log(folder / stem.format(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
     write_log(folder / stem.format(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
-    end = 'RESULT {"status": "ok"}\n'
+    end = f'{mfu_line(10**9, None, None)}\nRESULT {{"status": "ok", "peak_bytes": null}}\n'
     last = folder / stem.format(3).replace("ddp", "fsdp")
     write_log(last, 81, 100, [(100, 9.2)], end, device="Other GPU")
     (folder / "ddp_run-20261104 copy.log").write_text("not ours")
