@@ -2,7 +2,7 @@
 
 Change: plain PyTorch in FP32, the reference. Every file in speedups/ is the file before it plus one
   optimisation. (Until rung 01 ties embedding and head, the model has 163M parameters.)
-Why: on a GPU most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
+Why: on an A100 most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
   sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. An A100's owner measured 19.2 TFLOP/s:
   730 ms, attention included, of the 851 ms that `ladder roofline` calculates for the step. Its
   tensor cores ran bfloat16 at 14 times that rate. A GeForce's FP32 is faster: owners of a 4090

@@ -32,7 +32,7 @@ from ladder.cli import BLOCK_SIZE, MODELS, parse_ddp_args
 from ladder.distributed import all_gather, on_rank_0
 from ladder.run import Run
 
-# ddp: torchrun starts a process for each rank and sets all of these; without it there is one.
+# ddp: torchrun starts a process for each rank and sets these; without it there is one process.
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
 DISTRIBUTED = all(os.environ.get(name) for name in TORCHRUN)
 RANK = int(os.environ["RANK"]) if DISTRIBUTED else 0  # which of all processes this is
@@ -150,7 +150,7 @@ def evaluate(model, held_out, rows, args, autocast):
     for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
-        # ddp: without a row left, compute row 0 uncounted: FSDP's ranks run as many forward passes
+        # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
         x, y = batches.rows(own or range(1))
         with autocast:
             logits, _ = model(x.to(args.device))
@@ -180,13 +180,14 @@ def main(argv=None):
         # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-        if DISTRIBUTED:  # ddp: returns when all ranks have joined
+        # ddp: ranks meet at MASTER_ADDR, and leave their addresses there; waits for all of them
+        if DISTRIBUTED:
             store = distributed.store()
             dist.init_process_group(backend, store=store, rank=RANK, world_size=WORLD_SIZE)
         # ddp: rank 0 reads the command line for all, so that a mistake is told once
         args = on_rank_0(lambda: parse_ddp_args(__doc__, argv, WORLD_SIZE))
         if DISTRIBUTED and args.device.type == "cuda":
-            args.device = torch.device("cuda", LOCAL_RANK)  # ddp: each rank has a GPU of its own
+            args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
         result = train(args)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -232,7 +233,7 @@ def train(args):
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
             found = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
             first_step, batches.position = found
-        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
+        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
@@ -261,7 +262,7 @@ def train(args):
                     _, loss = model(x, y)
                 scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()
-            scaler.unscale_(optimizer)  # ddp: if one rank overflowed, all skip the step
+            scaler.unscale_(optimizer)  # ddp: to clip; ranks share an inf, so all skip
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             # speedup 09: warm-up, then cosine
             lr = get_lr(step, args.steps, args.max_lr, args.min_lr, args.warmup)
@@ -285,7 +286,7 @@ def train(args):
                     val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
                     job.validated(run, done, raw_model, val_loss)
                 if stopping or checkpoint.due(args.ckpt_every, done, args.steps):
-                    job.save(  # ddp: what a checkpoint holds, beside `done` and the flags
+                    job.save(  # ddp: a checkpoint; added are flags and the hash of the text
                         run,
                         done,
                         model=raw_model.state_dict(),

@@ -8,7 +8,7 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   compiler fuses them into one kernel that keeps the values in registers: one read and one write,
   0.8 GB. (GELU stays one kernel between two matmuls and moves as much as before.) In a step, 157
   of 225 GB between the matmuls disappear, and an A100's roofline falls from 177 to 100 ms. The
-  matmuls stay library calls. The first step compiles and is reported separately; it is short if
+  matmuls stay library calls. The first step compiles and is logged separately; it is short if
   the compiler finds its earlier work in the cache on disk. Expect less where matmuls are most of a
   step. Counting the compilation, a run of a few dozen steps takes longer.
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA,

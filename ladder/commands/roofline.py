@@ -62,7 +62,7 @@ def run(args) -> int:
         console.say(f"note  {gpu.note}")
     largest, words = what_fits(gpu)
     if largest < B:
-        console.say(f"note  too little memory: {words}")
+        console.say(f"note  perhaps too little memory: {words}")
     said, shares = reported_shares(gpu.name, B, args.data_sheet)
     console.print(time_table(steps, rates, shares))
     console.say(f"{said} {percents(shares)} of the roofline")
@@ -88,8 +88,8 @@ def what_fits(gpu: GPU) -> tuple[int, str]:
     """The largest B at which the baseline fits a GPU, or 0; and that in words."""
     largest = baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
     if largest == 0:
-        return 0, f"the baseline does not fit its {gpu.memory:g} GB even with B=1"
-    return largest, f"the baseline fits its {gpu.memory:g} GB up to about B={largest}"
+        return 0, "it does not hold the baseline even with B=1"
+    return largest, f"the largest power of two that fits the baseline is B={largest}"
 
 
 def batch_for(gpu: GPU) -> int:
