@@ -51,7 +51,7 @@ def test_a_card_is_found_where_a_space_is_missing(typed, name):
 
 @pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("A100 40GB", 16)])
 def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
-    note = f" GB up to about B={largest}\n"
+    note = f"the largest power of two that fits the baseline is B={largest}\n"
     for B, told in ((largest, False), (2 * largest, True)):
         assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
         assert (note in capsys.readouterr().out) == told
