@@ -129,11 +129,14 @@ def log_texts(folder: Path) -> dict[str, str]:
     if large.is_file():
         import lzma  # not above: some builds of Python lack it
 
-        content = lzma.decompress(large.read_bytes())
+        try:
+            content = lzma.decompress(large.read_bytes())
+        except lzma.LZMAError as error:
+            raise UsageError(f"{large} is damaged: {error}") from None
     elif packed.is_file():
         content = packed.read_bytes()
     else:
-        paths = sorted(folder.glob("*.log"))
+        paths = sorted(path for path in folder.glob("*.log") if path.is_file())
         return {path.stem: path.read_text("utf-8", "replace") for path in paths}
     _, *parts = _HEADER.split(content.decode("utf-8", "replace"))
     texts = {}

@@ -112,7 +112,8 @@ def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]
         first, top = max(changed, key=lambda rung: abs(rung.row.loss_change.value)), first
     found = compared(first.row, top.row, loss_change, mean_of)
     if not found:
-        return "Losses of different rounds", "They do not compare."
+        said = f"{top.title} and {first.title} do not compare by loss"
+        return said, "They have no round in common, or a loss is not a number."
     side = "above" if found.value > 0 else "below"
     said = f"{top.title} ends {abs(found.value):.3f} nats {side} {first.title}"
     if found.low is not None and found.low <= 0 <= found.high:

@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 OF_A_RUN = re.compile(
     r"\w+_run-\d{8}-\d{6}-\d{6}"
 )  # a log as ladder.run names it, by date and time
+WORDS = ("model", "data", "device", "torch", "python", "script", "commit", "seed")  # of a run line
+NUMBERS = ("params", "tokens", "B", "T", "steps")
 # The values of the step lines that are drawn where all runs have them.
 LABELS = {
     "loss": "loss, nats a token",
@@ -165,7 +167,7 @@ def training_section(paths: list[Path]) -> TrainingSection:
     fields = runs[0].fields
     references = [line for line in references if line.model == fields["model"]]
     headline = f"Training {fields['model']} on {fields['data']}"
-    losses = [val["loss"] for run in runs for val in run.vals]
+    losses = [lowest(run.vals)["loss"] for run in runs if run.vals]
     if losses:
         headline += f": best validation loss {min(losses):.2f} nats a token"
     axes = axes_of(runs)
@@ -236,6 +238,7 @@ def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
     for path, text in texts.items():
         try:
             log = parse_log(text, str(path), ended=False)
+            check_values(log, path)
         except UsageError as error:
             left_out.append(str(error))
             continue
@@ -247,6 +250,18 @@ def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
             left_out.append(f"{path} has no step")
     logs.sort(key=lambda found: found[:2])  # not by time alone: a clock may be set back
     return [log for *_, log in logs], left_out
+
+
+def check_values(log: Log, path: Path):
+    """Raise UsageError if a log lacks a value that the page shows, or it is no number."""
+    lacks = [key for key in WORDS if key not in log.run]
+    lacks += [key for key in NUMBERS if not log.run.get(key, "").isdecimal()]
+    if not log.run.get("total_batch", "1").isdecimal():
+        lacks.append("total_batch")
+    if not all(val.keys() >= {"step", "loss", "tokens"} for val in log.vals):
+        lacks.append("a value of its val lines")
+    if lacks:
+        raise UsageError(f"{path} is not a log of this ladder: it lacks {', '.join(lacks)}")
 
 
 def gather_run(path: Path, logs: list[Log]) -> Run:
@@ -333,6 +348,8 @@ def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) ->
             lines.append(("reference", number, done[axis.key] / axis.unit, y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
+    if not len(values):
+        values = np.zeros(1)
     if key == "loss":
         low = 0.98 * values.min()
     if key in ("loss", "norm"):
@@ -455,11 +472,16 @@ def facts(run: Run) -> list[tuple[str, str]]:
     ]
 
 
+def lowest(vals: list[dict]) -> dict:
+    """The val line of the lowest loss; NaN is the highest."""
+    return min(vals, key=lambda val: np.nan_to_num(val["loss"], nan=np.inf))
+
+
 def validation(vals: list[dict]) -> str:
     """The lowest loss on held-out text, and whether it has risen since."""
     if not vals:
         return ""
-    best = min(vals, key=lambda val: val["loss"])
+    best = lowest(vals)
     last = vals[-1]
     words = f"best {best['loss']:.4f}, after step {best['step']:,.0f}"
     if best["step"] < last["step"]:
