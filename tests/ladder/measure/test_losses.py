@@ -201,7 +201,7 @@ def test_the_page_opens_with_the_losses(three):
 
 def test_a_loss_that_is_no_number_is_compared_with_none(tmp_path):
     broken = np.where(np.arange(100) > 90, np.nan, falling(6.0))
-    climb, (_, row) = climb_in(tmp_path / "climb", {"baseline": falling(6.0), TYING: broken})
+    _, (_, row) = climb_in(tmp_path / "climb", {"baseline": falling(6.0), TYING: broken})
     assert row.loss_change is row.time_to_loss is None
     html = page([gather(tmp_path / "climb")], made="")
     assert "01 weight tying and 00 baseline do not compare by loss" in html
