@@ -176,7 +176,7 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    with distributed.exits():
+    with distributed.exits():  # ddp: a rank that exits ends at once, with its status
         # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
@@ -230,8 +230,8 @@ def train(args):
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
-            saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
-            first_step, batches.position = saved["step"], saved["position"]
+            found = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
+            first_step, batches.position = found
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged as they appear
             model = DistributedDataParallel(model)
         if not args.no_compile:  # ddp: a flag here

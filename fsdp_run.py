@@ -173,7 +173,7 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    with distributed.exits():
+    with distributed.exits():  # ddp: a rank that exits ends at once, with its status
         # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
@@ -242,8 +242,8 @@ def train(args):
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
         if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
-            saved = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
-            first_step, batches.position = saved["step"], saved["position"]
+            found = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
+            first_step, batches.position = found
         if not args.no_compile:  # ddp: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings

@@ -95,6 +95,9 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
             return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
         for text in differences(row.logs.values()):
             return f"{row.name} ran {text}"
+    for name in from_outside(climb):
+        if not kept(folder, name):
+            return f"{name} is not in the folder: nobody could see what was measured"
     return None
 
 
@@ -124,10 +127,15 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / PACKED, packed)
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
-    for name in climb.scripts:
-        from_outside = "/" not in name and name not in SCRIPTS
-        if from_outside and climb.kind != "without":  # whose scripts can be made again
-            shutil.copy(kept(folder, name), target)
+    for name in from_outside(climb):
+        shutil.copy(kept(folder, name), target)
+
+
+def from_outside(climb: Climb) -> list[str]:
+    """The scripts of a climb that are in no commit, but for those that can be made again."""
+    if climb.kind == "without":
+        return []
+    return [name for name in climb.scripts if "/" not in name and name not in SCRIPTS]
 
 
 def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
@@ -168,13 +176,15 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     what = climb.comparison.what
     if climb.kind == "climb" and rows[0].name != "baseline":
         what = "some scripts"
-    result = first_log(rows).result
+    log = first_log(rows)
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
-    return f"""## {climb.started[:10]}: {climb.device}: {what}
+    head = f"""## {climb.started[:10]}: {climb.device}: {what}
 
 {caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds_begun} rounds, \
-interleaved; {result["warmup_steps"]} warm-up steps left out of each run, \
-{result["measured_steps"]} measured.
+interleaved; {log.warmup_steps} warm-up steps left out of each run, \
+{log.measured_steps} measured."""
+    # What a log says is text: no marker of ours, no HTML.
+    return f"""{head.replace("<", "&lt;")}
 
 **Finding:** {" ".join(finding.split())}
 

@@ -334,7 +334,9 @@ def stack(parts: list, full: float, after: list | None = None) -> list[Part]:
     """A bar's parts on a scale of `full` ms; `after` has what a change leaves of them."""
     found = []
     for part in PARTS:
-        style = f"--w:{parts[part] / full:.4f}"
+        # Rounded parts may add up to more than the rounded whole.
+        width = parts[part] / sum(parts[:TOTAL]) * parts[TOTAL] / full
+        style = f"--w:{width:.4f}"
         removed = None
         if after:
             gone = max(0, parts[part] - after[part])

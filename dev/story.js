@@ -48,10 +48,12 @@ function tell({ cards, bytes, reported, padded }, menus) {
   say(story, ".sheet", card.rates);
 }
 
-// The widths of a bar's parts; `after` says how much of each a change leaves.
+// The widths of a bar's parts; `after` says how much of each a change leaves. Rounded parts may add
+// up to more than the rounded whole.
 function draw(bar, parts, full, after) {
+  const sum = parts[0] + parts[1] + parts[2] + parts[3];
   bar.querySelectorAll("[class^=part]").forEach((part, i) => {
-    part.style.setProperty("--w", parts[i] / full);
+    part.style.setProperty("--w", parts[i] / sum * parts[4] / full);
     if (!after) return;
     const gone = Math.max(0, parts[i] - after[i]);
     part.style.setProperty("--gone", `${parts[i] ? 100 * gone / parts[i] : 0}%`);

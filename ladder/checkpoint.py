@@ -223,8 +223,8 @@ def read(path: Path) -> dict:
     return saved
 
 
-def restore(path: Path, model, optimizer, scaler) -> dict:
-    """Copy a checkpoint into model, optimizer and scaler. Return all that it holds.
+def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
+    """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
 
     It copies, because the optimizer's load_state_dict() would keep the file's own tensors. Fused
     kernels do not check sizes: they would write past the end of a smaller tensor.
@@ -246,7 +246,7 @@ def restore(path: Path, model, optimizer, scaler) -> dict:
         optimizer.state[p] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
-    return saved
+    return saved["step"], saved["position"]
 
 
 def scatter(state: dict, model):

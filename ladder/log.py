@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,9 +80,7 @@ def result(
     import numpy as np  # not above: commands that only write lines start at once
 
     ms = [seconds * 1e3 for seconds in times]
-    warmup = min(10, max(2, steps // 3))
-    if steps < 3:
-        warmup = steps - 1
+    warmup = warmup_of(steps)
     measured = ms[warmup:]
     p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
     tok_per_s = tokens_per_step * 1e3 / median
@@ -105,6 +104,11 @@ def result(
     return numbers
 
 
+def warmup_of(steps: int) -> int:
+    """How many steps of a run of so many are warm-up: the others are measured."""
+    return min(10, max(2, steps // 3)) if steps >= 3 else steps - 1
+
+
 def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) -> str:
     """The formula and the peak behind RESULT's `mfu`."""
     mfu = "unknown" if mfu is None else f"{mfu:.4f}"
@@ -124,6 +128,46 @@ class Log:
     vals: list[dict[str, float]] = field(default_factory=list)
     result: dict = field(default_factory=dict)
 
+    @property
+    def warmup_steps(self) -> int:
+        """How many of its steps are warm-up; it has all of them."""
+        return warmup_of(len(self.steps))
+
+    @property
+    def measured_steps(self) -> int:
+        """How many of its steps are measured; it has all of them."""
+        return len(self.steps) - self.warmup_steps
+
+
+def at_least(low: float, read: Callable) -> Callable:
+    """A function that reads a number of at least `low`, and raises ValueError for any other."""
+
+    def read_number(text: str):
+        number = read(text)
+        if not low <= number < HUGE:
+            raise ValueError(f"{text} is out of range")
+        return number
+
+    return read_number
+
+
+def read_peak(text: str) -> float | None:
+    """The peak of the mfu line in FLOP/s; None if it is unknown. Raises ValueError."""
+    return None if text == "unknown" else at_least(1, float)(text)
+
+
+HUGE = 1e30  # no number of ours is near
+COUNT = at_least(1, int)
+AMOUNT = at_least(0, float)
+# What a line has to have, and what reads it: nothing computed from a stranger's log may fail.
+_LINES = {
+    "run": dict.fromkeys(("params", "B", "T", "tokens"), COUNT)
+    | {"steps": at_least(0, int), "epoch_batches": AMOUNT}
+    | dict.fromkeys(("script", "commit", "torch", "python", "device", "model", "data"), str),
+    "mfu": {"flops_per_token": COUNT, "peak_flops": read_peak},
+    "val": {"step": at_least(0, float), "loss": float, "tokens": AMOUNT},
+}
+
 
 def read_log(path: Path, ended: bool = True) -> Log:
     """Parse one log. Raises UsageError, naming the file, if truncated or not a log of this ladder.
@@ -142,7 +186,7 @@ def parse_log(text: str, name: str, ended: bool = True) -> Log:
     for number, line in enumerate(text.split("\n"), 1):
         try:
             read_line(log, line)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             raise UsageError(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
     if not log.run:
         raise UsageError(f"{not_ours}: it has no run line")
@@ -155,9 +199,15 @@ def read_line(log: Log, line: str):
     """Add what one line says to `log`. Raises ValueError or KeyError if it is not ours."""
     kind, _, rest = line.partition(" ")
     if log.result:  # a copy of the screen has a line after RESULT
+        if line.endswith(".log"):  # where logs are packed, another one would begin here
+            raise ValueError("the name of a log")
         return
     if kind in ("run", "effective", "mfu"):
-        setattr(log, kind, pairs(shlex.split(rest)))
+        found = pairs(shlex.split(rest))
+        for key, read in _LINES.get(kind, {}).items():
+            read(found[key])
+        COUNT(found.get("total_batch", "1"))  # of ddp_run.py
+        setattr(log, kind, found)
     elif kind == "note":
         log.notes.append(rest.strip())
     elif kind == "step":
@@ -165,10 +215,21 @@ def read_line(log: Log, line: str):
     elif kind == "val":
         values = pairs(rest.split())
         log.vals.append({key: float(value) for key, value in values.items()})
-    elif kind == "RESULT":
-        log.result = json.loads(rest)
+    elif kind == "RESULT" and log.mfu:
+        log.result = read_result(rest)
     elif line.strip() and kind not in ("error", "sample"):  # older logs of ddp_run.py have that
         raise ValueError(f"unknown kind of line: {kind}")
+
+
+def read_result(text: str) -> dict:
+    """RESULT: its status and its peak memory count, the rest is computed from the steps."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or type(found["status"]) is not str:
+        raise ValueError("no result")
+    peak = found["peak_bytes"]
+    if peak is not None and not (type(peak) is int and 0 <= peak < HUGE):
+        raise ValueError("no number of bytes")
+    return found
 
 
 def pairs(words: list[str]) -> dict[str, str]:
@@ -179,11 +240,12 @@ def pairs(words: list[str]) -> dict[str, str]:
 def read_step(text: str) -> dict[str, float]:
     """What follows `step`: `20/50 | loss 6.123456 | dt 98.31 ms | tok/s 166657`."""
     position, *fields = text.split("|")
-    step = {"step": int(position.partition("/")[0])}
+    step = {"step": COUNT(position.partition("/")[0])}
     for field_text in fields:
         key, value, *_unit = field_text.split()
         if key != "left":  # the screen's: the time that is left
             step[key] = float(value)
-    step["dt_ms"] = step.pop("dt")
-    step["tok_per_s"] = step.pop("tok/s")
+    step["dt_ms"] = at_least(0.01, float)(step.pop("dt"))
+    step["tok_per_s"] = AMOUNT(step.pop("tok/s"))
+    step["loss"] = float(step["loss"])
     return step

@@ -176,6 +176,17 @@ def busy(load_average: float) -> str | None:
     return f"{load} in the last minute: if a program still runs, wait"
 
 
+def cpu_seconds_of_others() -> float | None:
+    """CPU time of all programs since the machine started, but for this one and those that it
+    waited for; None where /proc does not count it."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system, _, _, *interrupts = map(int, stat.read_text().split()[1:9])
+    ticks = user + nice + system + sum(interrupts)  # idle and waiting for a disk left out
+    return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
 def first_line(*command: str) -> str:
     """The first line that a program prints; empty if it fails, hangs or is not installed."""
     try:

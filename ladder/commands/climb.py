@@ -36,7 +36,7 @@ from rich.console import Console
 from ladder import cli
 from ladder.errors import UsageError
 from ladder.files import lock, write_atomic
-from ladder.machine import clocks
+from ladder.machine import busy, clocks
 from ladder.measure import rounds, scripts
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.process import given_flags
@@ -147,7 +147,7 @@ def warn_of_few_steps(args):
 def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
     """Climb these scripts. Returns the exit status."""
     folder = rounds.begin(args, kind, chosen)
-    for line in tables.warnings(Climb.read_from(folder)):
+    if line := busy(Climb.read_from(folder).load_before):
         print(f"note  {line}")
     return run_and_report(folder)
 
@@ -209,15 +209,14 @@ def report(climb: Climb, rows: list[Row], say):
         say(f"The time ({limit}) was over before these could run: {late}")
     if not any(row.logs for row in rows):
         return
-    result = first_log(rows).result
+    log = first_log(rows)
     say(tables.caption(climb, rows))
     say(
-        f"Rounds: {climb.rounds_begun}. Steps of each run: {result['warmup_steps']} of warm-up, "
-        f"{result['measured_steps']} measured. In brackets: the gain's 95 % interval, from three "
+        f"Rounds: {climb.rounds_begun}. Steps of each run: {log.warmup_steps} of warm-up, "
+        f"{log.measured_steps} measured. In brackets: the gain's 95 % interval, from three "
         "rounds on. docs/measuring.md says what the columns mean."
     )
     for line in tables.footnotes(climb, rows):
         say(line)
-    climb.load_before = 0  # that was told as it began
     for line in tables.warnings(climb):
         say(f"note  {line}")

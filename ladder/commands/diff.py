@@ -2,7 +2,7 @@
 
 With one rung it prints its diff against the rung that it adds one change to (for 13 and ddp_run.py
 rung 10, for fsdp_run.py ddp_run.py), and what its docstring says of that. With two it compares
-those two scripts. The diff itself leaves out docstrings.
+those two scripts; of neighbours it says that, too. The diff itself leaves out docstrings.
 
   ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
   ladder diff 3 7      everything that rungs 04 to 07 changed together

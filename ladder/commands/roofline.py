@@ -98,7 +98,7 @@ def batch_for(gpu: GPU) -> int:
 
 
 def find(text: str) -> GPU:
-    """The GPU of the table with this name, or the one with all these words in it.
+    """The GPU of the table with this name, spaces left out, or the one with all these words in it.
 
     Raises UsageError if there is none or more than one.
     """
@@ -106,10 +106,12 @@ def find(text: str) -> GPU:
     matches = []
     for name, gpu in LISTED.items():
         in_name = name.lower().split()
-        if in_name == words:
+        if "".join(in_name) == "".join(words):
             return gpu
         if set(words) <= set(in_name):
             matches.append(name)
+    if not matches:  # a space may be missing
+        matches = [name for name in LISTED if "".join(words) in name.lower().replace(" ", "")]
     if len(matches) == 1:
         return LISTED[matches[0]]
     if matches:

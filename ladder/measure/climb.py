@@ -3,17 +3,67 @@
 import json
 import re
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
+from types import UnionType
+from typing import NamedTuple, get_args, get_origin
 
 from ladder.errors import UsageError
 from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
+from ladder.text import printable
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
 _HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
+_RUN = re.compile(r"(.+)\.r([1-9][0-9]{0,3})")  # its name and round
+# A plain relative path: no blank, which would end a header, and no part that begins with a dot.
+SCRIPT = re.compile(r"(\w[\w.-]*/)*\w[\w.-]*\.py")
+HUGE = 1e30  # no number of ours is near
+RATES = ("peak_flops", "fp32_flops", "copy_bytes_per_s")  # that a climb has, or the first alone
+
+
+def are_scripts(paths: list[str]) -> bool:
+    """Whether these are plain paths of scripts whose logs have different names."""
+    stems = {Path(path).stem for path in paths}
+    return len(stems) == len(paths) and all(map(SCRIPT.fullmatch, paths))
+
+
+def are_rates(rates: dict[str, list[float]]) -> bool:
+    """Whether these are RATES, or the first of them, all above zero."""
+    if tuple(rates) not in (RATES, RATES[:1]):
+        return False
+    return all(min(values, default=0) > 0 for values in rates.values())
+
+
+# What the value of a field has to be, beside its type.
+_RIGHT = {
+    "kind": KINDS.__contains__,
+    "started": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d").fullmatch,
+    "commit": re.compile(r"[0-9a-f]{12}(-dirty)?|unknown").fullmatch,
+    "scripts": are_scripts,
+    "rates": are_rates,
+    "batch_sizes": lambda sizes: min(sizes, default=1) > 0,
+}
+
+
+def is_of(value, wanted) -> bool:
+    """Whether a value from JSON is of a type; of a list or a dict also whether all in it is."""
+    container = get_origin(wanted)
+    types = get_args(wanted)
+    if container is UnionType:
+        return any(is_of(value, one) for one in types)
+    if container is list:
+        return isinstance(value, list) and all(is_of(one, types[0]) for one in value)
+    if container is dict:
+        if not isinstance(value, dict) or not is_of([*value], list[str]):
+            return False
+        return is_of([*value.values()], list[types[1]])
+    if wanted is float:
+        return type(value) in (int, float) and abs(value) < HUGE
+    if wanted is int:
+        return type(value) is int and abs(value) < HUGE  # a bool is no number
+    return type(value) is wanted and (wanted is not str or printable(value) == value)
 
 
 class PlannedRun(NamedTuple):
@@ -27,6 +77,8 @@ class PlannedRun(NamedTuple):
 @dataclass
 class Climb:
     """What a climb runs, where, and how far it is: climb.json.
+
+    It may be a stranger's: ValueError is raised unless each field is what one of ours would be.
 
     `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
     `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
@@ -57,6 +109,17 @@ class Climb:
     load_during: float | None = None  # cores that others took, in the run with most; None: unknown
     failures: dict[str, str] = field(default_factory=dict)  # why, by NAME.rK
 
+    def __post_init__(self):
+        for one in fields(self):
+            value = getattr(self, one.name)
+            is_right = is_of(value, one.type)
+            if is_right and one.name in _RIGHT:
+                is_right = _RIGHT[one.name](value)
+            if not is_right:
+                raise ValueError(f"its {one.name} is {value!r:.60}")
+        if bool(self.batch_sizes) != (self.kind == "batch-sizes"):
+            raise ValueError(f"its batch_sizes are {self.batch_sizes} and its kind is {self.kind}")
+
     @classmethod
     def read_from(cls, folder: Path) -> "Climb":
         """Read climb.json. Raises UsageError if there is none, or it is not of this ladder."""
@@ -64,12 +127,9 @@ class Climb:
         if not path.is_file():
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
-            climb = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, ValueError) as error:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"{path} is not a climb.json of this ladder: {error}") from None
-        if climb.kind not in KINDS:
-            raise UsageError(f"{path} is not a climb.json of this ladder: its kind is {climb.kind}")
-        return climb
 
     def write_to(self, folder: Path):
         """Write climb.json."""
@@ -132,7 +192,7 @@ def log_texts(folder: Path) -> dict[str, str]:
         try:
             content = lzma.decompress(large.read_bytes())
         except lzma.LZMAError as error:
-            raise UsageError(f"{large} is damaged: {error}") from None
+            raise UsageError(f"{large} cannot be decompressed: {error}") from None
     elif packed.is_file():
         content = packed.read_bytes()
     else:
@@ -155,7 +215,7 @@ def climb_logs(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
     names = {run.name for run in climb.runs}
     texts = {}
     for stem, text in log_texts(folder).items():
-        name, _, k = stem.rpartition(".r")
-        if name in names and k.isdecimal():  # other files in the folder are not ours
-            texts[name, int(k)] = text
+        found = _RUN.fullmatch(stem)
+        if found and found[1] in names:  # other files in the folder are not ours
+            texts[found[1], int(found[2])] = text
     return texts

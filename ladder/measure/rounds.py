@@ -32,10 +32,10 @@ from ladder.files import (
 )
 from ladder.log import parse_log, read_log
 from ladder.measure import process, scripts
-from ladder.measure.climb import OUT_OF_MEMORY, Climb, PlannedRun, climb_logs
+from ladder.measure.climb import OUT_OF_MEMORY, SCRIPT, Climb, PlannedRun, climb_logs
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.rows import check_comparable
-from ladder.text import show
+from ladder.measure.rows import check_comparable, check_whole, ms_per_token
+from ladder.text import printable, show
 
 PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
 
@@ -73,7 +73,7 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         device=measured["device"],
         device_type=measured["device_type"],
         system=f"{platform.system()} {platform.machine()}",
-        cores=os.cpu_count(),
+        cores=os.cpu_count() or 1,
         versions=versions | {name: version(name) for name in packages},
         peak_dtype=measured["peak_dtype"],
         rates={name: [rate] for name, rate in measured["rates"].items()},
@@ -93,13 +93,17 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
 def scripts_from_outside(chosen: list[Path]) -> list[Path]:
     """Those of the scripts that are not this project's.
 
-    Raises UsageError if one of them has the file name of another script: its logs would too.
+    Raises UsageError if one of them has the file name of another script: its logs would too; or if
+    its name is none that climb.json may have.
     """
     ours = scripts.all_scripts() + scripts.transformers_scripts()
     ours += [ROOT / name for name in SCRIPTS]
     own = [path for path in chosen if path not in ours]
     names = {path.stem for path in ours}
     for path in own:
+        if not SCRIPT.fullmatch(path.name):
+            how = "letters, digits, _, - and . alone, and .py at the end"
+            raise UsageError(f"{path}: the name of a script has {how}: rename it")
         if path.stem in names:
             raise UsageError(f"{path}: another script has this file name too: rename yours")
         names.add(path.stem)
@@ -237,6 +241,7 @@ class Rounds:
     def run_and_record(self, run: PlannedRun, k: int) -> str:
         """Do one run, and save in climb.json how it ended. Returns that in a few words."""
         started = time.monotonic()
+        others = machine.cpu_seconds_of_others()
         try:
             news = f"{self.run_once(run, k):.0f} tok/s"
         except subprocess.TimeoutExpired:
@@ -244,7 +249,7 @@ class Rounds:
             self.left.insert(0, (k, run))  # it is still to be done
             self.done -= 1
         except UsageError as error:
-            why = str(error)
+            why = printable(str(error))
             news = f"failed: {why}"
             if run.B and re.search("^out of memory|memory is full$", why):
                 news = why.partition(":")[0]
@@ -252,7 +257,11 @@ class Rounds:
             self.climb.failures[f"{run.name}.r{k}"] = why
             too_large = self.climb.out_of_memory()
             self.left = [due for due in self.left if due[1].name not in too_large]
-        self.climb.minutes += (time.monotonic() - started) / 60
+        seconds = time.monotonic() - started
+        self.climb.minutes += seconds / 60
+        if others is not None:
+            cores = round((machine.cpu_seconds_of_others() - others) / seconds, 1)
+            self.climb.load_during = max(cores, self.climb.load_during or 0.0)
         self.climb.write_to(self.folder)
         return news
 
@@ -278,15 +287,14 @@ class Rounds:
         try:
             path = log_of(done, log_dir)
             log = read_log(path)
-            if log.result["status"] != "ok":
-                raise UsageError(f"its run ended {log.result['status']}")
+            check_whole("its log", log)
             self.check_like_the_others(log, k)
         except UsageError as error:
             write_atomic(failed, done.stderr.encode())
             why = str(error).replace(f"{log_dir}{os.sep}", "")
             raise UsageError(why.replace(str(Path.home()), "~")) from None  # it may be sent
         write_atomic(self.folder / f"{name}.log", path.read_bytes())
-        return log.result["tok_per_s"]
+        return 1e3 / ms_per_token(log)
 
     def words_of(self, run: PlannedRun, k: int) -> list:
         """The script of a run and its flags, as words of a command line. Each round has its own

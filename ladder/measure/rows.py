@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.errors import UsageError
-from ladder.log import Log, parse_log
+from ladder.log import HUGE, Log, parse_log, read_peak
 from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
@@ -101,7 +101,9 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     climb = Climb.read_from(folder)
     logs = {run.name: {} for run in climb.runs}
     for (name, k), text in climb_logs(folder, climb).items():
-        logs[name][k] = parse_log(text, f"{folder}/{name}.r{k}.log")
+        where = f"{folder}/{name}.r{k}.log"
+        logs[name][k] = parse_log(text, where)
+        check_whole(where, logs[name][k])
     failures = climb.last_failures()
     if not failures and not any(logs.values()):
         why = "holds no logs of a climb"
@@ -119,6 +121,22 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
             rows.append(measure(row, climb))
     set_gains(climb, rows)
     return climb, rows
+
+
+def check_whole(where: str, log: Log):
+    """Raise UsageError unless a run ended well and its log has all its steps, from 1 on."""
+    if log.result["status"] != "ok":
+        raise UsageError(f"{where}: its run ended {log.result['status']}")
+    steps = len(log.steps)
+    numbers = [step["step"] for step in log.steps]
+    if steps == 0 or steps != int(log.run["steps"]) or numbers != list(range(1, steps + 1)):
+        raise UsageError(f"{where} does not have the steps 1 to {log.run['steps']}")
+    if not all(abs(step["loss"]) < HUGE for step in log.steps):
+        raise UsageError(f"{where} has a loss that is not finite")
+    for key, step in (("first_loss", log.steps[0]), ("final_loss", log.steps[-1])):
+        loss = log.result.get(key)
+        if type(loss) is not float or abs(loss - step["loss"]) > 1e-6:
+            raise UsageError(f"{where}: the {key} of RESULT is not that of its step")
 
 
 def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, Log]]):
@@ -150,10 +168,8 @@ def measure(row: Row, climb: Climb) -> Row:
     steps = np.concatenate([step_times(log) for log in logs])
     row.p10_ms = float(np.percentile(steps, 10))
     row.p90_ms = float(np.percentile(steps, 90))
-    row.tok_per_s = step_tokens(row.log) / row.ms * 1e3
-    limit = limit_tok_per_s(climb, row.log)
-    if limit:
-        row.mfu = row.tok_per_s / limit
+    row.tok_per_s = step_tokens(row.log) * 1e3 / row.ms
+    row.mfu = row.tok_per_s / limit_tok_per_s(climb, row.log)
     row.roofline = roofline_of(row.stem, row.log.run, climb)
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs]
@@ -194,17 +210,30 @@ def set_gains(climb: Climb, rows: list[Row]):
         holm(getattr(row, name) for row in rows)
 
 
+def missing_base(rows: list[Row], index: int) -> Path | None:
+    """The script that a row goes on from, if its gain is over another one, as that is not in the
+    climb."""
+    base = bases().get(rows[index].stem)
+    if base and rows[index_of_base(rows, index)].stem != base.stem:
+        return base
+    return None
+
+
 def index_of_base(rows: list[Row], index: int) -> int:
     """The index of the row that this row of a climb is compared with.
 
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
-    bases = {path.stem: base_of(path) for path in all_scripts()}
-    base = bases.get(rows[index].stem)  # a script from outside has none
+    base = bases().get(rows[index].stem)
     for above in range(index):
         if base and rows[above].stem == base.stem:
             return above
     return index - 1
+
+
+def bases() -> dict[str, Path | None]:
+    """The script that each rung goes on from, by the rung's stem; one from outside has none."""
+    return {path.stem: base_of(path) for path in all_scripts()}
 
 
 def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estimate | None:
@@ -244,16 +273,16 @@ def log_time_to_loss(first: Log, log: Log) -> float:
     return math.log(steps * median_ms(log) / median_ms(first))
 
 
-def limit_tok_per_s(climb: Climb, log: Log) -> float | None:
-    """Tokens per second at 100 % MFU; None if the peak is unknown.
+def limit_tok_per_s(climb: Climb, log: Log) -> float:
+    """Tokens per second at 100 % MFU.
 
     The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
     FP32 on a CPU that multiplies that faster.
     """
-    peak = log.mfu["peak_flops"]
-    if peak == "unknown":
+    peak = read_peak(log.mfu["peak_flops"])
+    if peak is None:
         peak = max(climb.rate("peak_flops"), climb.rate("fp32_flops") or 0)
-    return float(peak) / int(log.mfu["flops_per_token"]) or None
+    return peak / int(log.mfu["flops_per_token"])
 
 
 def first_log(rows: list[Row]) -> Log:
@@ -263,7 +292,7 @@ def first_log(rows: list[Row]) -> Log:
 
 def step_times(log: Log) -> np.ndarray:
     """Milliseconds of the measured steps, without the warm-up."""
-    measured = log.steps[log.result["warmup_steps"] :]
+    measured = log.steps[log.warmup_steps :]
     return np.array([step["dt_ms"] for step in measured])
 
 

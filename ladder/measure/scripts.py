@@ -79,11 +79,9 @@ def select(words: list[str]) -> list[Path]:
     """
     selected = []
     for word in words:
-        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word, re.ASCII)
         if numbers:
-            first = int(numbers[1])
-            last = int(numbers[2] or first)
-            selected += numbered(first, last)
+            selected += numbered(numbers[1], numbers[2] or numbers[1])
         elif Path(word).is_file():
             selected.append(Path(word).resolve())
         elif word == "transformers":
@@ -93,20 +91,31 @@ def select(words: list[str]) -> list[Path]:
     return selected
 
 
-def numbered(first: int, last: int) -> list[Path]:
-    """The scripts with these numbers. Raises UsageError if there is none, or several have one."""
-    found = {}
-    for path in all_scripts():
-        number = number_of(path)
-        if first <= number <= last:
-            if number in found:  # one of cpu/ and one of candidates/
-                raise UsageError(f"{number} is {found[number].stem} or {path.stem}: write its name")
-            found[number] = path
+def numbered(first: str, last: str) -> list[Path]:
+    """The script numbered `last` and those that it goes on from, down to `first`; in order.
+
+    Raises UsageError if there is none, several have a number, or `first` is on another branch.
+    """
+    start = with_number(int(first))
+    line = [with_number(int(last))]
+    while line[0] != start:
+        base = base_of(line[0])
+        if base is None:
+            raise UsageError(f"{last} does not go on from {first}: name each rung")
+        line.insert(0, base)
+    return line
+
+
+def with_number(number: int) -> Path:
+    """The script with this number. Raises UsageError if there is none, or several have it."""
+    found = [path for path in all_scripts() if number_of(path) == number]
     if not found:
         top = number_of(all_scripts()[-1])
-        which = first if first == last else f"from {first} to {last}"
-        raise UsageError(f"no rung has a number {which}: they end with {top}")
-    return [found[number] for number in sorted(found)]
+        raise UsageError(f"no rung has a number {number}: they end with {top}")
+    if len(found) > 1:  # one of cpu/ and one of candidates/
+        names = " or ".join(path.stem for path in found)
+        raise UsageError(f"{number} is {names}: write its name")
+    return found[0]
 
 
 def named(word: str, paths: list[Path]) -> Path:

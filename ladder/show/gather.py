@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ladder.errors import UsageError
-from ladder.files import git, write_atomic
+from ladder.files import COMMITTED, git, write_atomic
 from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
@@ -66,8 +66,8 @@ class ClimbSection:
     caption: str
     climb: Climb
     rows: list[Row]
-    run: dict[str, str]  # of the first row's first log, as is `result`
-    result: dict
+    run: dict[str, str]  # of the first row's first log
+    steps: str  # of a run, in words
     settings: list  # what it has in common with a climb --without beside it
     rungs: list[MeasuredRung]
     notes: list[str]
@@ -81,12 +81,14 @@ def gather(folder: Path) -> ClimbSection:
     good = [row for row in rows if row.logs]
     if not good:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
-    run = good[0].log.run
+    log = good[0].log
+    run = log.run
     rungs = gather_rungs(folder, climb, rows)
     what = climb.comparison.what
     if climb.kind == "climb":
         what = f"{rungs[0].title} to {rungs[-1].title}"
     size = f"B={sizes(good)}, T={run['T']}"
+    steps = f"{log.warmup_steps} for warm-up, left out; {log.measured_steps} measured in each run"
     return ClimbSection(
         id=folder.resolve().name,
         label=f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
@@ -94,7 +96,7 @@ def gather(folder: Path) -> ClimbSection:
         climb=climb,
         rows=rows,
         run=run,
-        result=good[0].log.result,
+        steps=steps,
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
         rungs=rungs,
         notes=footnotes(climb, rows),
@@ -163,7 +165,9 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
     path = kept(folder, name)
     if not path:
         source = f"at commit {commit}"
-        text = git("show", f"{commit}:./{name}").stdout
+        text = ""
+        if COMMITTED.fullmatch(commit):
+            text = git("show", f"{commit}:./{name}").stdout
         if not text:
             return None, f"the script is neither with its logs nor at commit {commit}"
         path = scratch / f"{stem}.py"
@@ -177,7 +181,8 @@ def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[P
 
 def kept(folder: Path, name: str) -> Path | None:
     """A script beside the logs of a climb, or in the copy of the code that it made."""
+    folder = folder.resolve()
     for path in (folder / Path(name).name, folder / "code" / name):
-        if path.is_file():
+        if path.is_file() and path.resolve().is_relative_to(folder):  # a link may lead elsewhere
             return path
     return None

@@ -185,7 +185,7 @@ def per_cent(ratio: float) -> float:
 
 def facts(section: ClimbSection) -> list[tuple[str, str]]:
     """How it was measured, in words by their headings; what is empty is not said."""
-    climb, run, result = section.climb, section.run, section.result
+    climb, run = section.climb, section.run
     done = len(climb.failures)
     for rung in section.rungs:
         done += len(rung.row.logs)
@@ -193,7 +193,6 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
     unfinished = ""
     if done < planned and not climb.ended:
         unfinished = f"{done} of {planned} runs are in"
-    warmup, measured = result["warmup_steps"], result["measured_steps"]
     return [
         ("Not finished", unfinished),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
@@ -201,7 +200,7 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         ("Versions", pairs(climb.versions)),
         ("Text", f"{run['data']}, SHA-256 {run.get('data_sha256')}…"),
         ("Rounds", f"{max(len(rung.row.logs) for rung in section.rungs)}, interleaved"),
-        ("Steps", f"{warmup} for warm-up, left out; {measured} measured in each run"),
+        ("Steps", section.steps),
         ("Raw logs", section.id),
         ("Flags of every run", " ".join(climb.flags)),
     ]

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ladder.machine import busy
+from ladder.machine import busy, find_gpu
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
-from ladder.measure.rows import COMPARED, Row, first_log
+from ladder.measure.rows import COMPARED, Row, first_log, index_of_base, missing_base
 from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.show.console import new_table
@@ -27,6 +27,7 @@ COLUMNS = (
 NOT_ON_SCREEN = ("p10 – p90", "first loss")
 IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
+OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
 
 class Cell(NamedTuple):
@@ -88,7 +89,8 @@ def cells(row: Row, in_full=True) -> dict[str, Cell]:
 
 def figures(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS, of a row with logs."""
-    first = row.log.result
+    first_ms = row.log.steps[0]["dt_ms"]
+    losses = row.log.result  # to more digits than its steps
     time_to_loss = factor(row.time_to_loss)
     if row.total and row.loss_change and not row.time_to_loss:
         time_to_loss = "not reached"
@@ -102,12 +104,12 @@ def figures(row: Row) -> dict[str, str]:
         "tok/s": f"{row.tok_per_s:.0f}",
         "gain": percent(row.gain),
         "total": factor(row.total),
-        "MFU": f"{row.mfu:.1%}" if row.mfu else "unknown",
+        "MFU": f"{row.mfu:.1%}",
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
-        "first step": f"{first['first_step_ms'] / 1e3:.1f} s",
-        "first loss": f"{first['first_loss']:.4f}",
-        "final loss": f"{first['final_loss']:.4f}",
+        "first step": f"{first_ms / 1e3:.1f} s",
+        "first loss": f"{losses['first_loss']:.4f}",
+        "final loss": f"{losses['final_loss']:.4f}",
     }
 
 
@@ -202,11 +204,44 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
+    notes += disturbances(climb, rows) + gaps(climb, rows)
     if any(row.loss for row in rows):
         run = first_log(rows).run
         if float(run["epoch_batches"]) < int(run["steps"]):
             note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
             notes.append(f"{note}losses may be lower than those on unseen text.")
+    return notes
+
+
+def disturbances(climb: Climb, rows: list[Row]) -> list[str]:
+    """What else ran on the machine, and an MFU that cannot be."""
+    notes = []
+    line = busy(climb.load_before)
+    if line:
+        notes.append(f"Before the climb: {line}.")
+    cores = climb.load_during or 0
+    if cores > OTHERS * climb.cores:
+        note = f"Other programs took up to {cores:.1f} of {climb.cores} cores during a run: "
+        notes.append(f"{note}times may be too long, and gains mean less.")
+    if any(row.mfu and row.mfu > 1 for row in rows):
+        what = "the matmul that is its peak was disturbed"
+        if find_gpu(first_log(rows).run["device"]):
+            what = "the data sheet is that of another card"
+        notes.append(f"MFU above 100 %: {what}, or the times of the steps are wrong.")
+    return notes
+
+
+def gaps(climb: Climb, rows: list[Row]) -> list[str]:
+    """The rows whose gain is over another script than the one that they go on from."""
+    notes = []
+    ours = {run.name for run in climb.runs if "/" in run.path}
+    for index, row in enumerate(rows):
+        base = None
+        if row.gain and row.name in ours and climb.comparison.against == "previous":
+            base = missing_base(rows, index)
+        if base:
+            note = f"{name_of(row)} is compared with {name_of(rows[index_of_base(rows, index)])}, "
+            notes.append(f"{note}not with {title(base)}, which it goes on from.")
     return notes
 
 
@@ -276,11 +311,8 @@ def drawn(lines: list[list[Cell]]) -> Table:
 
 
 def warnings(climb: Climb) -> list[str]:
-    """What may have falsified the times: other programs, and a peak that moved."""
+    """What may have falsified the times: a peak that moved."""
     notes = []
-    line = busy(climb.load_before)
-    if line:
-        notes.append(line)
     peaks = climb.rates["peak_flops"]
     if max(peaks) > 1.1 * min(peaks):
         notes.append(
@@ -316,5 +348,5 @@ def caption(climb: Climb, rows: list[Row]) -> str:
             text += f", one in float32 at {rate('fp32_flops', 1e12)}"
         text += f"; a copy reads and writes {rate('copy_bytes_per_s', 1e9)} GB/s"
     if climb.quick:
-        text += "; quick: few steps, so gains may be noise, and rungs left out count in the next"
+        text += "; quick: few steps, so gains may be noise"
     return text

@@ -22,8 +22,6 @@ HERE = Path(__file__).parent
 OF_A_RUN = re.compile(
     r"\w+_run-\d{8}-\d{6}-\d{6}"
 )  # a log as ladder.run names it, by date and time
-WORDS = ("model", "data", "device", "torch", "python", "script", "commit", "seed")  # of a run line
-NUMBERS = ("params", "tokens", "B", "T", "steps")
 # The values of the step lines that are drawn where all runs have them.
 LABELS = {
     "loss": "loss, nats a token",
@@ -238,7 +236,6 @@ def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
     for path, text in texts.items():
         try:
             log = parse_log(text, str(path), ended=False)
-            check_values(log, path)
         except UsageError as error:
             left_out.append(str(error))
             continue
@@ -250,18 +247,6 @@ def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
             left_out.append(f"{path} has no step")
     logs.sort(key=lambda found: found[:2])  # not by time alone: a clock may be set back
     return [log for *_, log in logs], left_out
-
-
-def check_values(log: Log, path: Path):
-    """Raise UsageError if a log lacks a value that the page shows, or it is no number."""
-    lacks = [key for key in WORDS if key not in log.run]
-    lacks += [key for key in NUMBERS if not log.run.get(key, "").isdecimal()]
-    if not log.run.get("total_batch", "1").isdecimal():
-        lacks.append("total_batch")
-    if not all(val.keys() >= {"step", "loss", "tokens"} for val in log.vals):
-        lacks.append("a value of its val lines")
-    if lacks:
-        raise UsageError(f"{path} is not a log of this ladder: it lacks {', '.join(lacks)}")
 
 
 def gather_run(path: Path, logs: list[Log]) -> Run:
@@ -468,7 +453,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
         ("Batch", batch),
         ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
-        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields['seed']}"),
+        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields.get('seed')}"),
     ]
 
 

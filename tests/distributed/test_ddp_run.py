@@ -59,6 +59,15 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
     assert "note  finishing this step; Ctrl-C stops at once" in err
 
 
+def test_ranks_that_do_not_know_their_gpu_are_refused(alone, monkeypatch):
+    """As a script around srun starts them: all would take GPU 0."""
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    _, err = alone(status=2)
+    assert err.startswith("error WORLD_SIZE is 2, but ddp_run.py would train alone: unset it, or")
+
+
 def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
     def stop(step):
         if step == STEPS - 1:

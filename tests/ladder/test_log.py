@@ -1,16 +1,23 @@
 """log.py: lines of a log, written and read back, and the numbers of RESULT."""
 
-from ladder.log import pairs_line, read_log, result, screen_line, step_line
+from ladder.log import mfu_line, pairs_line, read_log, result, screen_line, step_line
+
+FIELDS = dict.fromkeys(("script", "commit", "torch", "python", "device", "model", "data"), "x")
+FIELDS |= dict.fromkeys(("params", "B", "T", "tokens", "steps", "epoch_batches"), "16")
+MFU = mfu_line(10**9, None, None)
+RESULT = 'RESULT {"status": "ok", "peak_bytes": null}'
 
 
 def test_lines_survive_a_round_trip(tmp_path):
     path = tmp_path / "a.log"
+    device = "NVIDIA H100 80GB HBM3"
     lines = [
-        pairs_line("run", {"device": "NVIDIA H100 80GB HBM3", "data": 'a "b" \\ c\n', "B": 16}),
+        pairs_line("run", FIELDS | {"device": device, "data": 'a "b" \\ c\n', "B": 16}),
         "note  downloading",
         step_line(19, 50, loss=6.123456, dt=0.09831, tok_per_s=166657.3, norm=1.5, lr=6e-4),
         pairs_line("effective", {"matmul": "high(setting)", "autocast": "bfloat16"}),
-        'RESULT {"median_ms": 98.31}',
+        MFU,
+        RESULT,
     ]
     assert lines[2] == (
         "step   20/50 | loss 6.123456 | dt    98.31 ms | tok/s  166657"
@@ -18,12 +25,12 @@ def test_lines_survive_a_round_trip(tmp_path):
     )
     path.write_text("\n".join(lines))
     log = read_log(path)
-    assert log.run == {"device": "NVIDIA H100 80GB HBM3", "data": r'a "b" \ c\n', "B": "16"}
+    assert log.run == FIELDS | {"device": device, "data": r'a "b" \ c\n'}
     assert log.effective == {"matmul": "high(setting)", "autocast": "bfloat16"}
     (step,) = log.steps
     assert step.pop("dt_ms") == 98.31
     assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}
-    assert log.result == {"median_ms": 98.31} and log.notes == ["downloading"]
+    assert log.result == {"status": "ok", "peak_bytes": None} and log.notes == ["downloading"]
 
 
 def test_a_step_fits_one_row_of_a_terminal():
@@ -41,7 +48,8 @@ def test_a_step_fits_one_row_of_a_terminal():
 def test_what_the_screen_shows_can_be_read_too(tmp_path):
     path = tmp_path / "out.txt"
     line = step_line(0, 2, loss=6.1, dt=0.1, tok_per_s=1e5)
-    screen = ["run   B=16", f"{line} | left 83s", 'RESULT {"mfu": 1}', "ddp_run: 9 tok/s"]
+    run = pairs_line("run", FIELDS)
+    screen = [run, f"{line} | left 83s", MFU, RESULT, "ddp_run: 9 tok/s"]
     path.write_text("\n".join(screen))
     (step,) = read_log(path).steps
     assert step.keys() == {"step", "loss", "dt_ms", "tok_per_s"}

@@ -119,3 +119,13 @@ def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):
     monkeypatch.setattr(machine, "first_line", lambda *words: f"of {words[1]}")
     assert machine.clocks(card("H100")) == f"{machine.CLOCKS}: of --id=GPU-0-0"
     assert machine.clocks(torch.device("cpu")) == "unknown"
+
+
+def test_what_other_programs_take_by_hand(monkeypatch):
+    """660 ticks at work, idle and disk left out; 4 s of them were this process and its children."""
+    text = "cpu  300 100 200 9999 50 10 20 30 0 0\ncpu0 1 1 1 1\n"
+    stat = SimpleNamespace(exists=lambda: True, read_text=lambda: text)
+    monkeypatch.setattr(machine, "Path", lambda _: stat)
+    monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
+    monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
+    assert machine.cpu_seconds_of_others() == pytest.approx(2.6)

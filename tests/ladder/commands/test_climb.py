@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,7 @@ def climbed(shard, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
         patch.setattr(machine, "load_average", lambda: 999)
+        patch.setattr(machine, "cpu_seconds_of_others", count(step=10**6).__next__)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
 
@@ -57,7 +59,9 @@ def test_each_run_has_one_line_and_every_second_round_is_backwards(climbed):
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
     rate = read_climb(folder)[1][0].logs[1].result["tok_per_s"]
     assert f"\n01_weight_tying, round 1 of 2: {rate:.0f} tok/s (1 of 4 runs)\n" in out
-    assert out.count("note  load 999.0 on ") == 1  # once
+    assert out.count("note  load 999.0 on ") == 1  # as it begins, and below the table
+    assert out.count("Before the climb: load 999.0 on ") == 1
+    assert out.count("Other programs took up to ") == 1
 
 
 def test_a_climb_begins_with_one_batch_for_all_and_says_what_it_lacks(
@@ -76,6 +80,15 @@ def test_a_climb_begins_with_one_batch_for_all_and_says_what_it_lacks(
     assert "note  commit=unknown (fatal: detected dubious ownership" in said
     assert "): the climb cannot be published\n" in said
     assert "note  a GPU that is not seen\n" in said
+
+
+@pytest.mark.parametrize("name", ["my script.py", "my", ".hidden.py", "my\nscript.py"])
+def test_a_name_that_climb_json_may_not_have_is_refused(name, tmp_path, capsys):
+    """A blank would end the header of its logs."""
+    path = tmp_path / name
+    path.touch()
+    line = refused(capsys, "climb", path, "--out", tmp_path / "out")
+    assert "the name of a script has letters, digits" in line and not (tmp_path / "out").exists()
 
 
 def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):

@@ -37,6 +37,18 @@ def test_a_card_comes_with_the_largest_b_that_fits_and_the_rates_of_owners(capsy
     assert "B=1: calculated" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("RTX4070", "RTX 4070"),
+        ("rtx4070TiSuper", "RTX 4070 Ti SUPER"),
+        ("4070laptop", "RTX 4070 Laptop"),
+    ],
+)
+def test_a_card_is_found_where_a_space_is_missing(typed, name):
+    assert roofline.find(typed).name == name
+
+
 @pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("A100 40GB", 16)])
 def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
     note = f" GB up to about B={largest}\n"

@@ -253,6 +253,7 @@ def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsy
     for name in names[:: len(names) // 9][:10]:
         Select(shown("[name=card]")[0]).select_by_visible_text(name)
         chosen = shown("[name=B]")[0].get_attribute("value")
+        assert max(bar.rect["height"] for bar in shown(".before .stack")) < 40  # one line
         compare(shown, roofline_of(capsys, name))
         said = roofline_of(capsys, name, chosen)
         assert said == roofline_of(capsys, name)

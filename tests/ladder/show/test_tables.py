@@ -5,11 +5,12 @@ import os
 
 import numpy as np
 import pytest
-from climbs import HERE, LOGS, a_climb, as_row
+from climbs import HERE, LOGS, a_climb, as_row, climb_of
 from rich.console import Console
 
 from ladder.measure.rows import read_climb
 from ladder.measure.stats import gain_of
+from ladder.show.gather import gather
 from ladder.show.tables import footnotes, for_terminal, percent, warnings
 
 
@@ -43,9 +44,36 @@ def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
     assert ("On a wider screen" in printed) == bool(missing) and missing in printed
 
 
-def test_a_busy_machine_and_a_peak_that_moved_are_named():
+def test_a_peak_that_moved_is_named():
     peaks = {"peak_flops": [0.97e12, 1.2e12, 1e12]}
-    load, peak = warnings(a_climb(load_before=3.0 * os.cpu_count(), rates=peaks))
-    assert load.startswith("load ")
+    (peak,) = warnings(a_climb(rates=peaks))
     assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
-    assert warnings(a_climb(load_before=0.2, rates={"peak_flops": [1e12, 1.05e12]})) == []
+    assert warnings(a_climb(rates={"peak_flops": [1e12, 1.05e12]})) == []
+
+
+def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table_and_on_the_page(
+    tmp_path,
+):
+    times = {"baseline": 20, "01_weight_tying": 0.01}
+    busy = dict(load_before=3.0 * os.cpu_count(), load_during=1.2, cores=2)
+    folder = climb_of(tmp_path / "busy", times, **busy)
+    climb, rows = read_climb(folder)
+    before, during, mfu = footnotes(climb, rows)
+    assert before.startswith("Before the climb: load ")
+    assert during.startswith("Other programs took up to 1.2 of 2 cores during a run")
+    assert mfu.startswith("MFU above 100 %: the matmul that is its peak was disturbed, or ")
+    assert gather(folder).notes[:3] == [before, during, mfu]
+    quiet = climb_of(
+        tmp_path / "quiet", {"baseline": 20}, load_before=0.2, load_during=0.5, cores=2
+    )
+    assert footnotes(*read_climb(quiet)) == []
+
+
+def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):
+    """`ladder climb 0 1 4`: 04 has the gain of 03, too."""
+    times = {"baseline": 20, "01_weight_tying": 18, "04_residual_scaling": 9, "mine": 9}
+    (note,) = footnotes(*read_climb(climb_of(tmp_path, times)))
+    assert note == (
+        "04 residual scaling is compared with 01 weight tying, not with 03 bf16 autocast, which it "
+        "goes on from."
+    )

@@ -7,14 +7,14 @@ import pytest
 from climbs import LOGS
 
 from ladder.commands.main import main
-from ladder.log import pairs_line, step_line
+from ladder.log import mfu_line, pairs_line, step_line
 from ladder.show import training
 
 RUN = {
     "script": "ddp_run.py", "commit": "0123456789ab", "torch": "2.13.0", "python": "3.12",
     "device": "<b>Test GPU", "model": "gpt2", "params": 124475904, "B": 16, "T": 1024,
     "total_batch": 500_000, "ranks": 2, "steps": 100, "data": "my text", "data_sha256": "abcdef",
-    "tokens": 10_000_000, "seed": 1337,
+    "tokens": 10_000_000, "seed": 1337, "epoch_batches": 20,
 }  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def resumed(tmp_path, monkeypatch):
     stem = "ddp_run-2026110{}-100000-000000.log"
     write_log(folder / stem.format(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
     write_log(folder / stem.format(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
-    end = 'RESULT {"status": "ok"}\n'
+    end = f'{mfu_line(10**9, None, None)}\nRESULT {{"status": "ok", "peak_bytes": null}}\n'
     last = folder / stem.format(3).replace("ddp", "fsdp")
     write_log(last, 81, 100, [(100, 9.2)], end, device="Other GPU")
     (folder / "ddp_run-20261104 copy.log").write_text("not ours")
@@ -113,22 +113,16 @@ def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "lacks"),
-    [
-        ("params=124475904", "", "params"),
-        ("tokens=10000000", "tokens=many", "tokens"),
-        ("total_batch=500000", "total_batch=x", "total_batch"),
-        ("seed=1337", "", "seed"),
-        ("tokens=4096", "", "a value of its val lines"),
-    ],
+    ("old", "new"),
+    [("params=124475904", ""), ("tokens=10000000", "tokens=many"), ("tokens=4096", "")],
 )
-def test_a_log_that_lacks_a_value_is_refused_in_one_line(old, new, lacks, tmp_path, capsys):
+def test_a_log_that_lacks_a_value_is_refused_in_one_line(old, new, tmp_path, capsys):
     path = write_log(tmp_path / "run.log", 1, 3, [(2, 9)])
     path.write_text(path.read_text().replace(old, new))
     assert main(["report", str(path), "--out", str(tmp_path / "page.html")]) == 2
-    assert capsys.readouterr().err == (
-        f"error {path} is not a log of this ladder: it lacks {lacks}\n"
-    )
+    said = capsys.readouterr().err
+    assert said.startswith(f"error {path} is not a log of this ladder: line ")
+    assert said.count("\n") == 1
 
 
 def test_a_run_whose_losses_are_all_nan_is_shown(tmp_path):
@@ -144,7 +138,7 @@ def test_damaged_and_foreign_files_of_a_folder(resumed, tmp_path, capsys):
     damaged = tmp_path / "sent" / "runs.log.xz"
     damaged.write_bytes(b"cut short")
     assert main(["report", str(damaged)]) == 2
-    assert f"error {damaged} is damaged: " in capsys.readouterr().err
+    assert f"error {damaged} cannot be decompressed: " in capsys.readouterr().err
 
 
 def test_runs_are_named_apart_by_their_folders(resumed, tmp_path, capsys):
