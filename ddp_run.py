@@ -46,7 +46,7 @@ WORLD_SIZE = int(os.environ["WORLD_SIZE"]) if DISTRIBUTED else 1  # how many the
 class GPTConfig:
     block_size: int = 1024  # longest sequence
     vocab_size: int = 50304  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
-    n_layer: int = 12  # this and the next two: 124M by default; --model sets others
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
     n_head: int = 12
     n_embd: int = 768
 

@@ -159,7 +159,10 @@ class Run:
         if checkpoint:
             kept = f"{checkpoint} is kept, the same command with --resume goes on"
         done = f"stopped after step {self.args.steps - self.steps_left}"
-        self.print0(f"note  {signal.Signals(self.stop_signal).name}: {done}; {kept}")
+        line = f"{signal.Signals(self.stop_signal).name}: {done}; {kept}"
+        self.print0(f"note  {line}")
+        if self.rank == 0:
+            tell_torchrun(line)
 
     def _on_signal(self, number, _frame=None):
         """End the run: at once, or after the step that is under way or being written."""

@@ -100,7 +100,8 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     code = "def at(step):\n    if step == 2 and RANK == 1: os.kill(os.getpid(), signal.SIGINT)"
     first = job(tmp_path, torchrun=[*meet, "--node-rank=0"], code=code)
     second = job(tmp_path, torchrun=[*meet, "--node-rank=1"], code=code)
-    out, _ = finish(first, status=1)  # torchrun: rank 0 ended with 130
+    out, err = finish(first, status=1)  # torchrun: rank 0 ended with 130
+    assert "traceback : SIGINT: stopped after step " in err
     finish(second)
     done = len(last_log(tmp_path).steps)
     assert f"step_{done:06d}.pt" in out and done < STEPS
