@@ -204,8 +204,7 @@ def read_line(log: Log, line: str):
         return
     if kind in ("run", "effective", "mfu"):
         found = pairs(shlex.split(rest))
-        for key, read in _LINES.get(kind, {}).items():
-            read(found[key])
+        check_values(kind, found)
         COUNT(found.get("total_batch", "1"))  # of ddp_run.py
         setattr(log, kind, found)
     elif kind == "note":
@@ -214,11 +213,18 @@ def read_line(log: Log, line: str):
         log.steps.append(read_step(rest))
     elif kind == "val":
         values = pairs(rest.split())
+        check_values(kind, values)
         log.vals.append({key: float(value) for key, value in values.items()})
     elif kind == "RESULT" and log.mfu:
         log.result = read_result(rest)
     elif line.strip() and kind not in ("error", "sample"):  # older logs of ddp_run.py have that
         raise ValueError(f"unknown kind of line: {kind}")
+
+
+def check_values(kind: str, found: dict[str, str]):
+    """Raise ValueError or KeyError unless a line has what one of its kind has to have."""
+    for key, read in _LINES.get(kind, {}).items():
+        read(found[key])
 
 
 def read_result(text: str) -> dict:

@@ -26,7 +26,7 @@ def end_loss(log: Log) -> float:
 def steps_to(loss: float, log: Log) -> float:
     """The first step at which the running mean had come down to `loss`; inf if it never did."""
     means = smooth_losses(log)
-    if not np.any(means <= loss):  # also of NaN
+    if means.min() > loss:
         return np.inf
     first = len(log.steps) - len(means) + 1  # the step that the first mean ends with
     return first + np.argmax(means <= loss)

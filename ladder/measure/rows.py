@@ -240,12 +240,12 @@ def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estima
     """`estimate` of one `number` per round: of the logs of two runs next to each other, from one
     seed.
 
-    None without a round that both rows have, and if a number is not finite: a mean of the others
+    None without a round that both rows have, and if a number is infinite: a mean of the others only
     would flatter `new`.
     """
     rounds = sorted(old.logs.keys() & new.logs.keys())
     numbers = [number(old.logs[k], new.logs[k]) for k in rounds]
-    if not numbers or not all(map(math.isfinite, numbers)):
+    if not numbers or math.inf in numbers:
         return None
     return estimate(numbers)
 

@@ -199,14 +199,6 @@ def test_the_page_opens_with_the_losses(three):
     assert curves.zero == f"M0,{ends[2]:.1f}h999"
 
 
-def test_a_loss_that_is_no_number_is_compared_with_none(tmp_path):
-    broken = np.where(np.arange(100) > 90, np.nan, falling(6.0))
-    _, (_, row) = climb_in(tmp_path / "climb", {"baseline": falling(6.0), TYING: broken})
-    assert row.loss_change is row.time_to_loss is None
-    html = page([gather(tmp_path / "climb")], made="")
-    assert "01 weight tying and 00 baseline do not compare by loss" in html
-
-
 def test_where_no_row_comes_down_to_the_first_loss_that_is_one_sentence(tmp_path):
     losses = {"baseline": falling(6.0), TYING: falling(6.1) + SPREAD_BY_ROUND}
     climb_in(tmp_path / "climb", losses)
