@@ -235,11 +235,11 @@ def draw_curve(width: int) -> str:
     picture = Picture(width, "Loss of a small model while it trains, measured here")
     chart = Chart(picture, 36, width - 8, 30, 260 if wide else 230, loss.across, up)
     chart.axes("loss, nats a token", axis.name, 8 if wide else 4)
-    kinds = {kind: (x, y) for kind, _, x, y in loss.lines}
-    chart.line(*kinds["thin"], "faint", 1)
-    chart.line(*kinds["mean"], "measured", 2)
-    chart.line(*kinds["val"], "ink", 1.5)
-    for x, y in zip(*kinds["val"], strict=True):
+    curves = {name: (x, y) for name, _, x, y in loss.lines}
+    chart.line(*curves["thin"], "faint", 1)
+    chart.line(*curves["mean"], "measured", 2)
+    chart.line(*curves["val"], "ink", 1.5)
+    for x, y in zip(*curves["val"], strict=True):
         picture.dot(*chart.at(x, y), "ink", radius=2)
     x = chart.right
     picture.text(x, 52, "each step", "soft", 13, "right")

@@ -82,9 +82,9 @@ def silence(stream: IO):
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def make_folder(name: str | Path | None, kind: str) -> Path:
-    """Make a folder for results, `name` or runs/KIND-DATE-TIME. Raises OSError if it is there."""
-    folder = Path(name or f"runs/{kind}-{datetime.now():%Y%m%d-%H%M%S}")
+def make_folder(name: str | Path | None, what: str) -> Path:
+    """Make a folder for results, `name` or runs/WHAT-DATE-TIME. Raises OSError if it is there."""
+    folder = Path(name or f"runs/{what}-{datetime.now():%Y%m%d-%H%M%S}")
     folder.mkdir(parents=True)
     return folder
 

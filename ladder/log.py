@@ -1,6 +1,6 @@
 """The log format: functions that write its lines, and its only parser.
 
-A line begins with its kind: run, note, step, val, effective, mfu, error or RESULT.
+A line begins with its name: run, note, step, val, effective, mfu, error or RESULT.
 docs/measuring.md explains the keys. Values are read by key, never by column.
 """
 
@@ -16,10 +16,10 @@ from ladder.errors import UsageError
 from ladder.text import printable
 
 
-def pairs_line(kind: str, pairs: dict) -> str:
+def pairs_line(name: str, pairs: dict) -> str:
     """`run   key=value …`; a value with a space or a quote is put in double quotes."""
     words = [f"{key}={_quoted(str(value))}" for key, value in pairs.items()]
-    return f"{kind:5s} " + " ".join(words)
+    return f"{name:5s} " + " ".join(words)
 
 
 def _quoted(value: str) -> str:
@@ -197,33 +197,33 @@ def parse_log(text: str, name: str, ended: bool = True) -> Log:
 
 def read_line(log: Log, line: str):
     """Add what one line says to `log`. Raises ValueError or KeyError if it is not ours."""
-    kind, _, rest = line.partition(" ")
+    name, _, rest = line.partition(" ")
     if log.result:  # a copy of the screen has a line after RESULT
         if line.endswith(".log"):  # where logs are packed, another one would begin here
             raise ValueError("the name of a log")
         return
-    if kind in ("run", "effective", "mfu"):
+    if name in ("run", "effective", "mfu"):
         found = pairs(shlex.split(rest))
-        check_values(kind, found)
+        check_values(name, found)
         COUNT(found.get("total_batch", "1"))  # of ddp_run.py
-        setattr(log, kind, found)
-    elif kind == "note":
+        setattr(log, name, found)
+    elif name == "note":
         log.notes.append(rest.strip())
-    elif kind == "step":
+    elif name == "step":
         log.steps.append(read_step(rest))
-    elif kind == "val":
+    elif name == "val":
         values = pairs(rest.split())
-        check_values(kind, values)
+        check_values(name, values)
         log.vals.append({key: float(value) for key, value in values.items()})
-    elif kind == "RESULT" and log.mfu:
+    elif name == "RESULT" and log.mfu:
         log.result = read_result(rest)
-    elif line.strip() and kind not in ("error", "sample"):  # older logs of ddp_run.py have that
-        raise ValueError(f"unknown kind of line: {kind}")
+    elif line.strip() and name not in ("error", "sample"):  # older logs of ddp_run.py have that
+        raise ValueError(f"unknown line: {name}")
 
 
-def check_values(kind: str, found: dict[str, str]):
-    """Raise ValueError or KeyError unless a line has what one of its kind has to have."""
-    for key, read in _LINES.get(kind, {}).items():
+def check_values(name: str, found: dict[str, str]):
+    """Raise ValueError or KeyError unless a line of this name has what it has to have."""
+    for key, read in _LINES.get(name, {}).items():
         read(found[key])
 
 

@@ -77,7 +77,7 @@ def effective(ran: list) -> dict:
     if any("Torch-Compiled Region" in name for name in names):
         # A compiled layer norm is generated code: one that is an operator was not compiled.
         compiled = "partly" if "aten::native_layer_norm" in names else "yes"
-    optimizers = [kind for name, kind in _OPTIMIZERS.items() if name in names]
+    optimizers = [optimizer for name, optimizer in _OPTIMIZERS.items() if name in names]
     return {
         "autocast": _autocast(ran),
         "compiled": compiled,

@@ -84,13 +84,13 @@ def color_of(k: int) -> str:
 class Mark:
     """An estimate on an axis: a dot, and its interval if it has one, as CSS writes them."""
 
-    kind: str  # `up` if it is significantly better, `down` if worse; `alone`: left out of the top
+    css_class: str  # `up` if it is significantly better, `down` if worse; `alone`: left out
     dot: str
     interval: str | None
 
 
 def draw_mark(
-    found: Estimate | None, place: Callable[[float], float], kind: str = ""
+    found: Estimate | None, place: Callable[[float], float], css_class: str = ""
 ) -> Mark | None:
     """An estimate, if there is one, whose values stand at `place`."""
     if not found:
@@ -98,7 +98,7 @@ def draw_mark(
     interval = None
     if found.low is not None:
         interval = between(place(found.low), place(found.high))
-    return Mark(kind, f"left:{share(place(found.value))}", interval)
+    return Mark(css_class, f"left:{share(place(found.value))}", interval)
 
 
 def svg(x: np.ndarray, y: np.ndarray) -> str:

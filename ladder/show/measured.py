@@ -163,8 +163,8 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
             shown.marks.append(draw_mark(row.gain, place, shown.state))
             shown.said = rung.gain_text.partition(" (")[0]
         if other and other.row.gain:
-            kind = f"alone {state(other.row.gain)}"
-            shown.marks.append(draw_mark(other.row.gain, place, kind))
+            css_class = f"alone {state(other.row.gain)}"
+            shown.marks.append(draw_mark(other.row.gain, place, css_class))
     return drawn, rate, gains
 
 

@@ -95,7 +95,7 @@ class Panel:
 class Line:
     """A line of a chart, and the same line in the legend, as SVG and CSS write it."""
 
-    kind: str  # thin, mean, val, mark or reference
+    css_class: str  # thin, mean, val, mark or reference
     style: str
     text: str = ""  # in the legend, as are the next two
     source: str = ""
@@ -362,8 +362,8 @@ def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> li
             if found.highest > found.up.high:
                 caption += f"; cut off above, the highest is {found.highest:.4g}"
             lines = []
-            for kind, k, x, y in found.lines:
-                line = line_of(kind, k, len(runs))
+            for css_class, k, x, y in found.lines:
+                line = line_of(css_class, k, len(runs))
                 line.points = svg(found.across.at(x), found.up.at(y))
                 line.dots = "".join(f"M{point}h0" for point in line.points.split())
                 lines.append(line)
@@ -380,13 +380,13 @@ def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> li
     return drawn
 
 
-def line_of(kind: str, k: int, n: int) -> Line:
+def line_of(css_class: str, k: int, n: int) -> Line:
     """How the line of the k-th of n runs looks, or of the k-th reference."""
-    if kind == "reference":
-        return Line(kind, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
-    if kind == "val" and n == 1:
-        return Line(kind, "--curve:var(--ink)")
-    return Line(kind, color_of(k))
+    if css_class == "reference":
+        return Line(css_class, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
+    if css_class == "val" and n == 1:
+        return Line(css_class, "--curve:var(--ink)")
+    return Line(css_class, color_of(k))
 
 
 def legend(runs: list[Run], references: list[Reference]) -> list[Line]:

@@ -187,7 +187,7 @@ def test_the_page_opens_with_the_losses(three):
     found = draw_losses(section)
     first, *others = found.changes
     assert first.mark is None and found.times[0].mark is None
-    assert [row.mark.kind for row in others] == ["", "up", "down"]
+    assert [row.mark.css_class for row in others] == ["", "up", "down"]
     times = [row.mark and float(row.mark.dot[5:-1]) for row in found.times[1:]]
     assert times == pytest.approx([25, 15, None], abs=0.2)  # of 2×
     curves = found.curves

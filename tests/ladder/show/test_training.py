@@ -193,7 +193,7 @@ def test_reference_lines_are_of_the_same_model_and_of_my_text(tmp_path):
     run = write_log(tmp_path / "run.log", 1, 100)
     mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
     section = training.training_section([mine, run])
-    names = [line.text[:7] for line in section.legend if line.kind == "reference"]
+    names = [line.text[:7] for line in section.legend if line.css_class == "reference"]
     assert names == ["mine.lo", "OpenAI'", "llm.c t"]
     own = training.Reference("mine", "gpt2", [[0, 3.5], [1e9, 3.5]])
     references = [own, *training.read_references()]
