@@ -204,8 +204,7 @@ def read_line(log: Log, line: str):
         return
     if name in ("run", "effective", "mfu"):
         found = pairs(shlex.split(rest))
-        for key, read in _LINES.get(name, {}).items():
-            read(found[key])
+        check_values(name, found)
         COUNT(found.get("total_batch", "1"))  # of ddp_run.py
         setattr(log, name, found)
     elif name == "note":
@@ -214,11 +213,18 @@ def read_line(log: Log, line: str):
         log.steps.append(read_step(rest))
     elif name == "val":
         values = pairs(rest.split())
+        check_values(name, values)
         log.vals.append({key: float(value) for key, value in values.items()})
     elif name == "RESULT" and log.mfu:
         log.result = read_result(rest)
     elif line.strip() and name not in ("error", "sample"):  # older logs of ddp_run.py have that
         raise ValueError(f"unknown line: {name}")
+
+
+def check_values(name: str, found: dict[str, str]):
+    """Raise ValueError or KeyError unless a line of this name has what it has to have."""
+    for key, read in _LINES.get(name, {}).items():
+        read(found[key])
 
 
 def read_result(text: str) -> dict:

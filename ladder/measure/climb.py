@@ -196,7 +196,7 @@ def log_texts(folder: Path) -> dict[str, str]:
     elif packed.is_file():
         content = packed.read_bytes()
     else:
-        paths = sorted(folder.glob("*.log"))
+        paths = sorted(path for path in folder.glob("*.log") if path.is_file())
         return {path.stem: path.read_text("utf-8", "replace") for path in paths}
     _, *parts = _HEADER.split(content.decode("utf-8", "replace"))
     texts = {}

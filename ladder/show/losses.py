@@ -112,7 +112,8 @@ def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]
         first, top = max(changed, key=lambda rung: abs(rung.row.loss_change.value)), first
     found = compared(first.row, top.row, loss_change, mean_of)
     if not found:
-        return "Losses of different rounds", "They do not compare."
+        said = f"{top.title} and {first.title} do not compare by loss"
+        return said, "They have no round in common."
     side = "above" if found.value > 0 else "below"
     said = f"{top.title} ends {abs(found.value):.3f} nats {side} {first.title}"
     if found.low is not None and found.low <= 0 <= found.high:
@@ -151,7 +152,6 @@ def draw_curves(rungs: list[MeasuredRung]) -> Curves:
     shape = len(smooth_losses(first.row.log))
     steps = steps[-shape:][::every]  # a running mean begins later
     later = np.concatenate([rounds.mean(axis=0)[shape // 2 :] for rounds in differences.values()])
-    later = later[np.isfinite(later)]
     margin = 0.1 * max(1e-3, np.ptp(later))
     up = Scale(min(0, later.min()) - margin, max(0, later.max()) + margin)
     across = Scale(steps.min(), steps.max())

@@ -23,7 +23,6 @@ class DrawnRow:
     bar: str = ""
     change: str = ""  # `added` or `lost`, where the row is significantly faster or slower
     changed: str = ""  # the piece of the bar that is
-    spread: str = ""
     roofline: str | None = None  # None if it is unknown, or has no room
     marks: list[Mark] = field(default_factory=list)
     state: str = ""  # of its gain
@@ -128,7 +127,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
         for rung in section.without.rungs[1:]:
             alone[rung.stem.removeprefix("without_")] = rung
     ran = [row for row in section.rows if row.logs]
-    longest = max(spread(row)[1] for row in ran)
+    longest = max(row.tok_per_s for row in ran)
     rooflines = {}
     for row in ran:
         if row.roofline:
@@ -150,10 +149,8 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
         if not row.logs:
             shown.why = row.status_in_full
             continue
-        slow, fast = spread(row)
         shown.rate = f"{row.tok_per_s:,.0f}"
         shown.bar = f"width:{share(rate.at(row.tok_per_s))}"
-        shown.spread = between(rate.at(slow), rate.at(fast))
         if row.name in rooflines:
             shown.roofline = f"left:{share(rate.at(rooflines[row.name]))}"
         if row.gain:
@@ -169,13 +166,6 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
             css_class = f"alone {state(other.row.gain)}"
             shown.marks.append(draw_mark(other.row.gain, place, css_class))
     return drawn, rate, gains
-
-
-def spread(row: Row) -> tuple[float, float]:
-    """The tok/s of a row at its 90th percentile (a tenth of the steps is slower) and its 10th."""
-    slow = min(1, row.ms / row.p90_ms)
-    fast = max(1, row.ms / row.p10_ms)
-    return row.tok_per_s * slow, row.tok_per_s * fast
 
 
 def gain_scale(rows: list[Row]) -> Scale:

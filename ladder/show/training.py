@@ -165,7 +165,7 @@ def training_section(paths: list[Path]) -> TrainingSection:
     fields = runs[0].fields
     references = [line for line in references if line.model == fields["model"]]
     headline = f"Training {fields['model']} on {fields['data']}"
-    losses = [val["loss"] for run in runs for val in run.vals]
+    losses = [lowest(run.vals)["loss"] for run in runs if run.vals]
     if losses:
         headline += f": best validation loss {min(losses):.2f} nats a token"
     axes = axes_of(runs)
@@ -333,6 +333,8 @@ def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) ->
             lines.append(("reference", number, done[axis.key] / axis.unit, y))
     values = np.concatenate([y for *_, y in lines])
     values = values[np.isfinite(values)]
+    if not len(values):
+        values = np.zeros(1)
     if key == "loss":
         low = 0.98 * values.min()
     if key in ("loss", "norm"):
@@ -451,15 +453,20 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
         ("Batch", batch),
         ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
-        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields['seed']}"),
+        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields.get('seed')}"),
     ]
+
+
+def lowest(vals: list[dict]) -> dict:
+    """The val line of the lowest loss; NaN is the highest."""
+    return min(vals, key=lambda val: np.nan_to_num(val["loss"], nan=np.inf))
 
 
 def validation(vals: list[dict]) -> str:
     """The lowest loss on held-out text, and whether it has risen since."""
     if not vals:
         return ""
-    best = min(vals, key=lambda val: val["loss"])
+    best = lowest(vals)
     last = vals[-1]
     words = f"best {best['loss']:.4f}, after step {best['step']:,.0f}"
     if best["step"] < last["step"]:

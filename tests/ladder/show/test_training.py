@@ -112,6 +112,35 @@ def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
     assert "it has no run line" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("params=124475904", ""), ("tokens=10000000", "tokens=many"), ("tokens=4096", "")],
+)
+def test_a_log_that_lacks_a_value_is_refused_in_one_line(old, new, tmp_path, capsys):
+    path = write_log(tmp_path / "run.log", 1, 3, [(2, 9)])
+    path.write_text(path.read_text().replace(old, new))
+    assert main(["report", str(path), "--out", str(tmp_path / "page.html")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error {path} is not a log of this ladder: line ")
+    assert said.count("\n") == 1
+
+
+def test_a_run_whose_losses_are_all_nan_is_shown(tmp_path):
+    path = write_log(tmp_path / "run.log", 1, 3, [(2, "nan")])
+    path.write_text(re.sub(r"loss [\d.]+", "loss nan", path.read_text()))
+    assert main(["report", str(path), "--out", str(tmp_path / "page.html")]) == 0
+
+
+def test_damaged_and_foreign_files_of_a_folder(resumed, tmp_path, capsys):
+    (resumed / "notes.log").mkdir()
+    assert main(["report", str(resumed)]) == 0
+    (tmp_path / "sent").mkdir()
+    damaged = tmp_path / "sent" / "runs.log.xz"
+    damaged.write_bytes(b"cut short")
+    assert main(["report", str(damaged)]) == 2
+    assert f"error {damaged} cannot be decompressed: " in capsys.readouterr().err
+
+
 def test_runs_are_named_apart_by_their_folders(resumed, tmp_path, capsys):
     folders = [tmp_path / name / "demo" for name in ("one", "two")]
     for folder in folders:
