@@ -306,7 +306,7 @@ def view(k: int, numbers: dict, card: dict) -> View:
         after=stack(after, full),
         each=[(LABELS[part], change(before[part], after[part])) for part in PARTS],
         ms=after[TOTAL],
-        short=short(after[TOTAL]),
+        short=short(after[TOTAL]) if known else f"as {k - 1:02}",
         now=f"{after[TOTAL]:.1f} ms" if known else "",
         gain=card["gains"][B][k],
     )

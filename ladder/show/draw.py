@@ -49,8 +49,8 @@ class Scale:
             at = self.at(value)
             if upright:
                 at = 1 - at
-            edge = "end" if at > 0.93 else "start" if at < 0.03 else ""
-            marks.append(Tick(share(at), f"{value:,g}", edge))
+            edge = "end" if at > 0.98 else "start" if at < 0.03 else ""
+            marks.append(Tick(share(at), f"{value:,g}".replace("-", "−"), edge))
         return marks
 
 

@@ -48,6 +48,7 @@ class MeasuredRung(Rung):
     """A row of a climb, with its script and diff as measured, and its logs."""
 
     row: Row | None = None
+    over: str = ""  # says what it is compared with, where that is not the row above
     source: str = ""  # where the script comes from, in words
     effective: str = ""
     gain_text: str = ""
@@ -114,8 +115,11 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
         for row in rows:
             path, source = as_measured(folder, climb, row.stem, Path(scratch))
             base = None
+            over = ""
             if rungs and against == "previous":
                 base = rungs[index_of_base(rows, len(rungs))]
+                if base is not rungs[-1]:
+                    over = f" (over {base.title})"
             elif rungs and against == "top":
                 base = rungs[0]
             diff = None
@@ -131,6 +135,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 source=source,
                 doc=doc_of(path) if path else None,
                 base=base,
+                over=over,
                 diff=diff,
                 roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
                 total=f"{sum(row.roofline or ()):.1f} ms",

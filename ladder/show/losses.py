@@ -79,7 +79,8 @@ def draw_losses(section: ClimbSection) -> Losses | None:
     for rung in rungs:
         row = rung.row
         mark = draw_mark(row.loss_change, nats.at, state(row.loss_change))
-        changes.append(MarkedRow(rung.title, f"{row.loss:.4f}", mark, rung.figures[heading]))
+        name = rung.title + rung.over
+        changes.append(MarkedRow(name, f"{row.loss:.4f}", mark, rung.figures[heading]))
         took = rung.figures[f"time to the loss of {section.rungs[0].title}"]
         times.append(MarkedRow(rung.title, "", draw_mark(row.time_to_loss, time_at), took))
     headline, certainty = verdict(section, rungs)
@@ -121,7 +122,7 @@ def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]
     clear = []
     for rung in changed:
         if rung.row.loss_change.significant:
-            change = rung.figures[comparison.loss_heading].partition(" ")[0]
+            change = rung.figures[comparison.loss_heading].partition(" (")[0]
             clear.append(f"{rung.title} {change}")
     difference = with_interval(found, "{:+.3f}".format, "")
     return said, (

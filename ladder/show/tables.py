@@ -97,7 +97,7 @@ def figures(row: Row) -> dict[str, str]:
     return {
         "rung": name_of(row),
         "loss": f"{row.loss:.4f}" if row.loss else "",
-        "loss_change": with_interval(row.loss_change, "{:+.3f}".format, ""),
+        "loss_change": loss_change(row.loss_change),
         "time_to_loss": time_to_loss,
         "ms / step": f"{row.ms:.1f}",
         "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
@@ -116,6 +116,12 @@ def figures(row: Row) -> dict[str, str]:
 def gain_cell(text: str, gain: Estimate | None) -> Cell:
     """`text`, bold if this gain survives Holm's correction."""
     return Cell(text, gain is not None and gain.significant)
+
+
+def loss_change(change: Estimate | None) -> str:
+    """`+0.123 (+0.101 … +0.146)` nats, or `no change (−0.001 … +0.000)`; `–` without one."""
+    text = with_interval(change, "{:+.3f}".format, "")
+    return re.sub(r"^[+−]0\.000", "no change", text)
 
 
 def percent(gain: Estimate | None) -> str:

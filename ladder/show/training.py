@@ -395,9 +395,11 @@ def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
     n = len(runs)
     for k, run in enumerate(runs):
         name = f"{run.name}: " if n > 1 else ""
-        steps = "1 step" if run.window == 1 else f"{run.window} steps"
+        each = f"mean of {run.window} steps (thin: each step)"
+        if run.window == 1:
+            each = "each step"
         mean = line_of("mean", k, n)
-        mean.text = f"{name}training loss, mean of {steps} (thin: each step)"
+        mean.text = f"{name}training loss, {each}"
         lines.append(mean)
         if run.vals:
             val = line_of("val", k, n)

@@ -125,7 +125,7 @@ def test_a_climb_of_100_steps_has_the_three_numbers(three):
     header, _, *lines = [line.split(" | ") for line in table.splitlines() if line[:1] == "|"]
     assert header[1:4] == ["loss", "loss vs. previous, nats", "time to the loss of 00 baseline"]
     assert lines[0][1:4] == ["6.0450", "–", "–"]
-    assert lines[1][1:4] == ["6.0450", "+0.000 (+0.000 … +0.000)", "**0.50× (0.50 … 0.50)**"]
+    assert lines[1][1:4] == ["6.0450", "no change (+0.000 … +0.000)", "**0.50× (0.50 … 0.50)**"]
     assert lines[2][2] == "**−0.400 (−0.402 … −0.398)**" and lines[2][3].startswith("**0.30× (")
     assert lines[3][3] == "not reached"
 
@@ -143,7 +143,7 @@ def test_without_a_first_loss_none_can_be_reached(tmp_path):
     losses = {"baseline": (), TYING: falling(6.0), "02_tf32": falling(6.0)}
     _, rows = climb_in(tmp_path, losses, ms=[None, 10, 10])
     line = tables.cells(rows[2])
-    assert line["loss_change"].text == "+0.000 (+0.000 … +0.000)"
+    assert line["loss_change"].text == "no change (+0.000 … +0.000)"
     assert line["time_to_loss"].text == "–"
 
 

@@ -15,3 +15,9 @@ def test_where_a_script_comes_from(tmp_path):
     assert baseline.source == tying.source == "kept with its logs"
     assert tying.diff[1:] == ["-a = 2", "+a = 1"]
     assert lost.path is lost.diff is None
+
+
+def test_a_rung_says_what_it_is_compared_with_where_that_is_not_the_row_above(tmp_path):
+    times = {"08_adamw_clipping": 20, "constant_6e4": 20, "09_cosine_lr": 19}
+    rungs = gather(climb_of(tmp_path, times)).rungs
+    assert [rung.over for rung in rungs] == ["", "", " (over 08 AdamW and clipping)"]
