@@ -44,7 +44,7 @@ function tell({ cards, bytes, reported, padded }, menus) {
   say(story, ".from", short(total(0)));
   say(story, ".to", short(rows.at(-1)[4]));
   say(story, ".times-as-fast", (total(0) / rows.at(-1)[4]).toFixed(1));
-  say(story, ".fits", Number(B) > card.largest ? `Too little memory: ${card.fits}.` : "");
+  say(story, ".fits", Number(B) > card.largest ? `Perhaps too little memory: ${card.fits}.` : "");
   say(story, ".sheet", card.rates);
 }
 
