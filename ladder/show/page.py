@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from ladder.show import colors
 from ladder.show.draw import grid, part_times, step_bars
 from ladder.show.measured import draw_climb
+from ladder.show.training import facts
 
 HERE = Path(__file__).parent
 # What a log or a script says enters the page as text: the template escapes all it is given.
@@ -55,4 +56,6 @@ def prose(text: str) -> Markup:
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
 
 
-TEMPLATES.filters.update(prose=prose, grid=grid, step_bars=step_bars, part_times=part_times)
+TEMPLATES.filters.update(
+    prose=prose, grid=grid, step_bars=step_bars, part_times=part_times, facts=facts
+)
