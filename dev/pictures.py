@@ -321,7 +321,7 @@ def draw_cards(width: int) -> str:
         picture.rect(left, middle - 7, length, 14, "reported")
         rate = f"{row['tok_per_s'] / 1000:.3g}, B={row['B']:.0f}"
         picture.text(left + length + 6, middle + 5, rate, size=12.5)
-        share = share_of(row, data_sheet=False)
+        share = share_of(row)
         picture.line([(share_left, middle), (share_left + share_width * share, middle)], "grid", 2)
         picture.dot(share_left + share_width * share, middle, "reported")
         words = f"{share * 100:.0f} %"

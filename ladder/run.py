@@ -265,9 +265,6 @@ class Run:
             self.print0(
                 "note  compiling: the first step may take minutes (seconds with a warm cache)"
             )
-        if self.steps_left > 1:
-            step = f"step {first_step + 2}, which is warm-up"
-            self.print0(f"note  {step}, runs under PyTorch's profiler: see `effective`")
 
     def _say_step(self, batches):
         """Print what a step of several batches is made of."""
@@ -390,7 +387,6 @@ class Run:
             self._write(sys.stdout, line)
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
-            self._say_slowest()
         if on_screen():
             self._write(sys.stdout, f"log: {self.file.name}")
 
@@ -411,15 +407,6 @@ class Run:
             if Path(self.folder, "best").is_dir():
                 line += f", `ladder sample {folder}`"
         return line
-
-    def _say_slowest(self):
-        """Print, on the screen only, a step that something else may have disturbed."""
-        median = self.result["median_ms"]
-        slowest = 1e3 * max(self.step_times[self.result["warmup_steps"] :])
-        if slowest > 3 * median:
-            times = f"{slowest / median:.0f} times the median"
-            line = f"one measured step took {slowest:,.0f} ms, {times}: did something else run?"
-            self._write(sys.stdout, f"note  {line}")
 
 
 def on_screen() -> bool:

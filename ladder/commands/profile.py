@@ -1,17 +1,19 @@
-"""Where a training step's time goes: forward, backward, optimizer, and which kernels.
+"""Where a training step's time goes: forward, backward, optimizer, and which
+kernels.
 
   ladder profile 4         rung 04: its stages and its most expensive kernels
-  ladder profile 4 5       rungs 04 and 05 side by side: one sees why the change is faster
+  ladder profile 4 5       rungs 04 and 05 side by side
 
-The script runs as it is, in a process of its own. Its first step is timed in stages: before any
-warm-up, and torch.compile works in it. After two more it alternates an untouched step and a step
-timed in stages, which waits for the device after each stage. Three more run under PyTorch's
-profiler. The middle one, by the time of its kernels, is shown, and saved as a trace for
+The script runs as it is, in a process of its own. After three steps of warm-up
+it alternates an untouched step and a step timed in stages, which waits for the
+device after each stage. Three more run under PyTorch's profiler. The middle
+one, by the time of its kernels, is shown, and saved as a trace for
 https://ui.perfetto.dev.
 
-`forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
-everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
-own library) and what torch.compile generated, each without the time of those that it calls.
+`forward` is everything before loss.backward(), fetching and copying the batch
+included; `optimizer` everything after it. Kernels are what ran on a CUDA GPU;
+elsewhere, operators (`aten::` is PyTorch's own library) and what torch.compile
+generated, each without the time of those that it calls.
 """
 
 import json

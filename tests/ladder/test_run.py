@@ -69,21 +69,6 @@ def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
     assert ("not a measurement" in " ".join(log.notes)) == (steps < 3)
 
 
-def test_a_step_that_took_long_is_told_below_the_result(run_main, capsys, monkeypatch):
-    """Not in the log."""
-    log = Run.log
-
-    def slow(self, step, loss, dt, **more):
-        log(self, step, loss, dt=60.0 if step == 5 else dt, **more)
-
-    monkeypatch.setattr(Run, "log", slow)
-    notes = run_main(load(rung(0)), "--steps", 9).notes
-    *_, result, _, step = capsys.readouterr().out.splitlines()
-    assert result.startswith("RESULT ")
-    assert step.startswith("note  one measured step took 60,000 ms, ")
-    assert not any("60,000" in note for note in notes)
-
-
 def test_a_terminal_gets_rows_of_its_width_and_no_json(run_main, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run, "on_screen", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
