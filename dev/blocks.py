@@ -201,19 +201,21 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
 
 
 def gain_words(gain: Estimate) -> str:
-    """Such as `+144 % (134 to 156)`; to a tenth below 10 %."""
+    """Such as `+144 % (134 to 156)`."""
     words = percent_words(gain.value)
     if gain.low:
-        low = percent_words(gain.low).removesuffix(" %").removeprefix("+")
-        high = percent_words(gain.high).removesuffix(" %").removeprefix("+")
-        words += f" ({low} to {high})"
+        words += f" ({per_cent(gain.low)} to {per_cent(gain.high)})".replace("-", "−")
     return words
 
 
 def percent_words(ratio: float) -> str:
-    """Such as `+20 %`, `−6 %` or `0 %`."""
-    per_cent = round((ratio - 1) * 100)
-    return f"{per_cent:+d} %".replace("-", "−").replace("+0", "0")
+    """Such as `+20 %`, `−6 %` or `no change`."""
+    return f"{per_cent(ratio):+d} %".replace("-", "−").replace("+0 %", "no change")
+
+
+def per_cent(ratio: float) -> int:
+    """What a ratio gains."""
+    return round((ratio - 1) * 100)
 
 
 def times(row: Row) -> str:

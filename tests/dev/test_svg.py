@@ -3,11 +3,11 @@
 from xml.etree import ElementTree
 
 import pytest
-from svg import COLORS, PARTS, Picture
+from svg import COLORS, INKS, Picture
 
 WORDS = ("ink", "soft", "reported", "measured")  # on the ground
-ON = [(color, "ground") for color in WORDS] + [(ink, part) for part, ink in PARTS.items()]
-ON += [("added-ink", "added"), ("ink", "box"), ("ink", "grid")]
+ON = [(color, "ground") for color in WORDS] + [(ink, piece) for piece, ink in INKS.items()]
+ON += [("added-ink", "added")]
 
 
 @pytest.mark.parametrize("ground", [0, 1])
@@ -30,6 +30,6 @@ def linear(part: float) -> float:
 def test_a_picture_is_xml_whatever_its_words_are():
     picture = Picture(100, "1 < 2 & 3")
     picture.text(0, 10, "a < b & c", "soft")
-    root = ElementTree.fromstring(picture.svg(20))
+    root = ElementTree.fromstring(picture.svg())
     assert root[0].text == "1 < 2 & 3" and root[-1].text == "a < b & c"
     assert ".soft{fill:#59636e}" in root[1].text and "prefers-color-scheme:dark" in root[1].text

@@ -25,9 +25,9 @@ def rungs(done):
     """The cells of every rung, in order."""
     found = []
     for line in done.stdout.splitlines():
-        cells = re.match(r" \d\d .*? +(yes|no) +(yes|no|unknown|–) +(.*)", line)
+        cells = re.match(r" \d\d .*? +(yes|no) +(yes|no|unknown|–) +(.*)", line.rstrip())
         if cells:
-            found.append(cells.groups())
+            found.append(list(cells.groups()))
     assert len(found) == len(doctor.TRIALS)
     return found
 
