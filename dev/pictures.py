@@ -24,7 +24,7 @@ from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import median_ms
+from ladder.measure.rows import median_ms, read_climb
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.stats import Estimate
 from ladder.measure.work import LABELS, roofline_ms, work
@@ -49,7 +49,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name."""
     draw = {"ladder": draw_ladder, "curve": draw_curve, "cards": draw_cards}
     draw |= {"learned": draw_learned, "rounds": draw_rounds}
-    draw |= {"two-cards": draw_two_cards, "loss": draw_loss}
+    draw |= {"two-cards": draw_two_cards, "loss": draw_loss, "beta2": draw_beta2}
     draw |= primer_pictures.DRAW
     for _, climb, rows in climbs_of(measured_marker((ROOT / "README.md").read_text("utf-8"))):
         draw[f"measured-{climb.device_type}"] = lambda width, rows=rows: draw_climb(rows, width)
@@ -316,4 +316,50 @@ def draw_loss(width: int) -> Picture:
         x, y = chart.at(float(end), float(loss))
         picture.dot(x, y, "reported", hollow=True)
         picture.text(x + 5, y - 9, name, "soft", anchor="end")
+    return picture
+
+
+# Climbs of 08 and of 08 with a beta2 of 0.999, by tokens a step.
+BETA2 = {
+    256: "2026-11-26-amd-epyc-1-thread-climb",
+    1024: "2026-11-26-amd-epyc-1-thread-climb",
+}
+GPT3_BATCH = 2**19  # tokens
+
+
+def half_life(beta2: float, batch: int) -> float:
+    """In how many tokens half of what the second moments hold is forgotten."""
+    return batch * math.log(0.5) / math.log(beta2)
+
+
+def draw_beta2(width: int) -> Picture:
+    """The half-life of beta2 by tokens a step, GPT-3's, and what 0.95 costs where we measured."""
+    picture = Picture(width, "Half-life of beta2 in tokens, by the tokens of a step")
+    picture.legend({"measured": "measured here, tiny", "reported": "GPT-3's setting"})
+    chart = Chart(picture, Scale(7, 20), Scale(2.5, 8.8))  # powers of 2, powers of 10
+    for power, words in ((3, "1 k"), (5, "100 k"), (7, "10 M")):
+        chart.line([7, 20], [power, power], "grid", 1)
+        x, y = chart.at(7, power)
+        picture.text(x - 5, y + 4, words, "soft", 12.0, "end")
+    for power in (8, 10, 14, 19):
+        x, y = chart.at(power, chart.up.low)
+        picture.text(x, y + 17, f"{2**power:,}", "soft", 12.0, "middle")
+    picture.text(0, chart.top - 12, "tokens until β2 has forgotten half", "soft")
+    picture.text(width, chart.bottom + 34, "tokens a step", "soft", anchor="end")
+    fixed = math.log10(half_life(0.95, GPT3_BATCH))
+    chart.line([7, 20], [fixed, fixed], "reported", 1.5, "4 3")
+    for beta2 in (0.95, 0.999):
+        low, high = (math.log10(half_life(beta2, 2**power)) for power in (7, 20))
+        chart.line([7, 20], [low, high], "ink", 1.5)
+        x, y = chart.at(16, low + 9 / 13 * (high - low))
+        picture.text(x, y - 10, f"β2 {beta2}", anchor="end", weight=600)
+        for batch in BETA2:
+            dot = chart.at(math.log2(batch), math.log10(half_life(beta2, batch)))
+            picture.dot(*dot, "measured")
+    for batch, folder in BETA2.items():
+        gain = read_climb(ROOT / "logs" / folder)[1][1].loss_change
+        x, y = chart.at(math.log2(batch), math.log10(half_life(0.95, batch)))
+        words = f"+{-gain.value:.3f} ({-gain.high:.3f} to {-gain.low:.3f})"
+        picture.text(x + 6, y + 19, words)
+    picture.dot(*chart.at(19, fixed), "reported")
     return picture
