@@ -57,9 +57,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         why = no_commit() or "with uncommitted changes"
         print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
     load = machine.load_average()
+    folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
-    folder = make_folder(args.out, kind)
     packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     versions = {"python": platform.python_version()}
     climb = Climb(
