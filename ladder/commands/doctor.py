@@ -53,8 +53,9 @@ def run(args) -> int:
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
         console.say(f"note  {unseen}")
-    if line := busy(load_average()):
-        console.say(f"note  {line}")
+    load = busy(load_average())
+    if load:
+        console.say(f"note  {load}")
     # No spinner: its thread would disturb what is timed.
     console.say("trying what the rungs need: a minute or two ...")
     table = new_table("rung")

@@ -174,8 +174,9 @@ def run(args) -> int:
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
-    if line := busy(load_average()):
-        print(f"note  {line}", file=sys.stderr)
+    load = busy(load_average())
+    if load:
+        print(f"note  {load}", file=sys.stderr)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
     # A cache of its own: code compiled here is not what the scripts themselves run, because
