@@ -264,7 +264,7 @@ def train(args):
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # ddp: to clip; ranks share an inf, so all skip
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
-            # speedup 09: warm-up, then cosine
+            # speedup 09: warm-up, then decay
             lr = get_lr(step, args.steps, args.max_lr, args.min_lr, args.warmup)
             for group in optimizer.param_groups:
                 group["lr"] = lr

@@ -205,7 +205,7 @@ def main(argv=None):
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
-            lr = get_lr(step, args.steps)  # speedup 09: warm-up, then cosine
+            lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)

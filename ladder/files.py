@@ -22,6 +22,7 @@ RUNNING_CODE = (
     "speedups/*.py",
     "cpu/*.py",
     "candidates/*.py",
+    "beyond/*.py",
     "peers/*.py",
     "ladder/*.py",
     "ladder/gpus.csv",

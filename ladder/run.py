@@ -446,7 +446,7 @@ def flops_per_token(model, T: int) -> int:
     token embedding is looked up, not multiplied.
     """
     config = model.config
-    N = sum(p.numel() for p in model.parameters()) - config.block_size * config.n_embd
+    N = sum(p.numel() for name, p in model.named_parameters() if ".wpe." not in name)
     if model.lm_head.weight is not model.transformer.wte.weight:
         N -= model.transformer.wte.weight.numel()
     return 6 * N + 12 * config.n_layer * config.n_embd * T

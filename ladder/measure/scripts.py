@@ -1,7 +1,7 @@
 """The scripts: where they are, and which one each goes on from.
 
 The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for CPUs, candidates/ for
-GPUs.
+GPUs, beyond/ to the same loss in fewer steps.
 """
 
 import re
@@ -11,9 +11,10 @@ from ladder.errors import UsageError
 from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all rungs but candidates)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: 0-10, on a CPU 0-12)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
+BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number
 
 
 def rungs() -> list[Path]:
@@ -22,7 +23,7 @@ def rungs() -> list[Path]:
 
 
 def branch(folder: str) -> list[Path]:
-    """The scripts of a branch, `cpu` or `candidates`, in order."""
+    """The scripts of one of BRANCHES, in order."""
     return numbered_in(folder)
 
 
@@ -40,7 +41,7 @@ def rungs_for(device_type: str) -> list[Path]:
 
 def all_scripts() -> list[Path]:
     """All rungs, those of the branches too, in order of number."""
-    return rungs() + branch("cpu") + branch("candidates")
+    return sum(map(branch, BRANCHES), rungs())
 
 
 def base_of(path: Path) -> Path | None:
@@ -49,7 +50,8 @@ def base_of(path: Path) -> Path | None:
         return rungs()[-1]
     if path == FSDP:
         return DDP
-    for line in (rungs() + branch("cpu"), rungs() + branch("candidates")):
+    for folder in BRANCHES:
+        line = rungs() + branch(folder)
         if path in line[1:]:
             return line[line.index(path) - 1]
     return None
@@ -112,7 +114,7 @@ def with_number(number: int) -> Path:
     if not found:
         top = number_of(all_scripts()[-1])
         raise UsageError(f"no rung has a number {number}: they end with {top}")
-    if len(found) > 1:  # one of cpu/ and one of candidates/
+    if len(found) > 1:  # in two branches
         names = " or ".join(path.stem for path in found)
         raise UsageError(f"{number} is {names}: write its name")
     return found[0]

@@ -11,7 +11,7 @@ from ladder.commands.main import program
 from ladder.files import ROOT
 from ladder.measure import scripts
 from ladder.measure.process import Finished
-from ladder.measure.scripts import all_scripts
+from ladder.measure.scripts import BRANCHES, all_scripts
 
 BATCHES = "        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)\n"
 NAMES = [path.relative_to(ROOT).as_posix() for path in all_scripts()]
@@ -37,7 +37,7 @@ def run(capsys):
 def project(tmp_path, monkeypatch):
     """A copy of the scripts, committed to a git repository of its own."""
     folder = tmp_path / "project"
-    for name in ("speedups", "cpu", "candidates"):
+    for name in ("speedups", *BRANCHES):
         shutil.copytree(ROOT / name, folder / name, ignore=lambda *_: ["__pycache__"])
     shutil.copy(ROOT / "baseline.py", folder)
     git(folder, "init", "-q")

@@ -111,11 +111,11 @@ def gradients(number):
     return {name: p.grad for name, p in model.named_parameters()}
 
 
-BEYOND_TEN = [number for number in SCRIPTS if number > 10]
+SAME_MODEL = [number for number in SCRIPTS if 10 < number <= 20]
 
 
-@pytest.mark.parametrize("number", BEYOND_TEN)
-def test_gradients_beyond_ten_are_those_of_the_baseline(number, monkeypatch):
+@pytest.mark.parametrize("number", SAME_MODEL)
+def test_gradients_above_ten_are_those_of_the_baseline(number, monkeypatch):
     """In FP32. Losses of a few steps show little of a wrong gradient."""
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.float32)
     found = gradients(number)
