@@ -7,7 +7,7 @@ import signal
 import pytest
 from helpers import refused
 
-from ladder.commands.main import program
+from ladder.commands.main import COMMANDS, command, program
 from ladder.files import ROOT
 
 CASES = [
@@ -63,3 +63,11 @@ def test_the_system_s_no_is_a_line_and_a_bug_keeps_its_traceback(capsys):
     assert capsys.readouterr().err == "error /no/folder: No such file or directory\n"
     with pytest.raises(ZeroDivisionError):
         program(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_words_of_help_fit_the_terminal(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        command([name, "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

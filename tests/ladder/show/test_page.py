@@ -5,7 +5,7 @@ import re
 
 import pytest
 from climbs import HERE, LOGS, climb_of
-from site_page import all_numbers, rows_of
+from site_page import all_numbers
 
 from ladder.commands import roofline
 from ladder.commands.main import main
@@ -109,8 +109,7 @@ def site(chromium):
 
 def test_the_story_in_a_browser(site, shown, narrow):
     """Each rung on the scale of the step before it, and above that on the baseline's; a phone."""
-    rows = rows_of(all_numbers()["cards"]["A100 SXM 80GB"])
-    totals = [row[-1] for row in rows]
+    totals = [row[4] / 10 for row in all_numbers()["cards"]["A100 SXM 80GB"]["rows"][16]]
     for k, rung in enumerate(shown(".story .rung:has(.pair)")):
         full = rung.find_element("css selector", ".after .stack").rect["width"]
         before = totals[max(0, k - 1)]
@@ -121,16 +120,10 @@ def test_the_story_in_a_browser(site, shown, narrow):
             assert width_of(rung, ".so-far") == pytest.approx(full * totals[k] / totals[0], abs=2)
     assert [len(shown(f".{kind}")) for kind in ("after", "before", "pair .dot")] == [11, 10, 7]
     gone = [part.get_attribute("style") for part in shown(".before .stack > span")[4:8]]
-    assert ["--gone: 85.50" in gone[0], "--gone: 0" in gone[2]] == [True, True]  # 19.2 to 132
+    assert "--gone: 85.50" in gone[0] and "--gone: 0" in gone[2]  # 19.2 to 132 TFLOP/s
     assert shown(".before em")[0].text == "−541 ms"
-    assert len(shown(".columns img")) == 4
-    for stem in ("11_keep_memory", "12_causal_blocks"):
-        assert "Measured here on AMD EPYC" in shown(f"[id='ladder/{stem}']")[0].text
-        assert shown(f"[id='ladder/{stem}'] .diff")
-    for size in (820, 720, 400):
-        narrow(size)
-        assert min(bar.rect["width"] for bar in shown(".pair .stack, .track")) >= 320
-    assert not shown(".keys")
+    narrow(400)
+    assert min(bar.rect["width"] for bar in shown(".pair .stack, .track")) >= 320
 
 
 def width_of(rung, kind):
@@ -139,19 +132,11 @@ def width_of(rung, kind):
     return sum(part.rect["width"] for part in parts)
 
 
-def test_the_race_runs_at_the_speed_of_the_steps_unless_motion_is_unwanted(site, shown):
-    button = shown(".race button")[0]
-
-    def lanes(name):
-        return [lane.value_of_css_property(f"animation-{name}") for lane in shown(".lanes i")]
-
-    assert set(lanes("name")) == {"none"}
-    button.click()
-    assert lanes("duration")[0] == "0.8512s" and lanes("duration")[-1] == "0.0679s"
-    reduced = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": reduced})
-    assert set(lanes("name")) == {"none"} and not button.is_displayed()
-    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+def test_the_race_runs_at_the_speed_of_the_steps(site, shown):
+    shown(".race button")[0].click()
+    first, *_, last = shown(".lanes i")
+    assert first.value_of_css_property("animation-duration") == "0.8512s"
+    assert last.value_of_css_property("animation-duration") == "0.0679s"
 
 
 def test_no_request_leaves_the_page_and_it_works_without_script(chromium, site, shown):
@@ -161,15 +146,15 @@ def test_no_request_leaves_the_page_and_it_works_without_script(chromium, site, 
     try:
         chromium.get("about:blank")
         chromium.get((ROOT / "docs" / "index.html").as_uri())
-        assert shown("[id='ladder/10_fused_adamw'] .now")[0].text == "67.9 ms"
+        assert shown(".line-of-ladder .ms")[-1].text == "68 ms"
         assert shown("[id='ladder/05_torch_compile'] .diff") and shown(".columns img")
-        assert not shown(".race") and not shown("[name=card]")[0].is_enabled()
+        assert not shown(".race, .bars-of-step, select, button, .keys, :disabled")
     finally:
         chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_keys_go_through_the_story_and_a_climb(site, shown):
-    """From a menu too, and the bar of the rung before stays in sight."""
+    """From a menu too."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     wait = WebDriverWait(site, 10)
@@ -185,69 +170,44 @@ def test_keys_go_through_the_story_and_a_climb(site, shown):
     press("n", "02_tf32")
     press("p", "01_weight_tying")
     assert shown("[name=card]")[0].get_attribute("value") == "A100 SXM 80GB"
-    bars = shown("[id='ladder/01_weight_tying'] .pair .stack")
-    assert [in_sight(site, bar) for bar in bars] == [True, True, True]
     site.find_element("link text", "measured").click()
     press("n", "baseline")
     press("n", "01_weight_tying")
-    (opened,) = shown(".rung[open]")
-    before = opened.find_element("xpath", "preceding-sibling::details[1]")
-    assert in_sight(site, before.find_element("css selector", ".bar"))
+    assert len(shown(".rung[open]")) == 1
 
 
-def in_sight(driver, element):
-    script = """const box = arguments[0].getBoundingClientRect();
-    return document.elementsFromPoint(box.x + 1, box.y + box.height / 2).includes(arguments[0]);"""
-    return driver.execute_script(script, element)
-
-
-def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
+def test_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
     """At the B that comes with a card, and at one that may be too large."""
     from selenium.webdriver.support.ui import Select
 
     monkeypatch.setenv("COLUMNS", "200")
-    names = [*roofline.LISTED]
-    for name in names[:: len(names) // 9][:10]:
-        Select(shown("[name=card]")[0]).select_by_visible_text(name)
-        chosen = shown("[name=B]")[0].get_attribute("value")
-        assert max(bar.rect["height"] for bar in shown(".before .stack")) < 40  # one line
-        compare(shown, roofline_of(capsys, name))
-        said = roofline_of(capsys, name, chosen)
-        assert said == roofline_of(capsys, name)
-        Select(shown("[name=B]")[0]).select_by_visible_text("16")
-        said = roofline_of(capsys, name, "16")
-        compare(shown, said)
-        note = shown(".fits")[0].text if shown(".fits") else ""
-        assert (f"note  {note[:1].lower()}{note[1:]}".removesuffix(".") in said) == bool(note)
-        assert bool(note) == (roofline.what_fits(roofline.LISTED[name])[0] < 16)
-
-
-def roofline_of(capsys, name, *size):
-    """What `ladder roofline` prints of a card."""
-    assert main(["roofline", "--gpu", name, *(f"--batch-size={B}" for B in size)]) == 0
-    return capsys.readouterr().out
+    for name in ("RTX 4070", "H100 SXM", "T4"):
+        for B in ([], ["--batch-size=16"]):
+            card, size = map(Select, shown("[name=card], [name=B]"))
+            card.select_by_visible_text(name)
+            if B:
+                size.select_by_visible_text("16")
+            assert main(["roofline", "--gpu", name, *B]) == 0
+            said = capsys.readouterr().out
+            compare(shown, said)
+            largest, _ = roofline.what_fits(roofline.LISTED[name])
+            assert bool(B and largest < 16) == ("fits the baseline" in said) == bool(shown(".fits"))
 
 
 def compare(shown, said):
-    """The page has the table's milliseconds and gains, and the reasons below it."""
-    table, _, reasons = said.partition("The roofline of")[2].partition("Over the rung before")
+    """The page has the milliseconds and gains of the table."""
+    _, _, table = said.partition("The roofline of")
     rows = [row.strip() for row in table.splitlines()]
-    lines = [line.strip() for line in reasons.splitlines()]
     for rung, line in zip(shown(".rung:has(.pair)"), shown(".line-of-ladder"), strict=True):
         title = line.find_element("css selector", ".name").text
-        (row,) = [row for row in rows if row.startswith(title)]
-        (now,) = rung.find_elements("css selector", ".now") or [None]
-        if now is None:
-            assert "as 06" in row
-            continue
-        parts = [text.text.split()[-2] for text in rung.find_elements("css selector", ".each b")]
+        row = next(row for row in rows if row.startswith(title))
+        now = rung.find_element("css selector", ".now").text
         gain = line.find_element("css selector", ".gain").text
-        numbers = [now.text.removesuffix(" ms"), *gain.split(), *parts]
+        parts = [text.text.split()[-2] for text in rung.find_elements("css selector", ".each b")]
+        numbers = [now.removesuffix(" ms"), *gain.split(), *parts]
+        if now == "not":  # calculated
+            numbers = ["as", "06"]
         assert row.removeprefix(title).split()[: len(numbers)] == numbers, title
-        if gain:
-            (reason,) = [reason for reason in lines if reason.startswith(title)]
-            shown_reason = rung.find_element("css selector", ".reason").text
-            assert reason.removeprefix(f"{title}: ") in shown_reason
 
 
 def test_the_page_links_to_what_pages_yml_makes_addresses_of():
