@@ -231,13 +231,8 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path, monkeypatch):
 )
 def test_runs_whose_losses_are_compared_read_rows_in_random_order(tmp_path, flags, orders):
     """A short climb reads in order, as its logs always did."""
-<<<<<<< HEAD
-    write(tmp_path, {"a.py": copies(LOG), "b.py": copies(LOG)}, flags=flags)
-    todo = rounds.Rounds(tmp_path, tmp_path, print, print)
-=======
     write(tmp_path, {"a.py": copies(LOG)}, flags=flags)
-    todo = rounds.Rounds(tmp_path, tmp_path, print, print, print)
->>>>>>> main
+    todo = rounds.Rounds(tmp_path, tmp_path, print, print)
     for k, order in enumerate(orders, 1):
         words = map(str, todo.words_of(todo.climb.runs[0], k))
         assert [word for word in words if word.startswith("--shuffle=")] == order
