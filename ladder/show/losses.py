@@ -75,7 +75,8 @@ def draw_losses(section: ClimbSection) -> Losses | None:
         row = rung.row
         mark = draw_mark(row.loss_change, nats.at, state(row.loss_change))
         name = rung.title + rung.over
-        changes.append(MarkedRow(name, f"{row.loss:.4f}", mark, rung.figures[heading]))
+        said = rung.figures[heading] if mark else ""
+        changes.append(MarkedRow(name, f"{row.loss:.4f}", mark, said))
     headline, certainty = verdict(section, rungs)
     return Losses(headline, certainty, heading, nats.ticks(8), changes, draw_curves(rungs))
 
