@@ -6,6 +6,7 @@
     ladder climb --rounds 20 --max-minutes 240    as many rounds as end in four hours
     ladder climb --without 3 5                the top rung without 03 and without 05 (without any
                                               number: each rung in turn)
+    ladder climb 28 --without 22 25           another top than this device's
     ladder climb 0 3 10 --batch-sizes 1 2 4   tokens per second and memory by B
     ladder climb transformers 0 10 12         beside transformers' GPT-2, compiled and in plain FP32
     ladder climb --resume runs/climb-…        go on with a climb that was stopped
@@ -112,11 +113,13 @@ def resume(args) -> int:
 
 def climb_without(args) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
-    if args.rungs:
-        raise UsageError("--without takes the top rung: name the rungs to leave out after it")
+    if len(args.rungs) > 1:
+        raise UsageError("name one top rung before --without, and what to leave out after it")
     if args.quick or args.batch_sizes:
         raise UsageError("--without goes with neither --quick nor --batch-sizes")
     rungs = scripts.rungs_for(cli.pick_device(args.device).type)
+    if args.rungs:
+        rungs = select([f"0-{args.rungs[0]}"])
     top = rungs[-1]
     chosen = select(args.without) or rungs[1:]
     made = []
