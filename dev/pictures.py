@@ -186,7 +186,7 @@ def draw_cards(width: int) -> Picture:
     shown = []
     for row in rows:
         rate = row["tok_per_s"]
-        share = share_of(row, data_sheet=False)
+        share = share_of(row)
         ms = row["ms_a_step"]
         line = Row(row["gpu"], [(rate / highest, "reported", "")])
         line.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"

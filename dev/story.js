@@ -1,49 +1,54 @@
 
-// The story on another card. Python wrote the numbers: of each card, B and rung the milliseconds of
-// the four parts of a step and of all, and what it gains over the rung before.
-function tell({ cards, bytes, reported, padded }, menus) {
-  const card = cards[menus[0].value];
-  const B = menus[1].value;
-  // Tenths of a millisecond.
-  const rows = card.ms[B].map((row) => row.split(" ").map((tenths) => tenths / 10));
-  const gains = card.gains[B];
-  const total = (k) => rows[k][4];
-  const asReported = menus[0].value === reported.card && Number(B) === reported.B;
-  story.classList.toggle("reported", asReported);
+// The story on a card. Python wrote the numbers: of each card, B and rung the tenths of a
+// millisecond of the four parts of a step and of all, what it gains, and the number of the reason.
+const TOTAL = 4;
+const UNKNOWN = "not calculated";
+
+function tell({ cards, why, reported }, menus) {
+  const [name, B] = menus.map((menu) => menu.value);
+  const card = cards[name];
+  const rows = [];
+  for (const [a, b, c, d, all, gain, reason] of card.rows[B]) {
+    rows.push({ ms: [a, b, c, d, all].map((tenths) => tenths / 10), gain, reason: why[reason] });
+  }
+  const first = rows[0].ms;
+  story.classList.toggle("reported", name === reported[0] && B === reported[1]);
   const say = (root, selector, text) => { root.querySelector(selector).textContent = text; };
 
   story.querySelectorAll(".line-of-ladder").forEach((line, k) => {
-    draw(line.querySelector(".stack"), rows[k], total(0));
-    if (k !== padded) say(line, ".ms", short(total(k)));
-    say(line, ".gain", gains[k]);
+    const { ms, gain } = rows[k];
+    draw(line.querySelector(".stack"), ms, first[TOTAL]);
+    const number = String(k - 1).padStart(2, "0");
+    say(line, ".ms", gain === UNKNOWN ? `as ${number}` : short(ms[TOTAL]));
+    say(line, ".gain", gain === UNKNOWN ? "" : gain);
   });
   story.querySelectorAll(".lanes i").forEach((dot, k) => {
-    dot.style.setProperty("--ms", `${total(k)}ms`);
+    dot.style.setProperty("--ms", `${rows[k].ms[TOTAL]}ms`);
   });
   story.querySelectorAll(".rung:has(.pair)").forEach((rung, k) => {
-    const after = rows[k];
-    const before = rows[k - 1] || after;
-    const full = Math.max(after[4], before[4]);
+    const { ms: after, gain, reason } = rows[k];
+    const before = (rows[k - 1] || rows[k]).ms;
+    const full = Math.max(after[TOTAL], before[TOTAL]);
     draw(rung.querySelector(".after .stack"), after, full);
-    if (k !== padded) say(rung, ".now", `${after[4].toFixed(1)} ms`);
+    say(rung, ".now", gain === UNKNOWN ? "not" : `${after[TOTAL].toFixed(1)} ms`);
     rung.querySelectorAll(".each b").forEach((text, i) => {
       const [was, now] = [before[i].toFixed(1), after[i].toFixed(1)];
       text.textContent = was === now ? `${now} ms` : `${was} → ${now} ms`;
     });
     if (!k) return;
-    const why = card.why[k] || (bytes[B][k] + (card.more[k] || ""));
-    say(rung, ".reason", k === padded ? bytes[B][k] : `${card.on} at B=${B}: ${gains[k]}, ${why}.`);
-    draw(rung.querySelector(".so-far .stack"), after, total(0));
-    const gone = Math.max(0, before[4] - after[4]);
-    rung.querySelector(".gone").style.setProperty("--w", gone / total(0));
-    say(rung, ".so-far .total", `of ${short(total(0))}`);
+    say(rung, ".reason", `${name} at B=${B}: ${gain}, ${reason}.`);
+    draw(rung.querySelector(".so-far .stack"), after, first[TOTAL]);
+    const gone = Math.max(0, before[TOTAL] - after[TOTAL]);
+    rung.querySelector(".gone").style.setProperty("--w", gone / first[TOTAL]);
+    say(rung, ".so-far .total", `of ${short(first[TOTAL])}`);
     draw(rung.querySelector(".before .stack"), before, full, after);
-    say(rung, ".before .total", short(before[4]));
-    say(rung, ".factor", k === padded ? "" : times(before[4], after[4], gains[k]));
+    say(rung, ".before .total", short(before[TOTAL]));
+    say(rung, ".factor", gain === UNKNOWN ? "" : times(before[TOTAL], after[TOTAL], gain));
   });
-  say(story, ".from", short(total(0)));
-  say(story, ".to", short(rows.at(-1)[4]));
-  say(story, ".times-as-fast", (total(0) / rows.at(-1)[4]).toFixed(1));
+  const last = rows.at(-1).ms;
+  say(story, ".from", short(first[TOTAL]));
+  say(story, ".to", short(last[TOTAL]));
+  say(story, ".times-as-fast", (first[TOTAL] / last[TOTAL]).toFixed(1));
   say(story, ".fits", Number(B) > card.largest ? `Perhaps too little memory: ${card.fits}.` : "");
   say(story, ".sheet", card.rates);
 }
@@ -53,10 +58,11 @@ function tell({ cards, bytes, reported, padded }, menus) {
 function draw(bar, parts, full, after) {
   const sum = parts[0] + parts[1] + parts[2] + parts[3];
   bar.querySelectorAll("[class^=part]").forEach((part, i) => {
-    part.style.setProperty("--w", parts[i] / sum * parts[4] / full);
+    part.style.setProperty("--w", parts[i] / sum * parts[TOTAL] / full);
     if (!after) return;
     const gone = Math.max(0, parts[i] - after[i]);
-    part.style.setProperty("--gone", `${parts[i] ? 100 * gone / parts[i] : 0}%`);
+    const share = parts[i] ? 100 * gone / parts[i] : 0;
+    part.style.setProperty("--gone", `${share.toFixed(2)}%`);
     part.querySelector("em").textContent = gone / full > 0.08 ? `−${short(gone)}` : "";
   });
 }
@@ -75,13 +81,14 @@ if (story) {
   const numbers = JSON.parse(story.querySelector("script").textContent);
   const menus = [...story.querySelectorAll("select")];
   for (const menu of menus) {
-    menu.disabled = false;
     menu.addEventListener("change", () => {
       // A card comes with the largest B that fits its memory, at most 16.
       if (menu === menus[0]) menus[1].value = numbers.cards[menu.value].B;
       tell(numbers, menus);
     });
   }
+  tell(numbers, menus);
+  follow();  // the words have moved what the address names
   const button = story.querySelector(".race button");
   button.addEventListener("click", () => {
     const playing = story.querySelector(".race").classList.toggle("playing");

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from zipfile import is_zipfile
 
@@ -30,7 +29,7 @@ from ladder.weights import BEST
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
-MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
+MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
 # What a checkpoint has at least.
 HELD = {"step", "model", "optimizer", "scaler", "position", "identity", "schedule"}
 _locks = []  # the lock of --ckpt-dir, held until this process ends
@@ -75,8 +74,7 @@ class Job:
             run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
         if not self.folder or not lower or step == 0:
             return
-        metadata = {"step": str(step), "val_loss": str(val_loss), "val_tokens": str(tokens)}
-        metadata |= self.identity
+        metadata = {"step": str(step), "val_loss": str(val_loss)} | self.identity
         state = gather(model.state_dict())
         folder = self.folder / BEST
         on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
@@ -103,7 +101,7 @@ def open_job(args, text: Corpus, held_out: Corpus, print0: Callable) -> Job:
     lock_until_end(folder)
     if args.resume:
         job.checkpoint = _resume(args, folder, job, print0)
-        job.best = _best_loss(folder, job, args, print0)
+        job.best = _best_loss(folder, job, print0)
     elif checkpoints(folder) or (folder / BEST).exists():
         do = "continue it with --resume, delete it, or choose another --ckpt-dir"
         raise UsageError(f"{folder} holds an earlier run: {do}")
@@ -127,7 +125,7 @@ def _resume(args, folder: Path, job: Job, print0: Callable) -> Path | None:
     return path
 
 
-def _best_loss(folder: Path, job: Job, args, print0: Callable) -> float:
+def _best_loss(folder: Path, job: Job, print0: Callable) -> float:
     """The validation loss of the model in best/; infinite if the next one is to replace it."""
     best = folder / BEST
     try:
@@ -135,27 +133,10 @@ def _best_loss(folder: Path, job: Job, args, print0: Callable) -> float:
     except Damaged as error:
         print0(f"note  {error}: the next validation replaces it")
         return math.inf
-    if not metadata:
-        return math.inf
-    if not job.checkpoint:  # it was stopped before its first, and may have had other flags
-        if args.ckpt_every:
-            print0(f"note  {best} is of a run without a checkpoint: now {set_aside(best)}")
+    if not metadata or not job.checkpoint:  # it was stopped before its first, and begins again
         return math.inf
     check_identity(best, metadata, job.identity)
-    now = str(job.val_rows * args.seq_len)
-    before = metadata.get("val_tokens", now)  # a model saved before November 2026 lacks it
-    if job.val_rows and before != now:
-        chosen = f"{best} was chosen by its loss on {before} held-out tokens"
-        raise UsageError(f"{chosen}, this run takes {now}: give --val-tokens {before}")
     return float(metadata["val_loss"])
-
-
-def set_aside(folder: Path) -> Path:
-    """Rename a folder to a name with a number that is free. Returns that."""
-    for number in count(1):
-        name = folder.with_name(f"{folder.name}-{number}")
-        if not name.exists():
-            return folder.rename(name)
 
 
 def due(every: int, done: int, steps: int) -> bool:
@@ -286,7 +267,10 @@ def check_identity(path: Path, saved: dict, identity: dict[str, str]):
 def lock_until_end(folder: Path):
     """Make `folder` and lock it until this process ends. Raises UsageError, OSError."""
     _locks.clear()  # of an earlier run in this process
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # where no folder can be made, as in /proc
+        raise UsageError(f"cannot make the folder {folder}: choose another --ckpt-dir") from None
     _locks.append(lock(folder))
 
 

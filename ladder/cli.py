@@ -22,28 +22,21 @@ MODELS = {
 BLOCK_SIZE = 1024  # positions in every GPT-2
 
 
-def at_least(low: int):
-    """An argparse type: integers of at least `low`."""
+def at_least(low: int, read: type = int):
+    """An argparse type: integers, or with `read=float` finite numbers, of at least `low`."""
 
-    def integer(text: str) -> int:
-        value = int(text)
-        if value < low:
-            raise argparse.ArgumentTypeError(f"expected an integer of at least {low}, got {value}")
+    def number(text: str):
+        value = read(text)
+        if not low <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"expected a number of at least {low}, got {text}")
         return value
 
-    return integer
-
-
-def rate(text: str) -> float:
-    """An argparse type: a finite number of at least 0."""
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
-    return value
+    return number
 
 
 positive = at_least(1)
 count = at_least(0)
+rate = at_least(0, float)
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {

@@ -133,12 +133,7 @@ def load_files(path: str | None, print0, with_val: bool = True) -> tuple[Corpus,
             raise UsageError(f"{path} has no text to train on: 0 tokens")
         if not (val and with_val):
             return corpus, None
-        held_out = _read(name, val, print0)
-        if not len(held_out):
-            rest = "the last 10 % of the others are held out"
-            print0(f"note  no tokens in {_some(val, where)}: {rest}")
-            return corpus, None
-        return corpus, held_out
+        return corpus, _read(name, val, print0)
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
@@ -148,7 +143,7 @@ def _split(folder: Path, print0) -> tuple[list[Path], list[Path]]:
 
     Says what is left out.
     """
-    found = _walk(folder, {os.path.realpath(folder)})
+    found = _files_below(folder)
     binary = _of_kind(found, ".bin")
     files = [path for path in binary if is_shard(path)]
     what = "shards"
@@ -199,19 +194,18 @@ def _some(paths: list[Path], folder: Path) -> str:
     return ", ".join(names)
 
 
-def _walk(folder: Path, seen: set[str]) -> list[Path]:
-    """The files below `folder`, which `seen` has. Links are followed, but nothing is read twice."""
-    if (folder / UNFINISHED).exists():
-        raise UsageError(f"{folder} is not all there: data/prepare.py is at work, or was stopped")
+def _files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in those inside it, without hidden ones.
+
+    A link to a folder counts as a file: it is not read, and `_split` says so.
+    """
     files = []
-    for path in sorted(folder.iterdir()):
-        real = os.path.realpath(path)
-        if path.name[0] == "." or real in seen:
-            continue
-        seen.add(real)
-        if path.is_dir():
-            files += _walk(path, seen)
-        else:
+    for path in sorted(folder.rglob("*")):
+        if path.name == UNFINISHED:
+            half = f"{path.parent} is not all there"
+            raise UsageError(f"{half}: data/prepare.py is at work, or was stopped")
+        hidden = re.search(r"(^|/)\.", path.relative_to(folder).as_posix())
+        if not hidden and (path.is_symlink() or not path.is_dir()):
             files.append(path)
     return files
 

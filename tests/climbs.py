@@ -86,9 +86,6 @@ def log_of(ms, losses=(), **run) -> str:
         for step, loss in enumerate(losses):
             steps += step_line(step, len(losses), loss=loss, dt=1, tok_per_s=1) + "\n"
         steps += rest
-        ends = {"first_loss": losses[0], "final_loss": losses[-1]}
-        for key, loss in ends.items():
-            steps = re.sub(f'"{key}": [\\d.]+', f'"{key}": {loss:.6f}', steps)
     steps = re.sub(r"dt +[\d.]+", f"dt {ms}", steps)
     return pairs_line("run", pairs(words) | run) + "\n" + steps
 

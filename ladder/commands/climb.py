@@ -1,27 +1,34 @@
-"""Run rungs one after the other, several times over, and say what each one gains on this machine.
+"""Run rungs one after the other, several times over, and say what each one gains
+on this machine.
 
-    ladder climb                              all rungs, three times
-    ladder climb --quick                      what do I get here? A few rungs in five minutes
-    ladder climb 0 3 5-7 --rounds 5           some of them; a path to a script is welcome too
-    ladder climb --rounds 20 --max-minutes 240    as many rounds as end in four hours
-    ladder climb --without 3 5                the top rung without 03 and without 05 (without any
-                                              number: each rung in turn)
-    ladder climb 28 --without 22 25           another top than this device's
-    ladder climb 0 3 10 --batch-sizes 1 2 4   tokens per second and memory by B
-    ladder climb transformers 0 10 12         beside transformers' GPT-2, compiled and in plain FP32
-    ladder climb --resume runs/climb-…        go on with a climb that was stopped
+    ladder climb                       all rungs, three times
+    ladder climb --quick               a first look: a few rungs, five minutes
+    ladder climb 0 3 5-7 --rounds 5    some of them; or a path to a script
+    ladder climb --rounds 20 --max-minutes 240
+                                       as many rounds as end in four hours
+    ladder climb --without 3 5         the top rung without 03 and without 05
+                                       (no number: each rung in turn)
+    ladder climb 28 --without 22 25    another top than this device's
+    ladder climb 0 3 10 --batch-sizes 1 2 4
+                                       tokens per second and memory by B
+    ladder climb transformers 0 10     beside transformers' GPT-2, compiled and
+                                       in plain FP32
+    ladder climb --resume runs/climb-… go on with a climb that was stopped
 
-Every run is a process of its own. The order is 0, 1, …, top, then top, …, 1, 0, and so on: a
-machine that slows down slows neighbours alike. A quick climb runs the top after rung 0. Round k
-trains from seed + k - 1. A gain is the mean of the log ratios between neighbours in the same round,
-with its 95 % interval. From 100 steps on, the table also says what a rung does to the loss, and how
-long it takes to where the first one ends. All runs start from a copy of the code in the climb's
-folder: edit, or switch branches, meanwhile. Nothing that git tracks is changed.
+Every run is a process of its own. The order is 0, 1, …, top, then top, …, 0,
+and so on: a machine that slows down slows neighbours alike. A quick climb runs
+the top after rung 0. Round k trains from seed + k - 1. A gain is the mean of
+the log ratios between neighbours in the same round, with its 95 % interval.
+From 100 steps on, the table also says what a rung does to the loss, and how
+long it takes to where the first one ends. All runs start from a copy of the
+code in the climb's folder: edit, or switch branches, meanwhile. Nothing that
+git tracks is changed.
 
-What a rung gains depends on the order. --without measures each of them as the last one to be
-missing: the rung's own change is taken back from the top script. A change that a later rung changed
-again cannot be taken back: it is named and left out. With --batch-sizes, out of memory is a result,
-and what needs more is not tried.
+What a rung gains depends on the order. --without measures each of them as the
+last one to be missing: the rung's own change is taken back from the top
+script. A change that a later rung changed again cannot be taken back: it is
+named and left out. With --batch-sizes, out of memory is a result, and what
+needs more is not tried.
 """
 
 import sys
@@ -40,14 +47,11 @@ from ladder.files import lock, write_atomic
 from ladder.machine import busy, clocks
 from ladder.measure import rounds, scripts
 from ladder.measure.climb import Climb, climb_logs
-from ladder.measure.process import given_flags
 from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
-
-WARMED_UP = 18  # steps of a run whose first six are warm-up; a large B needs them
 
 
 def add_arguments(parser):
@@ -91,7 +95,6 @@ def run(args) -> int:
         if args.batch_size:
             raise UsageError("give --batch-size or --batch-sizes, not both")
         kind = "batch-sizes"
-        warn_of_few_steps(args)
     elif chosen[0] in scripts.transformers_scripts():
         kind = "transformers"
     if find_spec("transformers") is None and set(chosen) & set(scripts.transformers_scripts()):
@@ -139,19 +142,12 @@ def climb_without(args) -> int:
         return begin_and_run(args, "without", [top, *made])
 
 
-def warn_of_few_steps(args):
-    """Say so if the runs of several batch sizes are too short."""
-    asked = cli.parse_args(__doc__, given_flags(args, *rounds.PASSED_ON))
-    if asked.steps < WARMED_UP:
-        few = f"of fewer than {WARMED_UP} steps less than six are warm-up"
-        print(f"note  {few}: too few at a large B")
-
-
 def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
     """Climb these scripts. Returns the exit status."""
     folder = rounds.begin(args, kind, chosen)
-    if line := busy(Climb.read_from(folder).load_before):
-        print(f"note  {line}")
+    load = busy(Climb.read_from(folder).load_before)
+    if load:
+        print(f"note  {load}")
     return run_and_report(folder)
 
 

@@ -1,10 +1,11 @@
 """Show what one rung changes, line by line.
 
-With one rung it prints its diff against the rung that it adds one change to (for 13 and ddp_run.py
-rung 10, for fsdp_run.py ddp_run.py), and what its docstring says of that. With two it compares
-those two scripts; of neighbours it says that, too. The diff itself leaves out docstrings.
+With one rung it prints its diff against the rung that it adds one change to
+(for 13 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py), and what its
+docstring says of that. With two it compares those two scripts; of neighbours
+it says that, too. The diff itself leaves out docstrings.
 
-  ladder diff 5        the one change of rung 05; `ladder diff compile` does the same
+  ladder diff 5        the one change of rung 05; also `ladder diff compile`
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
@@ -47,10 +48,7 @@ def run(args) -> int:
 def paragraphs(text: str) -> Text:
     """A docstring in lines that the terminal may wrap: one for its title and one for each field."""
     field = f"({'|'.join(FIELDS + OPTIONAL)}):"
-    joined = re.sub(rf"(?<!\n)\n(?!\n|{field}) *", " ", printable(text, keep="\n"))
-    shown = Text(joined)
-    shown.highlight_regex(rf"(?m)\A.*|^{field}", "bold")
-    return shown
+    return Text(re.sub(rf"(?<!\n)\n(?!\n|{field}) *", " ", printable(text, keep="\n")))
 
 
 def base_for(path: Path, word: str) -> Path:

@@ -1,9 +1,11 @@
-"""Say what this machine is, which rungs can run on it and which can make it faster.
+"""Say what this machine is, which rungs can run on it and which can make it
+faster.
 
-The command tries what each rung needs: it rounds and times a matmul, and compares a compiled
-training step with an eager one, and the fused attention with textbook attention. It trains nothing
-and takes a minute or two. The exit status is 1 if a rung cannot run, or PyTorch does not see a GPU
-whose driver is here.
+The command tries what each rung needs: it rounds and times a matmul, and
+compares a compiled training step with an eager one, and the fused attention
+with textbook attention. It trains nothing and takes a minute or two. The exit
+status is 1 if a rung cannot run, or PyTorch does not see a GPU whose driver is
+here.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one

@@ -1,13 +1,11 @@
 """The `ladder` command: climb the rungs, compare them, look into one."""
 
 import importlib
-import shutil
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from textwrap import fill
 
 from ladder.cli import Parser
 from ladder.errors import UsageError, explain
@@ -44,19 +42,9 @@ def command(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name}: expected {', '.join(COMMANDS)}")
     module = importlib.import_module(f"ladder.commands.{name}")
-    parser = Parser(reflowed(module.__doc__), prog=f"ladder {name}")
+    parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
     return module.run(parser.parse_args(words))
-
-
-def reflowed(text: str) -> str:
-    """The paragraphs of a text as wide as the terminal; one with an indented line stays."""
-    width = min(100, shutil.get_terminal_size().columns)
-    paragraphs = text.strip().split("\n\n")
-    for k, paragraph in enumerate(paragraphs):
-        if "  " not in paragraph:
-            paragraphs[k] = fill(paragraph, width)
-    return "\n\n".join(paragraphs)
 
 
 def program(function: Callable, *args) -> int:

@@ -1,17 +1,19 @@
-"""Where a training step's time goes: forward, backward, optimizer, and which kernels.
+"""Where a training step's time goes: forward, backward, optimizer, and which
+kernels.
 
   ladder profile 4         rung 04: its stages and its most expensive kernels
-  ladder profile 4 5       rungs 04 and 05 side by side: one sees why the change is faster
+  ladder profile 4 5       rungs 04 and 05 side by side
 
-The script runs as it is, in a process of its own. Its first step is timed in stages: before any
-warm-up, and torch.compile works in it. After two more it alternates an untouched step and a step
-timed in stages, which waits for the device after each stage. Three more run under PyTorch's
-profiler. The middle one, by the time of its kernels, is shown, and saved as a trace for
+The script runs as it is, in a process of its own. After three steps of warm-up
+it alternates an untouched step and a step timed in stages, which waits for the
+device after each stage. Three more run under PyTorch's profiler. The middle
+one, by the time of its kernels, is shown, and saved as a trace for
 https://ui.perfetto.dev.
 
-`forward` is everything before loss.backward(), fetching and copying the batch included; `optimizer`
-everything after it. Kernels are what ran on a CUDA GPU; elsewhere, operators (`aten::` is PyTorch's
-own library) and what torch.compile generated, each without the time of those that it calls.
+`forward` is everything before loss.backward(), fetching and copying the batch
+included; `optimizer` everything after it. Kernels are what ran on a CUDA GPU;
+elsewhere, operators (`aten::` is PyTorch's own library) and what torch.compile
+generated, each without the time of those that it calls.
 """
 
 import json
@@ -59,14 +61,8 @@ class ProfiledRun(ladder.run.Run):
         self.watch = ExitStack()  # closed when the step under way is done
         self.spent = None  # the stages of that step, if it is timed in stages
         self.profiler = None  # its profiler, if it has one
-        self.first = None  # the stages of the first step, which nothing has warmed up
         self.times = defaultdict(list)
         self.profiles = []
-
-    def header(self, *args, **more):
-        """The run line, as Run.header writes it. The first step's watch begins."""
-        super().header(*args, **more)
-        self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
     def log(self, step, loss, dt, tok_per_s, **more):
         """One step line, as Run.log writes it."""
@@ -74,11 +70,8 @@ class ProfiledRun(ladder.run.Run):
         super().log(step, loss, dt, tok_per_s, **more)
         if self.spent is not None:
             self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
-            if step == 0:
-                self.first = {stage: self.spent[stage] for stage in STAGES}
-            else:
-                for stage in STAGES:
-                    self.times[stage].append(self.spent[stage])
+            for stage in STAGES:
+                self.times[stage].append(self.spent[stage])
         elif self.profiler is not None:
             measured = kernels(self.profiler.events(), self.args.device)
             self.profiles.append((measured, self.profiler))
@@ -100,9 +93,7 @@ class ProfiledRun(ladder.run.Run):
         measured, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
-        medians = {stage: statistics.median(times) for stage, times in self.times.items()}
-        times = {"first_ms": self.first, "median_ms": medians, "times_ms": self.times}
-        result = {"run": self.settings, **times, **measured}
+        result = {"run": self.settings, "times_ms": self.times, **measured}
         write_atomic(Path(f"{name}.json"), json.dumps(result, indent=1).encode() + b"\n")
 
 
@@ -223,81 +214,63 @@ def report(profiles: list[dict], console: Console):
 
 
 def verdict(profiles: list[dict]) -> str:
-    """What a step takes, what the second rung of two gains, and which stage is the longest."""
+    """What a step takes, whether the second rung of two is faster, and which stage is longest."""
     after = profiles[-1]
-    medians = after["median_ms"]
-    name = name_of(after)
-    takes = f"{milliseconds(medians['step'])} ms a step"
-    longest = max(STAGES, key=medians.get)
-    stage = f"the longest stage is {longest}, {milliseconds(medians[longest])} ms."
-    if len(profiles) == 1:
-        return f"{name} takes {takes}; {stage}"
-    before = profiles[0]
-    former = before["median_ms"]["step"]
-    times_before = before["times_ms"]["step"]
-    times_after = after["times_ms"]["step"]
-    if max(times_after) < min(times_before):
-        change = f"{name} is {former / medians['step']:.2f} times as fast as {name_of(before)}"
-    elif min(times_after) > max(times_before):
-        change = f"{name} takes {medians['step'] / former:.2f} times as long as {name_of(before)}"
-    else:
-        change = f"{name} is not clearly faster or slower than {name_of(before)}"
-    return f"{change}: {takes} instead of {milliseconds(former)}; {stage}"
+    medians = {name: statistics.median(times) for name, times in after["times_ms"].items()}
+    step = medians.pop("step")
+    longest = max(medians, key=medians.get)
+    said = f"{name_of(after)} takes {milliseconds(step)} ms a step"
+    if len(profiles) == 2:
+        before = profiles[0]["times_ms"]["step"]
+        former = statistics.median(before)
+        faster = "not clearly faster"
+        if max(after["times_ms"]["step"]) < min(before):
+            faster = f"{former / step:.2f} times as fast"
+        said += f", {name_of(profiles[0])} {milliseconds(former)}: it is {faster}"
+    return f"{said}; the longest stage is {longest}, {milliseconds(medians[longest])} ms."
 
 
 def milliseconds(value: float) -> str:
-    """Three digits, but no fewer than stand before the point; a count as it is."""
-    if abs(value) >= 99.95 or isinstance(value, int):
+    """Three digits, but no fewer than stand before the point."""
+    if abs(value) >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
 
 
 def stage_table(profiles: list[dict]) -> Table:
     """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
-    table = new_table("")
-    for one in profiles:
-        table.add_column("first\nstep", justify="right")
-        table.add_column(f"{name_of(one)}\nmedian (range)", justify="right")
+    table = new_table("", *(f"{name_of(one)}\nmedian (range)" for one in profiles))
     if len(profiles) == 2:
         table.add_column("\nchange", justify="right")
     columns = [stage_column(one) for one in profiles]
     for name in columns[0]:
-        cells = []
-        for column in columns:
-            _, *texts = column[name]
-            cells += texts
+        cells = [with_range(column[name]) for column in columns]
         if len(columns) == 2:
-            change = columns[1][name][0] - columns[0][name][0]
-            sign = "+" if change > 0 else ""
-            cells.append(sign + milliseconds(change))
+            before, after = [statistics.median(column[name]) for column in columns]
+            sign = "+" if after > before else ""
+            cells.append(sign + milliseconds(after - before))
         table.add_row(name, *cells)
+    if profiles[0]["kernels_launched"]:
+        table.add_row("kernels launched", *(str(one["kernels_launched"]) for one in profiles))
     return table
 
 
-def stage_column(profile: dict) -> dict[str, tuple]:
-    """What stage_table says of one rung, by the names of the rows: the value and its two cells."""
-    first = profile["first_ms"]
+def stage_column(profile: dict) -> dict[str, list[float]]:
+    """What stage_table says of one rung, by the names of the rows: milliseconds of each step."""
     times = profile["times_ms"]
-    column = {}
-    for stage in STAGES:
-        column[stage] = with_range(first[stage], times[stage])
-    sums = [sum(step) for step in zip(*(times[stage] for stage in STAGES), strict=True)]
-    column["sum"] = with_range(sum(first.values()), sums)
-    column["step left alone"] = with_range(None, times["step"])
-    column["self time"] = with_range(None, [profile["self_ms"]])
-    launched = profile["kernels_launched"]
-    if launched:
-        column["kernels launched"] = (launched, "", str(launched))
+    column = {stage: times[stage] for stage in STAGES}
+    column["sum"] = [sum(step) for step in zip(*column.values(), strict=True)]
+    column["step left alone"] = times["step"]
+    column["self time"] = [profile["self_ms"]]
     return column
 
 
-def with_range(first: float | None, times: list[float]) -> tuple:
-    """The median of these milliseconds, and cells: the first step's, and the median and range."""
-    median = statistics.median(times)
-    text = milliseconds(median)
+def with_range(times: list[float]) -> str:
+    """The median of these milliseconds, and their range."""
+    text = milliseconds(statistics.median(times))
     if len(times) > 1:
         text += f" ({milliseconds(min(times))}–{milliseconds(max(times))})"
-    return median, "" if first is None else milliseconds(first), text
+    return text
 
 
 def kernel_table(profiles: list[dict], width: int) -> Table:

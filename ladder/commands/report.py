@@ -1,13 +1,16 @@
-"""One HTML page to look at: a climb's rungs, each with its diff and logs, or training curves.
+"""One HTML page to look at: a climb's rungs, each with its diff and logs, or
+training curves.
 
-    ladder report                       your five newest climbs in runs/, else the published ones
+    ladder report                       your five newest climbs in runs/, else
+                                        the published ones
     ladder report runs/climb-… --open   this one, opened in the browser
-    ladder report checkpoints/…         a run of ddp_run.py, or several to compare
+    ladder report checkpoints/…         a run of ddp_run.py, or several
 
-The page is a single file that asks for nothing from elsewhere: keep it, mail it, open it from disk.
-A climb --without stands beside the climb of the same machine and settings. A run may be under way.
-Its log will do instead of its folder of checkpoints, or a published runs.log; a run of --steps 0
-becomes a line to beat.
+The page is a single file that asks for nothing from elsewhere: keep it, mail
+it, open it from disk. A climb --without stands beside the climb of the same
+machine and settings. A run may be under way. Its log will do instead of its
+folder of checkpoints, or a published runs.log; a run of --steps 0 becomes a
+line to beat.
 """
 
 import webbrowser

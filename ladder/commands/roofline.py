@@ -1,15 +1,16 @@
-"""The work of each rung, counted, and the time it takes at a GPU's rates: an estimate.
+"""The work of each rung, counted, and the time it takes at a GPU's rates: an
+estimate.
 
-  ladder roofline                            FLOPs, bytes and kernels of a step at B=16, T=1024
-  ladder roofline --gpu "RTX 4070"           and its milliseconds, at the largest B that fits
+  ladder roofline                      FLOPs, bytes and kernels of a step
+  ladder roofline --gpu "RTX 4070"     and its time, at the largest B that fits
   ladder roofline --gpu "H100 SXM" --batch-size 64
-  ladder roofline --gpu L4 --data-sheet      with NVIDIA's rates, not those that owners measured
 
-Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The work is that of GPT-2
-124M at T=1024. Matmuls and attention take as long as their rate or the bandwidth makes them, the
-rest as the bandwidth does; caches are ignored. `gain` is in speed, over the rung before. The last
-column is the time at the share of the roofline that others reached with rung 10: on that GPU, else
-the middle half of all.
+Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The
+work is that of GPT-2 124M at T=1024. Matmuls and attention take as long as
+their rate or the bandwidth makes them, the rest as the bandwidth does; caches
+are ignored. `gain` is in speed, over the rung before. The last column is the
+time at the share of the roofline that others reached with rung 10: on that
+GPU, else the middle half of all.
 """
 
 from statistics import median, quantiles
@@ -38,8 +39,6 @@ def add_arguments(parser):
     parser.add_argument("--gpu", type=find, help=names)
     largest = "default: the largest that fits the baseline, at most 16"
     parser.add_argument("--batch-size", type=positive, help=largest)
-    sheet = "take the rates of the data sheet, not those that owners measured"
-    parser.add_argument("--data-sheet", action="store_true", help=sheet)
 
 
 def run(args) -> int:
@@ -54,8 +53,8 @@ def run(args) -> int:
     if not gpu:
         console.say("note  --gpu NAME calculates the times on that card")
         return 0
-    rates = rates_of(gpu, args.data_sheet)
-    source = source_of(gpu, args.data_sheet)
+    rates = rates_of(gpu)
+    source = source_of(gpu)
     console.say(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
     console.say(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
     if gpu.note:
@@ -63,7 +62,7 @@ def run(args) -> int:
     largest, words = what_fits(gpu)
     if largest < B:
         console.say(f"note  perhaps too little memory: {words}")
-    said, shares = reported_shares(gpu.name, B, args.data_sheet)
+    said, shares = reported_shares(gpu.name, B)
     console.print(time_table(steps, rates, shares))
     console.say(f"{said} {percents(shares)} of the roofline")
     console.say(f"\nOver the rung before, on {gpu.name} ({source}):")
@@ -125,7 +124,7 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
-def reported_shares(name: str, B: int, data_sheet: bool = False) -> tuple[str, list[float]]:
+def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
     """What others reported, and the shares of the roofline that they reached.
 
     One share of this GPU, at the nearest B; without a report of it the middle half of all GPUs.
@@ -134,21 +133,21 @@ def reported_shares(name: str, B: int, data_sheet: bool = False) -> tuple[str, l
     if rows:
         row = min(rows, key=lambda row: abs(row["B"] - B))
         what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        return f"Reported elsewhere (docs/reported.md): {what}:", [share_of(row, data_sheet)]
-    shares = fastest_shares(data_sheet)
+        return f"Reported elsewhere (docs/reported.md): {what}:", [share_of(row)]
+    shares = fastest_shares()
     low, _, high = quantiles(shares.values())
     return f"No report of this GPU. The middle half of {len(shares)} others reached", [high, low]
 
 
-def fastest_shares(data_sheet: bool = False) -> dict[str, float]:
+def fastest_shares() -> dict[str, float]:
     """The share of its roofline that each reported GPU reached, at its fastest B."""
     rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    return {row["gpu"]: share_of(row, data_sheet) for row in rows}
+    return {row["gpu"]: share_of(row) for row in rows}
 
 
-def share_of(row: dict, data_sheet: bool) -> float:
+def share_of(row: dict) -> float:
     """The share of the roofline that a row of reported_gpus reached."""
-    return roofline_fraction(row, rates_of(LISTED[row["gpu"]], data_sheet))
+    return roofline_fraction(row, rates_of(LISTED[row["gpu"]]))
 
 
 def usual_share() -> float:

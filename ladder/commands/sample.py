@@ -1,9 +1,11 @@
-"""Write text with a model that ddp_run.py trained, or with a GPT-2 of transformers.
+"""Write text with a model that ddp_run.py trained, or with a GPT-2 of
+transformers.
 
-    ladder sample checkpoints/20261122-101500-4242          the best model of a run
-    ladder sample my-gpt2 --prompt "The sea" --tokens 200   what follows these words
+    ladder sample checkpoints/20261122-101500-4242      a run's best model
+    ladder sample my-gpt2 --prompt "The sea" --tokens 200
 
-The text appears as it is drawn, one token after the other, from the full distribution.
+The text appears as it is drawn, one token after the other, from the full
+distribution.
 """
 
 import argparse

@@ -48,47 +48,33 @@ def changed(old: list, mine: list, other: list) -> list | None:
 def aligned(base: list, ours: list, theirs: list) -> Iterator[tuple[list, list, list]]:
     """Yield the parts of the three, lines or words, that stand for each other.
 
-    Edits that overlap share a part, and so do insertions at one place. Changes of neighbours do
-    not: git would call them a conflict.
+    Changes of neighbours are parts of their own: git would call them a conflict.
     """
-    both = []
-    for side, lines in enumerate((ours, theirs)):
-        both += [(start, end, side, new) for start, end, new in edits(base, lines)]
-    both.sort()
-
-    groups = []  # of edits that overlap
-    stop = -1
-    for edit in both:
-        start, end, *_ = edit
-        if groups and (start < stop or (start, end) == groups[-1][0][:2]):
-            groups[-1].append(edit)
-        else:
-            groups.append([edit])
-        stop = max(stop, end)
-
-    position = 0
-    for group in groups:
-        first = group[0][0]
-        unchanged = base[position:first]
-        yield unchanged, unchanged, unchanged
-        position = max(end for _, end, _, _ in group)
-        old = base[first:position]
-        new = [old.copy(), old.copy()]
-        for start, end, side, lines in reversed(group):
-            new[side][start - first : end - first] = lines
-        yield old, *new
-    rest = base[position:]
-    yield rest, rest, rest
+    in_ours = cuts(base, ours)
+    in_theirs = cuts(base, theirs)
+    i = j = k = 0
+    for cut in sorted(in_ours.keys() & in_theirs.keys()):
+        mine, my_next = in_ours[cut]
+        other, other_next = in_theirs[cut]
+        yield base[i:cut], ours[j:mine], theirs[k:other]
+        yield [], ours[mine:my_next], theirs[other:other_next]  # what they insert there
+        i, j, k = cut, my_next, other_next
 
 
-def edits(base: list, side: list) -> Iterator[tuple[int, int, list]]:
-    """Yield (start, end, lines): `side` has `lines` where `base` has base[start:end]."""
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, base, side, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        if i2 - i1 == j2 - j1:  # one for one
-            for i in range(i1, i2):
-                j = j1 + i - i1
-                yield i, i + 1, [side[j]]
-        else:
-            yield i1, i2, side[j1:j2]
+def cuts(base: list, side: list) -> dict[int, tuple[int, int]]:
+    """Where `base` can be cut beside something that `side` left as it was.
+
+    With the two places in `side` that this stands for: between them it inserts.
+    """
+    ends = {0: 0}
+    starts = {len(base): len(side)}
+    for start, place, size in SequenceMatcher(
+        None, base, side, autojunk=False
+    ).get_matching_blocks():
+        for n in range(size):
+            starts[start + n] = place + n
+            ends[start + n + 1] = place + n + 1
+    found = {}
+    for cut in starts | ends:
+        found[cut] = ends.get(cut, starts.get(cut)), starts.get(cut, ends.get(cut))
+    return found

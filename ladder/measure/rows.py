@@ -27,7 +27,6 @@ OK = "ok"
 FAILED = "failed"
 NOT_YET = "not run yet"
 OUT_OF_TIME = "not run in time"
-DISTURBED = 2  # a round, or the 90th percentile of a run's steps, over this many times the median
 
 
 @dataclass
@@ -68,29 +67,6 @@ class Row:
     def log(self) -> Log:
         """The log of its first round."""
         return self.logs[min(self.logs)]
-
-    @property
-    def slow_rounds(self) -> dict[int, float]:
-        """The rounds that took more than twice the row's median, with their milliseconds."""
-        slow = {}
-        usual = statistics.median(map(median_ms, self.logs.values())) if self.logs else 0
-        for k, log in sorted(self.logs.items()):
-            if median_ms(log) > DISTURBED * usual:
-                slow[k] = median_ms(log)
-        return slow
-
-    @property
-    def disturbed_runs(self) -> dict[int, float]:
-        """The rounds whose slowest tenth of steps took more than twice the median of that run.
-
-        With their 90th percentile, in milliseconds.
-        """
-        disturbed = {}
-        for k, log in sorted(self.logs.items()):
-            p90 = float(np.percentile(step_times(log), 90))
-            if p90 > DISTURBED * median_ms(log):
-                disturbed[k] = p90
-        return disturbed
 
 
 def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
@@ -133,10 +109,6 @@ def check_whole(where: str, log: Log):
         raise UsageError(f"{where} does not have the steps 1 to {log.run['steps']}")
     if not all(abs(step["loss"]) < HUGE for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")
-    for key, step in (("first_loss", log.steps[0]), ("final_loss", log.steps[-1])):
-        loss = log.result.get(key)
-        if type(loss) is not float or abs(loss - step["loss"]) > 1e-6:
-            raise UsageError(f"{where}: the {key} of RESULT is not that of its step")
 
 
 def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, Log]]):

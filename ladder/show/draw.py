@@ -108,41 +108,12 @@ def svg(x: np.ndarray, y: np.ndarray) -> str:
     return " ".join(f"{999 * along:.1f},{999 * (1 - up):.1f}" for along, up in points)
 
 
-@dataclass
-class StepBar:
-    """The parts of a step as a bar: `before` a change, `after` it, or as `measured`."""
-
-    when: str
-    title: str
-    parts: list[tuple[str, str]]  # the name of each, and CSS
-    total: str
-
-
-def step_bars(rung, longest: float) -> list[StepBar]:
-    """The bar of the script that this one goes on from, what it removes hatched; its own.
-
-    Bars stand on a scale that ends at `longest` milliseconds.
-    """
-    bars = []
-    if rung.base and rung.base.roofline:
-        parts = []
-        for name, ms in rung.base.roofline.items():
-            gone = max(0, 1 - rung.roofline[name] / ms) if ms else 0
-            parts.append((name, f"width:{share(ms / longest)};--gone:{share(gone)}"))
-        bars.append(StepBar("before", rung.base.title, parts, rung.base.total))
-    parts = [(name, f"width:{share(ms / longest)}") for name, ms in rung.roofline.items()]
-    bars.append(StepBar("after", rung.title, parts, rung.total))
-    if rung.measured_ms:
-        parts = [("", f"width:{share(rung.measured_ms / longest)}")]
-        bars.append(StepBar("measured", "measured", parts, f"{rung.measured_ms:.1f} ms"))
-    return bars
-
-
 def part_times(rung) -> list[tuple[str, str]]:
     """Each part of a step with its milliseconds: before and after, if they differ."""
+    before = rung.base.roofline if rung.base else {}
     times = []
     for name, ms in rung.roofline.items():
-        now = f"{ms:.1f}"
-        was = f"{rung.base.roofline[name]:.1f}" if rung.base and rung.base.roofline else now
-        times.append((name, f"{now} ms" if was == now else f"{was} → {now} ms"))
+        was = before.get(name, ms)
+        change = "" if f"{was:.1f}" == f"{ms:.1f}" else f"{was:.1f} → "
+        times.append((name, f"{change}{ms:.1f} ms"))
     return times

@@ -31,30 +31,22 @@ class Doc:
 
 @dataclass
 class Rung:
-    """A script on the page: what it says of itself, its diff and its roofline."""
+    """A row of a climb on the page: its script, diff and roofline as measured, and its logs."""
 
     stem: str
     title: str
+    row: Row
     path: Path | None
+    source: str  # where the script comes from, in words
     doc: Doc | None
     base: "Rung | None"  # the one that it is compared with
+    over: str  # says that, where it is not the row above
     diff: list[str] | None
-    roofline: dict[str, float]  # milliseconds of each part of a step
-    total: str  # of these
-
-
-@dataclass
-class MeasuredRung(Rung):
-    """A row of a climb, with its script and diff as measured, and its logs."""
-
-    row: Row | None = None
-    over: str = ""  # says what it is compared with, where that is not the row above
-    source: str = ""  # where the script comes from, in words
-    effective: str = ""
-    gain_text: str = ""
-    measured_ms: float | None = None
-    figures: dict[str, str] | None = None  # the cells of its row by their headings
-    logs: dict[str, str] | None = None  # texts, by the names of their files
+    roofline: dict[str, float]  # milliseconds of each part of a step, and of all together
+    effective: str
+    gain_text: str
+    figures: dict[str, str]  # the cells of its row by their headings
+    logs: dict[str, str]  # texts, by the names of their files
 
 
 @dataclass
@@ -70,7 +62,7 @@ class ClimbSection:
     run: dict[str, str]  # of the first row's first log
     steps: str  # of a run, in words
     settings: list  # what it has in common with a climb --without beside it
-    rungs: list[MeasuredRung]
+    rungs: list[Rung]
     notes: list[str]
     warnings: list[str]  # of a busy machine
     without: "ClimbSection | None" = None  # the climb --without that stands beside it
@@ -105,7 +97,7 @@ def gather(folder: Path) -> ClimbSection:
     )
 
 
-def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRung]:
+def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[Rung]:
     """Each row of a climb with the script that it measured."""
     against = climb.comparison.against
     headings = columns(climb, rows)
@@ -127,7 +119,11 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 diff = diff_lines(base.path, path)[2:]
             line = cells(row)
             effective = row.log.effective if row.logs else {}
-            rung = MeasuredRung(
+            roofline = {}
+            if row.roofline:
+                roofline = dict(zip(LABELS, row.roofline, strict=True))
+                roofline["together"] = sum(row.roofline)
+            rung = Rung(
                 row=row,
                 stem=row.name,
                 title=line["rung"].text,
@@ -137,9 +133,7 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[MeasuredRu
                 base=base,
                 over=over,
                 diff=diff,
-                roofline=dict(zip(LABELS, row.roofline or (), strict=False)),
-                total=f"{sum(row.roofline or ()):.1f} ms",
-                measured_ms=row.ms,
+                roofline=roofline,
                 effective=" · ".join(f"{name}: {value}" for name, value in effective.items()),
                 gain_text=line["gain"].text,
                 figures={headings[name]: line[name].text for name in headings},

@@ -9,10 +9,9 @@ from ladder.measure.rows import compared, loss_change
 from ladder.measure.stats import Estimate, mean_of
 from ladder.show.colors import CURVES
 from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, svg
-from ladder.show.gather import ClimbSection, MeasuredRung
+from ladder.show.gather import ClimbSection, Rung
 from ladder.show.tables import with_interval
 
-TIMES = Scale(0, 2)  # the axis of times, as factors; one that reaches beyond is cut
 POINTS = 500  # of a curve, at most
 
 
@@ -56,9 +55,6 @@ class Losses:
     heading: str
     ticks: list[Tick]
     changes: list[MarkedRow]
-    times: list[MarkedRow]  # to the loss of the first, as a factor of its time
-    time_ticks: list[Tick]
-    is_reached: bool  # the loss of the first rung, by another
     curves: Curves
 
 
@@ -75,26 +71,13 @@ def draw_losses(section: ClimbSection) -> Losses | None:
             values += [found.value, found.low or 0, found.high or 0]
     nats = Scale(min(values), max(values))
     changes = []
-    times = []
     for rung in rungs:
         row = rung.row
         mark = draw_mark(row.loss_change, nats.at, state(row.loss_change))
         name = rung.title + rung.over
         changes.append(MarkedRow(name, f"{row.loss:.4f}", mark, rung.figures[heading]))
-        took = rung.figures[f"time to the loss of {section.rungs[0].title}"]
-        times.append(MarkedRow(rung.title, "", draw_mark(row.time_to_loss, time_at), took))
     headline, certainty = verdict(section, rungs)
-    is_reached = any(row.mark for row in times)
-    curves = draw_curves(rungs)
-    ticks = nats.ticks(8)
-    return Losses(
-        headline, certainty, heading, ticks, changes, times, TIMES.ticks(4), is_reached, curves
-    )
-
-
-def time_at(factor: float) -> float:
-    """Where a time stands on its axis."""
-    return TIMES.at(min(TIMES.high, factor))
+    return Losses(headline, certainty, heading, nats.ticks(8), changes, draw_curves(rungs))
 
 
 def state(found: Estimate | None) -> str:
@@ -104,7 +87,7 @@ def state(found: Estimate | None) -> str:
     return "up" if found.value < 0 else "down"
 
 
-def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]:
+def verdict(section: ClimbSection, rungs: list[Rung]) -> tuple[str, str]:
     """What became of the loss, in words, and how sure that is."""
     first, top = rungs[0], rungs[-1]
     comparison = section.climb.comparison
@@ -119,11 +102,7 @@ def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]
     said = f"{top.title} ends {abs(found.value):.3f} nats {side} {first.title}"
     if found.low is not None and found.low <= 0 <= found.high:
         said = f"No significant difference in loss: {top.title} and {first.title}"
-    clear = []
-    for rung in changed:
-        if rung.row.loss_change.significant:
-            change = rung.figures[comparison.loss_heading].partition(" (")[0]
-            clear.append(f"{rung.title} {change}")
+    clear = [rung.title for rung in changed if rung.row.loss_change.significant]
     difference = with_interval(found, "{:+.3f}".format, "")
     return said, (
         f"Mean of the last tenth of {len(top.row.log.steps)} steps: {top.row.loss:.4f} and "
@@ -132,7 +111,7 @@ def verdict(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple[str, str]
     )
 
 
-def draw_curves(rungs: list[MeasuredRung]) -> Curves:
+def draw_curves(rungs: list[Rung]) -> Curves:
     """The loss of each rung, less that of the first in the same round, at each step.
 
     A few have a colour: those that change the loss most, of the significant ones. The scale is that

@@ -1,12 +1,11 @@
 """A climb as the page shows it: what came out, in words, and where each mark stands."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from ladder.measure.rows import Row
 from ladder.measure.stats import MIN_ROUNDS, Estimate
 from ladder.show.draw import Mark, Scale, Tick, between, draw_mark, share
-from ladder.show.gather import ClimbSection, MeasuredRung
+from ladder.show.gather import ClimbSection, Rung
 from ladder.show.losses import Losses, draw_losses
 
 HIGHEST_GAIN = 400  # per cent; an interval that reaches beyond is cut
@@ -17,8 +16,8 @@ class DrawnRow:
     """A row of a climb on the page. One that has not run has no bars, but `why`."""
 
     id: str
-    rung: MeasuredRung
-    alone: MeasuredRung | None  # of the climb --without beside it
+    rung: Rung
+    alone: Rung | None  # of the climb --without beside it
     rate: str = ""  # tokens per second
     bar: str = ""
     change: str = ""  # `added` or `lost`, where the row is significantly faster or slower
@@ -34,10 +33,6 @@ class DrawnRow:
 class DrawnClimb:
     """All that the page says and draws of one climb."""
 
-    shows: ClassVar[str] = "climb"
-    section: ClimbSection
-    id: str
-    label: str
     headline: str
     certainty: str
     rate_ticks: list[Tick]
@@ -45,7 +40,6 @@ class DrawnClimb:
     rates: str  # whose rates a roofline is at
     rows: list[DrawnRow]
     has_rooflines: bool
-    longest: float  # bar of milliseconds
     losses: Losses | None  # of runs that have steps enough
     facts: list[tuple[str, str]]
 
@@ -54,13 +48,7 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
     """All that the page says and draws of a climb."""
     headline, certainty = verdict(section)
     rows, rate, gains = draw_rows(section)
-    longest = 0
-    for rung in section.rungs:
-        longest = max(longest, sum(rung.roofline.values()), rung.measured_ms or 0)
     return DrawnClimb(
-        section=section,
-        id=section.id,
-        label=section.label,
         headline=headline,
         certainty=certainty,
         rate_ticks=rate.ticks(5),
@@ -68,7 +56,6 @@ def draw_climb(section: ClimbSection) -> DrawnClimb:
         rates="measured here" if section.climb.device_type == "cpu" else "that owners measured",
         rows=rows,
         has_rooflines=any(row.roofline for row in rows),
-        longest=longest,
         losses=draw_losses(section),
         facts=facts(section),
     )
@@ -102,7 +89,7 @@ def verdict(section: ClimbSection) -> tuple[str, str]:
     return said, certainty
 
 
-def comparison(section: ClimbSection, rungs: list[MeasuredRung]) -> tuple:
+def comparison(section: ClimbSection, rungs: list[Rung]) -> tuple:
     """The top rung, the one it is compared with, and its gain over that."""
     first = section.rungs[0]
     if section.climb.comparison.against == "top":  # --without: the first row is the top

@@ -9,8 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ladder.show import colors
-from ladder.show.draw import grid, part_times, step_bars
+from ladder.show.draw import grid, part_times
 from ladder.show.measured import draw_climb
+from ladder.show.training import facts
 
 HERE = Path(__file__).parent
 # What a log or a script says enters the page as text: the template escapes all it is given.
@@ -22,18 +23,13 @@ TEMPLATES = Environment(
 def page(sections: list, made: str) -> str:
     """The whole page; `made` says when, and may be empty.
 
-    A section is the story of the ladder (it `shows` "learn", and brings its own HTML, style and
-    script), a ClimbSection or a TrainingSection.
+    A section is a ClimbSection, a TrainingSection, or the story of the ladder: that stands first,
+    `shows` "learn", and brings its own HTML, style and script.
     """
     learn = None
-    others = []
-    for section in sections:
-        if section.shows == "learn":
-            learn = section
-        elif section.shows == "climb":
-            others.append(draw_climb(section))
-        else:
-            others.append(section)
+    others = sections
+    if sections[0].shows == "learn":
+        learn, *others = sections
     style = HERE.joinpath("report.css").read_text("utf-8")
     script = HERE.joinpath("report.js").read_text("utf-8")
     if learn:
@@ -55,4 +51,6 @@ def prose(text: str) -> Markup:
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
 
 
-TEMPLATES.filters.update(prose=prose, grid=grid, step_bars=step_bars, part_times=part_times)
+TEMPLATES.filters.update(
+    prose=prose, grid=grid, part_times=part_times, drawn=draw_climb, facts=facts
+)

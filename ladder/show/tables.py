@@ -1,11 +1,13 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
 import re
+import statistics
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
 from typing import NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +16,15 @@ from ladder.machine import busy, find_gpu
 from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
-from ladder.measure.rows import COMPARED, Row, first_log, index_of_base, missing_base
+from ladder.measure.rows import (
+    COMPARED,
+    Row,
+    first_log,
+    index_of_base,
+    median_ms,
+    missing_base,
+    step_times,
+)
 from ladder.measure.scripts import rungs_for, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.show.console import new_table
@@ -22,9 +32,8 @@ from ladder.text import printable
 
 COLUMNS = (
     "rung", "loss", "loss_change", "time_to_loss", "ms / step", "p10 – p90", "tok/s", "gain",
-    "total", "MFU", "of roofline", "memory", "first step", "first loss", "final loss",
+    "total", "MFU", "of roofline", "memory", "first step", "final loss",
 )  # fmt: skip
-NOT_ON_SCREEN = ("p10 – p90", "first loss")
 IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
 FEWEST = 4  # columns on a narrow screen
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
@@ -90,7 +99,6 @@ def cells(row: Row, in_full=True) -> dict[str, Cell]:
 def figures(row: Row) -> dict[str, str]:
     """The text of each of COLUMNS, of a row with logs."""
     first_ms = row.log.steps[0]["dt_ms"]
-    losses = row.log.result  # to more digits than its steps
     time_to_loss = factor(row.time_to_loss)
     if row.total and row.loss_change and not row.time_to_loss:
         time_to_loss = "not reached"
@@ -108,8 +116,7 @@ def figures(row: Row) -> dict[str, str]:
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
         "first step": f"{first_ms / 1e3:.1f} s",
-        "first loss": f"{losses['first_loss']:.4f}",
-        "final loss": f"{losses['final_loss']:.4f}",
+        "final loss": f"{row.log.steps[-1]['loss']:.4f}",
     }
 
 
@@ -201,12 +208,7 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     for row in rows:
         for text in differences(row.logs.values()):
             notes.append(f"{names[row.name]} ran {text}.")
-        for k, ms in row.slow_rounds.items():
-            note = f"Round {k} of {names[row.name]} took {ms:.1f} ms a step, more than twice "
-            notes.append(f"{note}the median of its row. It is kept.")
-        for k, ms in row.disturbed_runs.items():
-            note = f"Round {k} of {names[row.name]} was disturbed: a tenth of its steps took "
-            notes.append(f"{note}{ms:.1f} ms or more, more than twice its median. It is kept.")
+        notes += disturbed_rounds(row)
     if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
@@ -216,6 +218,23 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         if float(run["epoch_batches"]) < int(run["steps"]):
             note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
             notes.append(f"{note}losses may be lower than those on unseen text.")
+    return notes
+
+
+def disturbed_rounds(row: Row) -> list[str]:
+    """The rounds that took over twice the median of their row, and those of which a tenth of the
+    steps took over twice their own median."""
+    notes = []
+    medians = {k: median_ms(log) for k, log in sorted(row.logs.items())}
+    for k, ms in medians.items():
+        name = f"Round {k} of {name_of(row)}"
+        if ms > 2 * statistics.median(medians.values()):
+            took = f"{ms:.1f} ms a step, more than twice the median of its row"
+            notes.append(f"{name} took {took}. It is kept.")
+        slow = np.percentile(step_times(row.logs[k]), 90)
+        if slow > 2 * ms:
+            took = f"{slow:.1f} ms or more, more than twice its median"
+            notes.append(f"{name} was disturbed: a tenth of its steps took {took}. It is kept.")
     return notes
 
 
@@ -287,8 +306,7 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     if climb.batch_sizes:
         return drawn(by_batch_size(rows))
     headings = columns(climb, rows)
-    for name in NOT_ON_SCREEN:
-        del headings[name]
+    del headings["p10 – p90"]
     lines = table(rows, headings, in_full=False)  # a note below says why a row failed
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):

@@ -9,19 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from ladder.corpus import cached_vocabulary, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.climb import PACKED, log_texts
 from ladder.measure.losses import running_mean
+from ladder.measure.rows import step_tokens
 from ladder.show.draw import Scale, Tick, color_of, svg
-from ladder.show.sampling import load_model, sample
-from ladder.text import printable
+from ladder.show.measured import pairs
 
 HERE = Path(__file__).parent
-OF_A_RUN = re.compile(
-    r"\w+_run-\d{8}-\d{6}-\d{6}"
-)  # a log as ladder.run names it, by date and time
+# A log as ladder.run names it, by date and time.
+OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
 # The values of the step lines that are drawn where all runs have them.
 LABELS = {
     "loss": "loss, nats a token",
@@ -36,27 +34,19 @@ WITH_AXIS = ("loss", "tok_per_s")  # those that stand above the ticks of the axi
 class Run:
     """A run, whole, however often it was resumed.
 
-    In `steps` the first of each log has its `ranks`. `done` says how far the run was at the
-    beginning and after each step, in `tokens`, `steps` and `seconds`: (steps + 1,) each.
+    `done` says how far it was at the beginning and after each step, in `tokens`, `steps` and
+    `seconds`: (steps + 1,) each.
     """
 
     path: Path  # of its log or folder
     fields: dict[str, str]  # of the last run line
     status: str | None
     steps: list[dict]
+    starts: list[int]  # the first step of each log
     vals: list[dict]
     done: dict[str, np.ndarray]
     window: int  # of the running mean
     name: str = ""
-    facts: list[tuple[str, str]] | None = (
-        None  # in words by their headings; what is empty is not said
-    )
-    sample: str | None = None  # of its best model
-
-    @property
-    def starts(self) -> list[dict]:
-        """The first step of each log."""
-        return [step for step in self.steps if "ranks" in step]
 
 
 @dataclass
@@ -77,44 +67,61 @@ class Reference:
     points: list[list[float]]
     source: str = ""
     url: str = ""
-    data: str = ""
-
-
-@dataclass
-class Panel:
-    """One value over one axis."""
-
-    across: Scale
-    up: Scale
-    lines: list[tuple]  # what it is, the number of its run, x, y
-    marks: list[float]  # where a run went on
-    highest: float
 
 
 @dataclass
 class Line:
-    """A line of a chart, and the same line in the legend, as SVG and CSS write it."""
+    """A line of a chart, or the same line in the legend, as SVG and CSS write it."""
 
     css_class: str  # thin, mean, val, mark or reference
     style: str
     text: str = ""  # in the legend, as are the next two
     source: str = ""
     url: str = ""
-    points: str = "0,7 30,7"
-    dots: str = "M15,7h0"
+    points: str = "3,7 27,7"
+
+    @property
+    def dots(self) -> str:
+        """A dot at each of its points."""
+        return "".join(f"M{point}h0" for point in self.points.split())
 
 
 @dataclass
-class Chart:
-    """A panel as the page draws it."""
+class Panel:
+    """A chart of one value over one axis."""
 
     key: str
-    axis: int  # its number
-    caption: str
-    up: list[Tick]
-    across: list[Tick]
-    marks: list[str]
-    lines: list[Line]
+    axis: Axis
+    across: Scale
+    up: Scale
+    lines: list[tuple]  # what it is, the number of its run, x, y
+    marks: list[float]  # where a run went on
+    highest: float
+
+    @property
+    def caption(self) -> str:
+        """What it shows."""
+        words = LABELS[self.key]
+        if self.key in WITH_AXIS:
+            words += f", over {self.axis.name}"
+        if self.highest > self.up.high:
+            words += f"; cut off above, the highest is {self.highest:.4g}"
+        return words
+
+    @property
+    def ticks(self) -> list[Tick]:
+        """Those of the axis, where it is drawn."""
+        return self.across.ticks(5) if self.key in WITH_AXIS else []
+
+    @property
+    def drawn(self) -> list[Line]:
+        """The lines as the page draws them."""
+        lines = []
+        for css_class, k, x, y in self.lines:
+            line = line_of(css_class, k)
+            line.points = svg(self.across.at(x), self.up.at(y))
+            lines.append(line)
+        return lines
 
 
 @dataclass
@@ -125,11 +132,9 @@ class TrainingSection:
     id: str
     label: str
     headline: str
-    axes: list[str]
-    charts: list[Chart]
+    axes: list[Axis]
+    charts: list[Panel]
     legend: list[Line]
-    has_references: bool
-    in_order: bool  # whether a run reads its text in order
     runs: list[Run]
     left_out: list[str]  # logs without a step, and why
 
@@ -137,8 +142,8 @@ class TrainingSection:
 def training_section(paths: list[Path]) -> TrainingSection:
     """The section that compares the runs at these paths.
 
-    Raises UsageError.
-    A run without a step (--steps 0) is a line to beat: the held-out loss of a model.
+    A run without a step (--steps 0) is a line to beat: the held-out loss of a model. Raises
+    UsageError.
     """
     found = []
     left_out = []
@@ -155,11 +160,10 @@ def training_section(paths: list[Path]) -> TrainingSection:
         run.name = name
         if run.steps:
             runs.append(run)
-        elif run.vals:
+        else:
             loss = run.vals[0]["loss"]
-            fields = run.fields
-            points = [[0, loss], [1e9, loss]]
-            references.insert(0, Reference(name, fields["model"], points, data=fields["data"]))
+            text = f"{name}, before training on {run.fields['data']}"
+            references.insert(0, Reference(text, run.fields["model"], [[0, loss], [1e9, loss]]))
     if not runs:
         raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
     fields = runs[0].fields
@@ -169,18 +173,13 @@ def training_section(paths: list[Path]) -> TrainingSection:
     if losses:
         headline += f": best validation loss {min(losses):.2f} nats a token"
     axes = axes_of(runs)
-    for run in runs:
-        run.facts = facts(run)
-        run.sample = sample_of(run.path)
     return TrainingSection(
         id=runs[0].name,
         label=f"training {fields['model']} on {fields['device']}",
         headline=headline,
-        axes=[axis.name for axis in axes],
+        axes=axes,
         charts=charts(runs, references, axes),
         legend=legend(runs, references),
-        has_references=bool(references),
-        in_order=not all("shuffle" in run.fields for run in runs),
         runs=runs,
         left_out=left_out,
     )
@@ -206,22 +205,20 @@ def distinct_names(paths: list[Path]) -> list[str]:
 def find_runs(path: Path) -> dict[Path, dict[Path, str]]:
     """The runs at a path: the texts of the logs of each.
 
-    A file is one run, and a folder of checkpoints keeps the logs of one. What is published has them
-    in runs.log, beside logs of other runs. Raises UsageError if there is none.
+    A file is one run, and so is a folder of checkpoints or published logs: it keeps the logs of
+    one, however often that was resumed. Any other folder has a run in each of its logs. Raises
+    UsageError if there is none.
     """
     is_packed = path.name.startswith(PACKED)
     if path.is_file() and not is_packed:
         return {path: {path: path.read_text("utf-8", "replace")}}
     folder = path.parent if is_packed else path
-    runs = {}
-    for name, text in log_texts(folder).items():
-        at = folder / f"{name}.log"
-        if OF_A_RUN.fullmatch(name):
-            runs.setdefault(folder, {})[at] = text
-        elif not at.exists():
-            runs[at] = {at: text}
-    if runs:
-        return runs
+    texts = {folder / f"{name}.log": text for name, text in log_texts(folder).items()}
+    of_one = {at: text for at, text in texts.items() if OF_A_RUN.fullmatch(at.stem)}
+    if of_one:
+        return {folder: of_one}
+    if texts:
+        return {at: {at: text} for at, text in texts.items()}
     if not path.exists():
         raise UsageError(f"{path} does not exist")
     inside = {str(file.parent) for file in [*folder.glob("*/climb.json"), *folder.glob("*/*.log")]}
@@ -230,35 +227,33 @@ def find_runs(path: Path) -> dict[Path, dict[Path, str]]:
 
 
 def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
-    """The logs of a run in the order of their first steps, and why others are left out."""
+    """The logs of a run in the order of the times in their names, and why others are left out."""
     logs = []
     left_out = []
-    for path, text in texts.items():
+    for path in sorted(texts, key=lambda path: path.name.partition("-")[2]):
         try:
-            log = parse_log(text, str(path), ended=False)
+            log = parse_log(texts[path], str(path), ended=False)
         except UsageError as error:
             left_out.append(str(error))
             continue
-        if log.steps:
-            logs.append((log.steps[0]["step"], path.name.partition("-")[2], log))
-        elif log.vals:  # it had no step left to do
-            logs.append((log.vals[-1]["step"] + 1, path.name.partition("-")[2], log))
+        if log.steps or log.vals:
+            logs.append(log)
         else:
             left_out.append(f"{path} has no step")
-    logs.sort(key=lambda found: found[:2])  # not by time alone: a clock may be set back
-    return [log for *_, log in logs], left_out
+    return logs, left_out
 
 
 def gather_run(path: Path, logs: list[Log]) -> Run:
     """A run by its logs: a later log replaces what it has again."""
     steps = []
+    starts = []
     vals = []
     for log in logs:
         if log.steps:
-            first = log.steps[0]
-            steps = [step for step in steps if step["step"] < first["step"]] + log.steps
-            vals = [val for val in vals if val["step"] < first["step"]]
-            first["ranks"] = log.run.get("ranks", "1")
+            first = log.steps[0]["step"]
+            steps = [step for step in steps if step["step"] < first] + log.steps
+            starts = [start for start in starts if start < first] + [first]
+            vals = [val for val in vals if val["step"] < first]
         vals += log.vals
     fields = log.run
     done = np.append(0, column(steps, "step"))
@@ -268,43 +263,24 @@ def gather_run(path: Path, logs: list[Log]) -> Run:
         fields=fields,
         status=log.result.get("status"),
         steps=steps,
+        starts=starts,
         vals=vals,
-        done={"tokens": done * step_tokens(fields), "steps": done, "seconds": seconds},
+        done={"tokens": done * step_tokens(log), "steps": done, "seconds": seconds},
         window=1 + len(steps) // 50,
     )
 
 
 def axes_of(runs: list[Run]) -> list[Axis]:
-    """The axes of the charts, in units that suit the longest run."""
+    """The axes of the charts. Tokens are in a unit that suits the longest run."""
     tokens = Axis("million tokens", "tokens", 1e6)
     if max(run.done["tokens"][-1] for run in runs) < 1e6:
         tokens = Axis("thousand tokens", "tokens", 1e3)
-    time = Axis("hours", "seconds", 3600)
-    if max(run.done["seconds"][-1] for run in runs) < 3600:
-        time = Axis("minutes", "seconds", 60)
-    return [tokens, Axis("steps", "steps", 1), time]
-
-
-def step_tokens(fields: dict[str, str]) -> int:
-    """The tokens of a step, by a run line."""
-    return int(fields.get("total_batch") or int(fields["B"]) * int(fields["T"]))
+    return [tokens, Axis("steps", "steps", 1), Axis("minutes", "seconds", 60)]
 
 
 def column(rows: list[dict], key: str) -> np.ndarray:
     """One value of all rows: (rows,)."""
     return np.array([row[key] for row in rows])
-
-
-def sample_of(folder: Path) -> str | None:
-    """100 tokens by the best model in a folder, if it and GPT-2's vocabulary are there."""
-    if not folder.is_dir() or not cached_vocabulary():
-        return None
-    try:
-        model = load_model(str(folder))
-    except UsageError:  # there is no best/ yet
-        return None
-    ids = sample(model, [], 100, seed=1337)
-    return printable(gpt2_vocabulary().decode([*ids]), keep="\n\t")
 
 
 def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) -> Panel:
@@ -315,17 +291,12 @@ def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) ->
         x = run.done[axis.key] / axis.unit
         y = column(run.steps, key)
         lines.append(("thin", number, x[1:], y))
-        for index, step in enumerate(run.steps[1:], 1):
-            if "ranks" in step:
-                marks.append(x[index])
+        marks += np.interp(np.array(run.starts[1:]) - 1, run.done["steps"], x).tolist()
         if key == "loss":
-            window = run.window
-            mean = running_mean(y, window)
-            lines.append(("mean", number, x[1 + window // 2 :][: len(mean)], mean))
+            mean = running_mean(y, run.window)
+            lines.append(("mean", number, x[1 + run.window // 2 :][: len(mean)], mean))
             at = np.interp(column(run.vals, "step"), run.done["steps"], x)
             lines.append(("val", number, at, column(run.vals, key)))
-    low = 0
-    high = 100  # per cent of the values
     if key == "loss":
         done = runs[0].done
         for number, line in enumerate(references):
@@ -335,127 +306,91 @@ def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) ->
     values = values[np.isfinite(values)]
     if not len(values):
         values = np.zeros(1)
-    if key == "loss":
-        low = 0.98 * values.min()
-    if key in ("loss", "norm"):
-        high = 95  # the first ones would fill the panel
+    # The first losses and norms would fill the panel.
+    per_cent = 95 if key in ("loss", "norm") else 100
     return Panel(
+        key=key,
+        axis=axis,
         across=Scale(0, max(run.done[axis.key][-1] for run in runs) / axis.unit),
-        up=Scale(low, 1.05 * np.percentile(values, high)),
+        up=Scale(
+            0.98 * values.min() if key == "loss" else 0, 1.05 * np.percentile(values, per_cent)
+        ),
         lines=lines,
         marks=marks,
         highest=values.max(),
     )
 
 
-def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> list[Chart]:
+def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> list[Panel]:
     """A chart of each value that all runs have, over each axis."""
     drawn = []
-    for number, axis in enumerate(axes, 1):
-        for key, label in LABELS.items():
-            if not all(key in run.steps[0] for run in runs):
-                continue
-            found = panel(runs, references, axis, key)
-            caption = label
-            if key in WITH_AXIS:
-                caption += f", over {axis.name}"
-            if found.highest > found.up.high:
-                caption += f"; cut off above, the highest is {found.highest:.4g}"
-            lines = []
-            for css_class, k, x, y in found.lines:
-                line = line_of(css_class, k, len(runs))
-                line.points = svg(found.across.at(x), found.up.at(y))
-                line.dots = "".join(f"M{point}h0" for point in line.points.split())
-                lines.append(line)
-            chart = Chart(
-                key=key,
-                axis=number,
-                caption=caption,
-                up=found.up.ticks(4, upright=True),
-                across=found.across.ticks(5) if key in WITH_AXIS else [],
-                marks=[f"M{999 * found.across.at(x):.1f},0v999" for x in found.marks],
-                lines=lines,
-            )
-            drawn.append(chart)
+    for axis in axes:
+        for key in LABELS:
+            if all(key in run.steps[0] for run in runs):
+                drawn.append(panel(runs, references, axis, key))
     return drawn
 
 
-def line_of(css_class: str, k: int, n: int) -> Line:
-    """How the line of the k-th of n runs looks, or of the k-th reference."""
+def line_of(css_class: str, k: int) -> Line:
+    """How the line of the k-th run looks, or of the k-th reference."""
     if css_class == "reference":
         return Line(css_class, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
-    if css_class == "val" and n == 1:
-        return Line(css_class, "--curve:var(--ink)")
     return Line(css_class, color_of(k))
 
 
 def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
     """What each line is; a run is named where there are several."""
     lines = []
-    n = len(runs)
     for k, run in enumerate(runs):
-        name = f"{run.name}: " if n > 1 else ""
+        name = f"{run.name}: " if len(runs) > 1 else ""
         each = f"mean of {run.window} steps (thin: each step)"
         if run.window == 1:
             each = "each step"
-        mean = line_of("mean", k, n)
+        mean = line_of("mean", k)
         mean.text = f"{name}training loss, {each}"
         lines.append(mean)
         if run.vals:
-            val = line_of("val", k, n)
+            val = line_of("val", k)
             val.text = f"{name}validation loss, on held-out text"
             lines.append(val)
-    if any(len(run.starts) > 1 for run in runs):
+    if any(run.starts[1:] for run in runs):
         lines.append(Line("mark", "", "stopped and resumed here"))
     for k, reference in enumerate(references):
-        line = line_of("reference", k, n)
+        line = line_of("reference", k)
         line.text = reference.name
         line.source = reference.source
         line.url = reference.url
-        loss = reference.points[0][1]
-        if not reference.url:
-            line.text += f": {loss:.4f} on held-out text of {reference.data}, before training"
-        elif len(reference.points) == 2:
-            line.text += f": {loss}"
+        if len(reference.points) == 2:
+            line.text += f": {reference.points[0][1]:.4f}"
         lines.append(line)
     return lines
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """A run in words, by their headings; what is empty is not said."""
-    fields = run.fields
-    last = run.steps[-1]
+    steps = int(run.fields["steps"])
+    last = run.steps[-1]["step"]
     tokens = run.done["tokens"][-1]
-    hours = run.done["seconds"][-1] / 3600
-    took = f"{hours:.2f} hours" if hours > 1 else f"{60 * hours:.1f} minutes"
-    passes = tokens / int(fields["tokens"])
-    trained = f"{last['step']:,} of {int(fields['steps']):,} steps, {tokens:,.0f} tokens"
-    trained += f", the text {passes:.2f} times; {took} of steps"
+    passes = tokens / int(run.fields["tokens"])
+    minutes = run.done["seconds"][-1] / 60
     dt_ms = statistics.median_high(step["dt_ms"] for step in run.steps)
     tok_per_s = statistics.median_high(step["tok_per_s"] for step in run.steps)
-    resumed = ", ".join(f"{start['step'] - 1:,}" for start in run.starts[1:])
-    ended = run.status
-    if not ended:
-        is_done = last["step"] >= int(fields["steps"])
-        ended = "all steps are done" if is_done else "under way, or killed"
-    ranks = [start["ranks"] for start in run.starts]
-    used = ", then ".join(ranks) if len({*ranks}) > 1 else ranks[0]
-    batch = f"{step_tokens(fields)} tokens a step, B={fields['B']}, T={fields['T']}, ranks: {used}"
-    text = f"{fields['data']}, {int(fields['tokens']):,} tokens"
+    resumed = ", ".join(f"{start - 1:,}" for start in run.starts[1:])
+    ended = "all steps are done" if last >= steps else "under way, or killed"
     return [
         ("Validation", validation(run.vals)),
-        ("Trained", trained),
+        (
+            "Trained",
+            f"{last:,} of {steps:,} steps, {tokens:,.0f} tokens, the text {passes:.2f} times; "
+            f"{minutes:,.1f} minutes of steps",
+        ),
         (
             "Speed",
             f"{tok_per_s:,.0f} tokens per second, {dt_ms:,.1f} ms a step (medians of all steps)",
         ),
         ("Resumed", f"went on after step {resumed}" if resumed else ""),
-        ("Ended", ended),
-        ("Model", f"{fields['model']}, {int(fields['params']):,} parameters"),
-        ("Text", f"{text}, SHA-256 {fields.get('data_sha256')}…"),
-        ("Batch", batch),
-        ("Machine", f"{fields['device']}, PyTorch {fields['torch']}, Python {fields['python']}"),
-        ("Code", f"{fields['script']} at commit {fields['commit']}, seed {fields.get('seed')}"),
+        ("Ended", run.status or ended),
+        ("Run", pairs(run.fields)),
     ]
 
 

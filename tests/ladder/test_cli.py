@@ -25,7 +25,7 @@ def test_the_command_line_is_frozen():
         (["--device", "cuda:64"], "--device cuda:64: PyTorch finds no such GPU here; try"),
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
-        (["--steps", "0"], "--steps: expected an integer of at least 1, got 0"),
+        (["--steps", "0"], "--steps: expected a number of at least 1, got 0"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],

@@ -139,15 +139,14 @@ def test_what_is_neither_text_nor_shard_is_told_what_to_do(name, content, said, 
 
 
 def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
-    """With what systems leave there, and links: nothing is read twice."""
+    """With what systems leave there. Links to folders are named and not followed."""
     folder = tmp_path / "mine"
     elsewhere = tmp_path / "elsewhere"
     one = b"\xef\xbb\xbfto\r\nbe"
     two = b"or\r\nnot"
-    for path in (folder / ".ipynb_checkpoints", elsewhere):
+    for path in (folder / ".ipynb_checkpoints", folder / "more", elsewhere):
         path.mkdir(parents=True)
-    (folder / "more").symlink_to(elsewhere)
-    (folder / "back").symlink_to(folder)
+    (folder / "link").symlink_to(elsewhere)
     (folder / "gone.txt").symlink_to(folder / "nothing")
     for name, content in {
         "A.TXT": one,
@@ -163,7 +162,7 @@ def test_a_folder_of_texts_and_what_is_told_of_it(bytes_for_tokens, tmp_path):
     corpus = load_corpus(str(folder), said.append)
     assert corpus.read(0, len(corpus)).tolist() == [*one, END_OF_TEXT, *two]
     assert corpus.sha256 == hashlib.sha256(one + two).hexdigest()
-    left_out = "gone.txt, more/c.pdf, more/d.csv, more/e.csv"
+    left_out = "gone.txt, link, more/c.pdf, more/d.csv, more/e.csv"
     assert said == [f"note  only texts (.txt, .md) are read, not {left_out}"]
 
 

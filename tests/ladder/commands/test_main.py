@@ -7,7 +7,7 @@ import signal
 import pytest
 from helpers import refused
 
-from ladder.commands.main import command, program
+from ladder.commands.main import COMMANDS, command, program
 from ladder.files import ROOT
 
 CASES = [
@@ -65,8 +65,9 @@ def test_the_system_s_no_is_a_line_and_a_bug_keeps_its_traceback(capsys):
         program(lambda: 1 / 0)
 
 
-def test_the_words_of_help_fit_the_terminal(monkeypatch, capsys):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_words_of_help_fit_the_terminal(name, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
-        command(["doctor", "--help"])
+        command([name, "--help"])
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

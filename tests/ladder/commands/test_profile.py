@@ -47,11 +47,8 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert "aten::addmm" in (out / "slowed.trace.json").read_text()
     printed = capsys.readouterr().out
     assert printed.startswith("slowed takes ")
-    assert f"{milliseconds(found['median_ms']['backward'])} (" in printed and "aten::mm" in printed
-    # The first step, which nothing warmed up, is timed in stages too.
-    first = found["first_ms"]
-    assert sum(first.values()) == pytest.approx(log.steps[0]["dt_ms"], abs=0.01)
-    assert first["forward"] > 100 and first["optimizer"] > 200
+    assert f"{milliseconds(statistics.median(times['backward']))} (" in printed
+    assert "aten::mm" in printed
 
 
 def profile_of(script, forward, optimizer, step, names="x"):
@@ -59,8 +56,6 @@ def profile_of(script, forward, optimizer, step, names="x"):
     kernels = [{"name": name, "calls": 1, "ms": 2.0, "share": 0.1} for name in names]
     return {
         "run": {"script": script},
-        "first_ms": {"forward": 300.0, "backward": 40.0, "optimizer": 9.0},
-        "median_ms": {stage: statistics.median(found) for stage, found in times.items()},
         "times_ms": times,
         "self_ms": 41.0,
         "kernels_launched": 7,
@@ -72,23 +67,20 @@ ONE = profile_of("one.py", [9.0, 10.0, 12.0], [8.0] * 3, [38.0, 40.0, 41.0], "ab
 TWO = profile_of("two.py", [10.5] * 3, [5.0] * 3, [29.0, 32.0, 37.0], "hijklmnop")
 
 
-def test_the_table_has_the_first_step_the_range_and_what_the_later_rung_changes():
-    first, median, *_, change = (
-        list(column.cells) for column in stage_table([ONE, TWO]).columns[1:]
-    )
-    assert first == ["300", "40.0", "9.00", "349", "", "", ""]
+def test_the_table_has_the_range_and_what_the_later_rung_changes():
+    median, _, change = (list(column.cells) for column in stage_table([ONE, TWO]).columns[1:])
     assert median[0] == "10.0 (9.00–12.0)"
     assert median[3:] == ["38.0 (37.0–40.0)", "40.0 (38.0–41.0)", "41.0", "7"]
-    assert change == ["+0.50", "0.00", "-3.00", "-2.50", "-8.00", "0.00", "0"]
+    assert change[:6] == ["+0.50", "0.00", "-3.00", "-2.50", "-8.00", "0.00"]
 
 
 def test_the_verdict_calls_no_rung_faster_whose_range_overlaps():
-    ms = "ms a step instead of"
-    assert verdict([TWO]) == "two takes 32.0 ms a step; the longest stage is backward, 20.0 ms."
-    assert verdict([ONE, TWO]).startswith(f"two is 1.25 times as fast as one: 32.0 {ms} 40.0; the")
-    assert verdict([TWO, ONE]).startswith(f"one takes 1.25 times as long as two: 40.0 {ms} 32.0;")
-    near = {**TWO, "times_ms": {"step": [29.0, 32.0, 38.5]}}
-    assert verdict([ONE, near]).startswith("two is not clearly faster or slower than one: 32.0")
+    rest = "the longest stage is backward, 20.0 ms."
+    assert verdict([TWO]) == f"two takes 32.0 ms a step; {rest}"
+    said = "two takes 32.0 ms a step, one 40.0: it is"
+    assert verdict([ONE, TWO]) == f"{said} 1.25 times as fast; {rest}"
+    near = {**TWO, "times_ms": TWO["times_ms"] | {"step": [29.0, 32.0, 38.5]}}
+    assert verdict([ONE, near]) == f"{said} not clearly faster; {rest}"
 
 
 def test_of_two_rungs_too_the_ten_most_expensive_are_ten():

@@ -47,8 +47,3 @@ def test_rates_are_medians_of_owners_or_a_share_of_the_data_sheet(name, fp32, tf
     rates = rates_of(LISTED[name])
     assert [rates[unit] for unit in ("fp32", "tf32", "half")] == pytest.approx([fp32, tf32, half])
     assert source_of(LISTED[name]).endswith(source)
-
-
-def test_the_data_sheet_is_one_flag_away():
-    rates = rates_of(LISTED["RTX 4090"], data_sheet=True)
-    assert rates == {"fp32": 82.6, "tf32": 82.6, "half": 165, "bandwidth": 1008}
