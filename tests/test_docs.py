@@ -19,7 +19,7 @@ from ladder.measure.rows import read_climb
 from ladder.measure.scripts import all_scripts
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md", "beyond/README.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 

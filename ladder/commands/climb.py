@@ -8,6 +8,7 @@ on this machine.
                                        as many rounds as end in four hours
     ladder climb --without 3 5         the top rung without 03 and without 05
                                        (no number: each rung in turn)
+    ladder climb 28 --without 22 25    another top than this device's
     ladder climb 0 3 10 --batch-sizes 1 2 4
                                        tokens per second and memory by B
     ladder climb transformers 0 10     beside transformers' GPT-2, compiled and
@@ -115,11 +116,13 @@ def resume(args) -> int:
 
 def climb_without(args) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
-    if args.rungs:
-        raise UsageError("--without takes the top rung: name the rungs to leave out after it")
+    if len(args.rungs) > 1:
+        raise UsageError("name one top rung before --without, and what to leave out after it")
     if args.quick or args.batch_sizes:
         raise UsageError("--without goes with neither --quick nor --batch-sizes")
     rungs = scripts.rungs_for(cli.pick_device(args.device).type)
+    if args.rungs:
+        rungs = select([f"0-{args.rungs[0]}"])
     top = rungs[-1]
     chosen = select(args.without) or rungs[1:]
     made = []

@@ -68,7 +68,8 @@ def draw_losses(section: ClimbSection) -> Losses | None:
         found = rung.row.loss_change
         mark = draw_mark(found, nats.at, state(found))
         name = rung.title + rung.over
-        changes.append(MarkedRow(name, f"{rung.row.loss:.4f}", mark, rung.figures[heading]))
+        said = rung.figures[heading] if mark else ""
+        changes.append(MarkedRow(name, f"{rung.row.loss:.4f}", mark, said))
     return Losses(heading, nats.ticks(8), changes, draw_curves(rungs))
 
 

@@ -23,7 +23,7 @@ def project(tmp_path, monkeypatch):
     (copy / "logs").mkdir(parents=True)
     for path in (ROOT / "logs").glob("2*"):
         (copy / "logs" / path.name).symlink_to(path)
-    for name in ("docs", "candidates"):
+    for name in ("docs", "candidates", "beyond"):
         (copy / name).symlink_to(ROOT / name)
     for name in ("README.md", "RUNLOG.md"):
         shutil.copy(ROOT / name, copy)
