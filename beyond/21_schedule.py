@@ -1,14 +1,15 @@
 """21 schedule
 
-Change: the rate, its course and beta2 fit the batch: up to 2e-3, not 6e-4; linear warm-up over 2 %
-  of --steps, then constant, then linear towards zero over the last 30 %; beta2 0.999, not 0.95.
+Change: the rate, its course and beta2 are found for a small batch: up to 2e-3 instead of 6e-4; a
+  linear warm-up over 2 % of --steps, then constant, then linear towards zero over the last 30 %;
+  beta2 0.999 instead of 0.95.
 Why: the rate comes first, or all that follows is compared with a start that anybody could beat.
-  6e-4 is GPT-3's, for half a million tokens a step. A constant rate makes progress longer than a
-  cosine, and a fall to zero settles what its noise left. A beta2 of 0.95 forgets half of the
-  squared gradients in 13.5 steps, 0.999 in 693: the smaller the batch, the longer it must remember
-  (Marek et al. 2025). modded-nanogpt's records warm down so, the fifth over 1,450 of 5,100 steps;
-  its second halved the steps to 3.28, from 19,560 to 9,536, with 1.8e-3 instead of 6e-4 and rotary
-  positions.
+  6e-4 is for half a million tokens a step. A constant rate makes progress for longer than a cosine,
+  and a fall to zero settles what its noise left. A beta2 of 0.95 forgets half of the squared
+  gradients in 13.5 steps, 0.999 in 693: the smaller the batch, the longer it has to remember (Marek
+  et al. 2025). modded-nanogpt's records fall so, the fifth over its last 1,450 of 5,100 steps. The
+  second, with 1.8e-3 instead of llm.c's 6e-4 and with rotary positions, reached 3.28 in 9,536 steps
+  instead of 19,560.
 Numerics: changes the function. Other rates, and other second moments.
 Run: python beyond/21_schedule.py
 Removes: nothing: for the loss

@@ -1,12 +1,12 @@
 """22 rotary positions
 
 Change: queries and keys are rotated by their position; the table of position embeddings goes.
-Why: the 768 numbers that the table adds to a token mix what it is with where it is, and each of the
-  1,024 rows is learnt by itself. Rotary positions turn each pair of dimensions of a head's query
-  and key by an angle that grows with the position, by 1 radian a token to 0.00013. A score then
-  depends on the distance alone, in every layer, and nothing has to be learnt for it (RoFormer, Su
-  et al. 2021). Values are not rotated: they say what is there, not where. modded-nanogpt's second
-  record has it: 9,536 steps to 3.28 instead of 19,560, together with a rate three times as high.
+Why: the table adds 768 numbers to a token, which mix where it is with what it is, and learns each
+  of its 1,024 rows by itself. Here each pair of dimensions of a head's query and key turns by an
+  angle that grows with the position, between 1 radian and 0.00013 a token. So a score depends on
+  the distance of the two, in every layer, and nothing has to be learnt for that (RoFormer, Su et
+  al. 2021). Values are not rotated: they say what is there, not where. modded-nanogpt's second
+  record has it: 9,536 steps to 3.28 instead of llm.c's 19,560, together with three times the rate.
 Numerics: changes the function. 0.8M parameters fewer.
 Run: python beyond/22_rope.py
 Removes: nothing: for the loss; costs a little time

@@ -1,12 +1,11 @@
 """23 query-key norm
 
 Change: queries and keys are divided by their root mean square, each head's by its own.
-Why: a score is a product of two learnt vectors. Where they grow, the softmax becomes a choice of
-  one position, whose gradient is almost zero. Normalised, they have length sqrt(64) = 8 in a head
-  of 64 dimensions, so no score is beyond 8 after the division by 8, and a higher rate stays stable
-  (Henry et al. 2020; Dehghani et al. 2023 trained a transformer of 22B parameters with it). The
-  norm has no weights. modded-nanogpt's fifth record brought it with 24, 26 and padded embeddings:
-  5,100 steps to 3.28 instead of 6,200.
+Why: a score is the product of two learnt vectors. Where these grow, softmax picks one position, and
+  its gradient is almost zero. Divided so, a vector of 64 dimensions has length 8, and a score is 8
+  at most after the usual division by 8 (Henry et al. 2020). The norm has no weights.
+  modded-nanogpt's fifth record brought it together with 24, 26 and padded embeddings: 5,100 steps
+  to 3.28 instead of 6,200.
 Numerics: changes the function.
 Run: python beyond/23_qk_norm.py
 Removes: nothing: for the loss; costs a little time

@@ -1,11 +1,10 @@
 """24 ReLU squared
 
-Change: the MLP squares a ReLU instead of GELU.
-Why: GELU is nearly linear where it is on. The square makes it a product: a hidden unit that sees
-  its pattern twice as strongly answers four times as strongly, and what is below zero is exactly
-  zero. So et al. 2021 (Primer) found it in an automatic search. It is also cheaper than GELU's
-  tanh. modded-nanogpt, whose fifth record brought it, calls it "~1-2% better than GELU" in its
-  code.
+Change: the MLP has the square of a ReLU instead of GELU.
+Why: where GELU is on, it is nearly linear. The square answers four times as strongly to a pattern
+  twice as strong, and is exactly zero below zero. Found by an automatic search (Primer, So et al.
+  2021). It needs no tanh. The code of modded-nanogpt's fifth record, which brought it, says "~1-2%
+  better than GELU".
 Numerics: changes the function.
 Run: python beyond/24_relu_squared.py
 Removes: nothing: for the loss

@@ -2,11 +2,11 @@
 
 Change: the projections into the residual stream, c_proj of attention and MLP, begin at zero.
 Why: every block begins as the identity: the first steps train the embedding as if there were no
-  block, and a block adds something only once a gradient asks for it. Rung 04 shrinks the same
-  weights to 0.02 / sqrt(24), so that 24 additions do not make the stream grow; with zero it does
-  not grow at all. Only these: with c_fc or c_attn at zero too, no gradient would reach either.
-  modded-nanogpt's fifth record brought it with 23, 24 and padded embeddings: 5,100 steps to 3.28
-  instead of 6,200.
+  block, and a block adds only what a gradient asks for. Rung 04 shrank the same weights to 0.02 /
+  sqrt(24), so that 24 additions would not make the stream grow; here it begins without growing at
+  all. Only these begin there: with c_fc at zero too, neither would get a gradient. modded-nanogpt's
+  fifth record brought it together with 23, 24 and padded embeddings: 5,100 steps to 3.28 instead of
+  6,200.
 Numerics: changes the function. Other weights at the start; the same from there on.
 Run: python beyond/26_zero_init.py
 Removes: nothing: for the loss
@@ -160,7 +160,7 @@ def synchronize(device):
 
 
 class Together:
-    """Two optimizers as one: a step that overflows float16 is skipped in both."""
+    """Two optimizers as one: if a gradient overflows float16, neither takes its step."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -187,9 +187,9 @@ def main(argv=None):
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
         # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
-        decay = [model.transformer.wte.weight]
-        # speedup 25: all that is 2-D in the blocks goes to Muon
+        # speedup 25: but for the matrices inside the blocks, which go to Muon
         matrices = [p for p in model.transformer.h.parameters() if p.dim() >= 2]
+        decay = [p for name, p in model.named_parameters() if p.dim() >= 2 and ".h." not in name]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
         groups = [
             {"params": decay, "weight_decay": 0.1},
@@ -198,6 +198,7 @@ def main(argv=None):
         # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
+        # a step as long as AdamW's, so that one rate serves both
         muon = torch.optim.Muon(
             matrices, lr=MAX_LR, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
         )

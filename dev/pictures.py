@@ -9,12 +9,9 @@ import numpy as np
 import primer_pictures
 from blocks import (
     A100,
-    climbs_of,
-    gain_words,
     machine_of,
     machines,
-    measured_marker,
-    percent_words,
+    measured_climbs,
     reported_rungs,
 )
 from svg import NARROW, PARTS, WIDE, Axis, Picture, Row
@@ -31,7 +28,7 @@ from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.diffs import diff_lines
 from ladder.show.draw import Scale
 from ladder.show.reported import reported_climb, reported_gpus
-from ladder.show.tables import title_of
+from ladder.show.tables import percent, title_of
 from ladder.show.training import axes_of, find_runs, gather_run, panel, read_logs
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
@@ -51,7 +48,7 @@ def pictures() -> dict[str, str]:
     draw |= {"learned": draw_learned, "rounds": draw_rounds}
     draw |= {"two-cards": draw_two_cards, "loss": draw_loss, "beta2": draw_beta2}
     draw |= primer_pictures.DRAW
-    for _, climb, rows in climbs_of(measured_marker((ROOT / "README.md").read_text("utf-8"))):
+    for _, climb, rows in measured_climbs():
         draw[f"measured-{climb.device_type}"] = lambda width, rows=rows: draw_climb(rows, width)
     made = {}
     for name, function in draw.items():
@@ -83,9 +80,8 @@ def draw_ladder(width: int) -> Picture:
 def heart_of(path: Path) -> str:
     """The heart of a rung's diff. Raises ValueError if the diff has no such line."""
     heart = HEARTS[number_of(path)]
-    pattern = ".*".join(re.escape(words) for words in heart.split("…"))
     for line in diff_lines(base_of(path), path)[2:]:
-        if line.startswith("+") and re.search(pattern, line):
+        if line.startswith("+") and all(words in line for words in heart.split("…")):
             return heart
     raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS in dev/pictures.py")
 
@@ -102,10 +98,10 @@ def draw_climb(rows: list, width: int) -> Picture:
     for row in rows:
         bar = [(row.ms / rows[0].ms, "measured", "")]
         line = Row(title_of(row), bar, f"{row.ms:,.0f}", marks=[row.gain])
-        line.right = gain_words(row.gain) if row.gain else ""
+        line.right = percent(row.gain) if row.gain else ""
         shown.append(line)
     heading = "gain, 95 % interval, logarithmic"
-    end = 0.74 if picture.wide else 0.98
+    end = 0.7 if picture.wide else 0.98
     axis = gain_axis(heading, 0.4, end, [row.gain for row in rows if row.gain])
     picture.rows(shown, bars=0.28, axes=[axis])
     return picture
@@ -138,7 +134,7 @@ def draw_learned(width: int) -> Picture:
 
 def draw_rounds(width: int) -> Picture:
     """How the rounds of a climb become a gain with an interval: its last two rungs."""
-    *_, (_, _, measured) = climbs_of(measured_marker((ROOT / "README.md").read_text("utf-8")))
+    *_, (_, _, measured) = measured_climbs()
     before, after = measured[-2:]
     picture = Picture(width, "Six rounds of two rungs, the gain of each round, and its interval")
     old, new = title_of(before), title_of(after)
@@ -149,10 +145,8 @@ def draw_rounds(width: int) -> Picture:
         slow, fast = median_ms(before.logs[k]), median_ms(after.logs[k])
         gain = Estimate(slow / fast, None, None, 1, significant=True)
         gains.append(gain)
-        row = Row(f"round {k}", end=f"{slow:,.0f} → {fast:,.0f}", marks=[gain])
-        row.right = percent_words(gain.value)
-        rows.append(row)
-    rows.append(Row("mean", marks=[after.gain], right=gain_words(after.gain)))
+        rows.append(Row(f"round {k}", end=f"{slow:,.0f} → {fast:,.0f}", marks=[gain]))
+    rows.append(Row("mean", marks=[after.gain], right=percent(after.gain)))
     end = 0.72 if picture.wide else 0.98
     axis = gain_axis("gain, logarithmic", 0.36, end, gains, ticks=(0, 5, 10, 15))
     picture.rows(rows, axes=[axis])
@@ -168,7 +162,7 @@ def gain_axis(heading: str, start: float, end: float, gains: list, ticks=(-50, 0
         ratio = 1 + tick / 100
         if low <= ratio <= high:
             shown[ratio] = f"{tick} %".replace("-", "−")
-    return Axis(heading, start, end, Scale(math.log(low), math.log(high)), shown, 1, math.log)
+    return Axis(heading, start, end, Scale(math.log(low), math.log(high)), shown, math.log)
 
 
 # ------------------------------------------------------------------ cards
@@ -195,7 +189,7 @@ def draw_cards(width: int) -> Picture:
         shown.append(line)
     ticks = {0: "0 %", 0.5: "50 %", 1: "100 %"}
     end = 0.7 if picture.wide else 0.94
-    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1), ticks, 1)
+    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1), ticks)
     picture.rows(shown, bars=0.28 if picture.wide else 0.2, axes=[axis], color="reported")
     return picture
 

@@ -2,11 +2,11 @@
 
     python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
 
-The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry with the
-sentence is put on top of RUNLOG.md, where the machine gets its row. With --readme README.md shows
-what this climb measured, for its kind of device. A climb of another model or text is for the loss,
-and README.md does not show it. The climb has to come from a committed state, so that its logs name
-what was measured. To undo it, use git.
+The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry is put on
+top of RUNLOG.md, folded below the sentence, and the machine gets its row there. With --readme
+README.md shows what this climb measured, for its kind of device. A climb of another model or text
+is for the loss, and README.md does not show it. The climb has to come from a committed state, so
+that its logs name what was measured. To undo it, use git.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from blocks import USUAL, climbs_of, measured_marker, other_setting, render
+from blocks import USUAL, measured_climbs, other_setting, render
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -54,12 +54,11 @@ def publish(folder: Path, finding: str, in_readme: bool = False):
     shown = target.relative_to(ROOT).as_posix()
     readme = (ROOT / "README.md").read_text("utf-8")
     runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
-    newest_entry = re.search(r"^## \d{4}-", runlog, re.MULTILINE).start()
+    newest = re.search(r"^## \d{4}-", runlog, re.MULTILINE).start()
     if in_readme:
         readme = with_climb(readme, shown, climb, rows)
     copy_climb(folder, target, climb)
-    text = entry(climb, rows, shown, finding)
-    runlog = runlog[:newest_entry] + text + with_newest_folded(runlog[newest_entry:])
+    runlog = runlog[:newest] + entry(climb, rows, shown, finding) + runlog[newest:]
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}: read what `git diff` shows, then commit")
@@ -146,51 +145,35 @@ def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
     ran = [row.name for row in rows if row.logs]
     if ran[:11] != [path.stem for path in rungs()]:
         raise UsageError("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
-    named = {
-        old.device_type == "cpu": folder for folder, old, _ in climbs_of(measured_marker(readme))
-    }
+    named = {old.device_type == "cpu": folder for folder, old, _ in measured_climbs()}
     named[climb.device_type == "cpu"] = shown
     folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
 
 
-def with_newest_folded(entries: str) -> str:
-    """RUNLOG.md's entries, the first of them folded below its heading and what it found."""
-    heading, body, older = re.fullmatch(r"(## .*?\n)(.*?)(^## .*)?", entries, FLAGS).groups("")
-    if body.lstrip().startswith("<details>"):
-        return entries
-    found = re.search(r"\*\*Finding:\*\*\s+(.*?[.:])(?=\s)", body, FLAGS)
-    summary = "the entry"
-    if found:  # its first sentence, without links and code
-        summary = re.sub(r"\[(.*?)\]\(.*?\)|`(.*?)`", r"\1\2", " ".join(found[1].split()))
-        summary = (summary[0].upper() + summary[1:]).rstrip(".:").replace("<", "&lt;")
-    folded = f"<details><summary>{summary}</summary>\n\n{body.strip()}\n\n</details>"
-    return f"{heading}\n{folded}\n\n{older}"
-
-
-FLAGS = re.DOTALL | re.MULTILINE
-
-
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
-    """The entry of RUNLOG.md for one climb."""
+    """The entry of RUNLOG.md for one climb, folded below what it found."""
     what = climb.comparison.what
     if climb.kind == "climb" and rows[0].name != "baseline":
         what = "some scripts"
     log = first_log(rows)
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
-    head = f"""## {climb.started[:10]}: {climb.device}: {what}
-
-{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds_begun} rounds, \
-interleaved; {log.warmup_steps} warm-up steps left out of each run, \
-{log.measured_steps} measured."""
     # What a log says is text: no marker of ours, no HTML.
-    return f"""{head.replace("<", "&lt;")}
+    heading = f"## {climb.started[:10]}: {climb.device}: {what}".replace("<", "&lt;")
+    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds_begun} \
+rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
+{log.measured_steps} measured.""".replace("<", "&lt;")
+    return f"""{heading}
 
-**Finding:** {" ".join(finding.split())}
+<details><summary>{" ".join(finding.split())}</summary>
+
+{how}
 
 Raw logs: `{shown}`
 
 {block}
+
+</details>
 
 """
 

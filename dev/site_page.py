@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from blocks import A100, B, climbs_of, lines_changed, measured_marker
+from blocks import A100, B, lines_changed, measured_climbs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pictures import HEARTS, heart_of
@@ -53,8 +53,7 @@ class Story:
 
 def site_sections() -> list:
     """The story, then the climbs that README.md shows, without what the story has."""
-    readme = (ROOT / "README.md").read_text("utf-8")
-    climbs = [gather(ROOT / folder) for folder, _, _ in climbs_of(measured_marker(readme))]
+    climbs = [gather(ROOT / folder) for folder, _, _ in measured_climbs()]
     story = tell(climbs)
     for section in climbs:
         for rung in section.rungs:

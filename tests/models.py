@@ -62,15 +62,15 @@ def reference_model(tied: bool):
     return model
 
 
-class SpyAdamW(torch.optim.AdamW):
-    """AdamW that remembers how it was made and what it was given at each step."""
+class Spy:
+    """Before an optimizer: remembers how it was made and what it was given at each step."""
 
     def __init__(self, params, **settings):
         super().__init__(params, **settings)
         self.settings = settings
         self.lrs = []
         self.norms = []
-        SpyAdamW.made = self
+        type(self).made = self
 
     def step(self):
         grads = []
@@ -79,6 +79,14 @@ class SpyAdamW(torch.optim.AdamW):
         self.norms.append(torch.nn.utils.get_total_norm(grads).item())
         self.lrs.append([group["lr"] for group in self.param_groups])
         super().step()
+
+
+class SpyAdamW(Spy, torch.optim.AdamW):
+    pass
+
+
+class SpyMuon(Spy, torch.optim.Muon):
+    pass
 
 
 def scaled(patch, module, init_scale=2.0**16):
@@ -93,9 +101,10 @@ def scaled(patch, module, init_scale=2.0**16):
 
 
 def spied_run(module, run_main, monkeypatch, steps):
-    """Run main() eagerly with the spy for an optimizer; returns the spy and the log."""
+    """Run main() eagerly with spies for optimizers; returns that of AdamW, and the log."""
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim, "AdamW", SpyAdamW)
+        patch.setattr(torch.optim, "Muon", SpyMuon)
         patch.setattr(torch, "compile", lambda model, **_: model)
         log = run_main(module, "--steps", steps)
     return SpyAdamW.made, log

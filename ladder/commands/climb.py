@@ -8,6 +8,7 @@ on this machine.
                                        as many rounds as end in four hours
     ladder climb --without 3 5         the top rung without 03 and without 05
                                        (no number: each rung in turn)
+    ladder climb 28 --without 22 25    another top than this device's
     ladder climb 0 3 10 --batch-sizes 1 2 4
                                        tokens per second and memory by B
     ladder climb transformers 0 10     beside transformers' GPT-2, compiled and
@@ -115,11 +116,13 @@ def resume(args) -> int:
 
 def climb_without(args) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
-    if args.rungs:
-        raise UsageError("--without takes the top rung: name the rungs to leave out after it")
+    if len(args.rungs) > 1:
+        raise UsageError("name one top rung before --without, and what to leave out after it")
     if args.quick or args.batch_sizes:
         raise UsageError("--without goes with neither --quick nor --batch-sizes")
     rungs = scripts.rungs_for(cli.pick_device(args.device).type)
+    if args.rungs:
+        rungs = select([f"0-{args.rungs[0]}"])
     top = rungs[-1]
     chosen = select(args.without) or rungs[1:]
     made = []
@@ -160,18 +163,16 @@ def run_and_report(folder: Path) -> int:
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            said = (console.say, console.now, show_table)
-            climb = rounds.Rounds(folder, Path(scratch), *said).run()
+            climb = rounds.Rounds(folder, Path(scratch), console.say, show_table).run()
             if not climb.ended:  # a resumed one may have
                 climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
                 climb.ended = True
                 climb.write_to(folder)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
-                console.now("")
                 ended = len(climb_logs(folder, Climb.read_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"
-                print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
+                print(f"\nstopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
     good = any(row.logs for row in rows)

@@ -11,7 +11,7 @@ from ladder.errors import UsageError
 from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: 0-10, on a CPU 0-12)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all but candidates and beyond)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
 BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number

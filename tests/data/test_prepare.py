@@ -40,19 +40,12 @@ def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
     assert f"error {out} exists already: delete it" in capsys.readouterr().err
 
 
-def test_a_text_without_tokens_is_refused_and_an_empty_val_is_told(bytes_for_tokens, tmp_path):
-    """And what has no tokens to hold out leaves the last tenth to that."""
-    prepare = load(ROOT / "data" / "prepare.py").main
-    texts = tmp_path / "texts"
-    out = tmp_path / "out"
-    texts.mkdir()
-    (texts / "train.txt").touch()
-    (texts / "val.txt").touch()
-    assert prepare([str(texts), "--out", str(out)]) == 2
-    (texts / "train.txt").write_text("to be")
-    assert prepare([str(texts), "--out", str(out)]) == 0
-    assert os.listdir(out) == ["texts_train_000000.bin"]
+def test_of_a_folder_without_tokens_to_hold_out_the_last_tenth_is_held_out(
+    bytes_for_tokens, tmp_path
+):
+    (tmp_path / "train.txt").write_text("to be or not to be")
+    (tmp_path / "val.txt").touch()
     said = []
-    corpus, held_out = load_splits(str(texts), said.append)
-    assert (len(corpus), len(held_out)) == (5, 0)
+    corpus, held_out = load_splits(str(tmp_path), said.append)
+    assert (len(corpus), len(held_out)) == (17, 1)
     assert said[1:] == ["note  no tokens in val.txt: the last 10 % of the others are held out"]

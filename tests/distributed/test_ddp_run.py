@@ -1,5 +1,6 @@
 """ddp_run.py: the same training in any layout, and processes that are stopped."""
 
+import math
 import os
 import re
 import shutil
@@ -110,20 +111,15 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     assert losses(tmp_path) == losses(two)
 
 
-BAD = {
-    "another size": (["--resume", "--model", "gpt2"], "with model tiny, this run has gpt2"),
-    "no whole batch": (["--total-batch", 500], "the next one is 512"),
-    "no model": (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
-}
-
-
-@pytest.mark.parametrize("trouble", BAD)
-def test_bad_input_is_one_line(trouble, alone, one, tmp_path):
-    flags, said = BAD[trouble]
-    if trouble == "another size":
-        shutil.copytree(one / "ckpt", tmp_path / "ckpt")
-    out, err = alone(*flags, status=2)
-    assert "step  " not in out
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--total-batch", 500], "the next one is 512"),
+        (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
+    ],
+)
+def test_bad_input_is_one_line(flags, said, alone):
+    _, err = alone(*flags, status=2)
     assert err.startswith("error ") and said in err and err.count("\n") == 1
 
 
@@ -146,20 +142,14 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     shard, smaller, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-
-    def run(*flags):
-        own = command_line(shard, tmp_path, *flags)
-        DDP.main([word for word in own if not word.startswith("--ckpt-dir")])
-
-    run("--steps", 1, "--ckpt-every", 0)
-    assert not os.path.exists("checkpoints")
+    own = command_line(shard, tmp_path)
+    own = [word for word in own if not word.startswith("--ckpt-dir")]
     for number in (1, 2):
         monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
-        run("--steps", number)
+        DDP.main([*own, f"--steps={number}"])
         (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
         assert (folder / f"step_00000{number}.pt").exists()
-    folder.with_name(f"{folder.name} (copy)").mkdir()
-    run("--steps", 4, "--resume")
+    DDP.main([*own, "--steps=4", "--resume"])
     log = last_log(tmp_path)
     assert [step["step"] for step in log.steps] == [3, 4]
     rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05, beta2 0.95"
@@ -175,13 +165,12 @@ def test_beta2_and_how_soon_it_forgets_in_small_batches(alone, tmp_path, monkeyp
     assert f"{forgets} (docs/train.md)" in last_log(tmp_path).notes
     alone("--eval-every", 0, "--steps", 2, "--resume", "--beta2", 0.999)
     assert SpyAdamW.made.settings["betas"] == (0.9, 0.999)
-    notes = " ".join(last_log(tmp_path).notes)
-    assert "forgets" not in notes and re.search("another schedule .* beta2 0.999, not", notes)
+    assert "forgets" not in " ".join(last_log(tmp_path).notes)
 
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     """Over a resumption too."""
-    found = iter([9.0, 3.0, 2.0, 4.0, 5.0, 2.5, 1.0])  # the first before training
+    found = iter([9.0, 3.0, 2.0, math.nan, 5.0, 2.5, 1.0])  # the first before training
     monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
     best = tmp_path / "ckpt" / "best"
 

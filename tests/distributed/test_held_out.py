@@ -19,15 +19,6 @@ def test_held_out_loss_before_training_and_in_result(alone, one, tmp_path):
     assert losses(tmp_path) == losses(one)
     *_, people = out.splitlines()
     assert f"validation loss {found[6]:.4f} (best {found[6]:.4f})" in people
-    folder = tmp_path / "ckpt"
-    assert people.endswith(f"; now: `ladder report {folder}`, `ladder sample {folder}`")
-
-
-def test_the_last_line_advises_what_works(alone, tmp_path):
-    """Without validation there is no best model; the folder's name may have a blank."""
-    out, _ = alone("--steps", 1, "--eval-every", 0, "--ckpt-dir", tmp_path / "my run")
-    *_, people = out.splitlines()
-    assert people.endswith(f"; now: `ladder report '{tmp_path}/my run'`")
 
 
 def test_no_step_validates_what_one_starts_from(alone, tmp_path):

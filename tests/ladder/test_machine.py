@@ -28,13 +28,10 @@ def test_every_gpu_has_a_source_and_its_rates():
     [
         ("Tesla V100-SXM2-32GB", "V100 SXM2 32GB"),
         ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
-        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", "RTX 3080 Ti Laptop"),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
         ("NVIDIA GeForce RTX 4090 D", None),  # another chip
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),  # a part of one
         ("NVIDIA A10-4Q", None),  # a part of one, for a virtual machine
-        ("NVIDIA L40S-48C", None),
-        ("NVIDIA A40-24A", None),
         ("AMD Instinct MI250X / MI250", None),  # either
         ("NVIDIA GeForce RTX 2070 with Max-Q Design", None),
     ],
@@ -70,49 +67,28 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     assert machine.half_precision(torch.device("cpu")) == dtype
 
 
-@pytest.mark.parametrize("onednn", [True, False])
-def test_a_pytorch_without_a_private_name_of_a_cpu_trains_in_fp32(onednn, monkeypatch):
-    operators = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: True) if onednn else torch.nn
-    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+def test_a_pytorch_without_a_private_name_of_a_cpu_trains_in_fp32(monkeypatch):
     monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
     monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
     assert machine.half_precision(torch.device("cpu")) == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("driver", "hidden", "cuda", "said"),
-    [
-        (
-            "470.82.01",
-            None,
-            "13.0",
-            "driver (470.82.01) is here, but torch {} (for CUDA 13.0) sees",
-        ),
-        ("580.95", None, None, "driver (580.95) is here, but torch {} (built without CUDA) sees"),
-        ("580.95", "", "13.0", None),  # CUDA_VISIBLE_DEVICES hides it
-        ("", None, "13.0", None),
-    ],
-)
-def test_a_gpu_that_pytorch_does_not_see_is_told(
-    driver, hidden, cuda, said, monkeypatch, run_main, ladder
-):
+@pytest.mark.parametrize(("driver", "told"), [("470.82.01", True), ("", False)])
+def test_a_gpu_that_pytorch_does_not_see_is_told(driver, told, monkeypatch, run_main, ladder):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(machine, "first_line", lambda *_: driver)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if hidden is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    line = machine.unseen_gpu()
-    assert (line is None) == (said is None)
-    assert (line in run_main(load(rung(0)), "--steps", 1).notes) == (said is not None)
     monkeypatch.setattr(doctor, "TRIALS", {})
-    assert ladder("doctor").status == int(said is not None)
-    assert ladder("doctor", "--device=cpu").status == 0
-    refused = ladder("doctor", "--device=cuda").stderr
-    assert refused.endswith("; try --device cpu\n")
-    if said:
-        assert said.format(torch.__version__) in line and line in refused
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    line = machine.unseen_gpu()
+    said = f"driver (470.82.01) is here, but torch {torch.__version__} (for CUDA 13.0) sees no GPU"
+    assert (said in str(line)) == told
+    assert (line in run_main(load(rung(0)), "--steps", 1).notes) == told
+    assert ladder("doctor").status == told
+    assert (said in ladder("doctor", "--device=cuda").stderr) == told
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # which hides it
+    assert machine.unseen_gpu() is None
 
 
 def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):

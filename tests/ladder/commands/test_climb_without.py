@@ -1,12 +1,12 @@
 """`ladder climb --without`: single optimisations taken back from the top script."""
 
 import pytest
-from helpers import SMALL, changed_lines, code_lines, load, refused, rung
+from helpers import SMALL, TINY, changed_lines, code_lines, load, random_batch, refused, rung
 
 from ladder.commands.main import main
 from ladder.measure.docstrings import parts_of
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import rungs_for
+from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without
 
 TOP = rungs_for("cpu")[-1]
@@ -25,6 +25,21 @@ def test_one_change_is_taken_back_and_the_rest_is_there(number, tmp_path):
         taken_back = changed_lines(code_lines(TOP), code_lines(path))
         assert sorted(taken_back) == sorted(own)
     load(path)
+
+
+BEYOND = branch("beyond")
+
+
+@pytest.mark.parametrize("path", BEYOND, ids=lambda path: path.stem)
+def test_one_change_beyond_ten_is_taken_back(path, tmp_path):
+    without_it = tmp_path / "without.py"
+    without_it.write_text(without(base_of(path), path, BEYOND[-1]))
+    for other in BEYOND:
+        tag = f"# speedup {other.stem[:2]}: "
+        assert (tag in without_it.read_text()) == (other != path), other
+    module = load(without_it)
+    model = module.GPT(module.GPTConfig(**TINY))
+    assert model(*random_batch())[1].item() == pytest.approx(10.8, abs=0.2)
 
 
 def test_half_precision_goes_with_the_line_of_08_that_unscales():
@@ -49,12 +64,17 @@ def test_without_as_a_user_runs_it(shard, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["0"], f"baseline cannot be left out: it is not below {TOP.stem} here"),
-        (["6"], "none of these changes can be taken back"),
-        (["3", "--quick"], "--without goes with neither --quick nor --batch-sizes"),
+        (["--without", "0"], f"baseline cannot be left out: it is not below {TOP.stem} here"),
+        (["--without", "6"], "none of these changes can be taken back"),
+        (["3", "4", "--without"], "name one top rung before --without"),
+        (
+            ["28", "--without", "11"],
+            "11_keep_memory cannot be left out: it is not below 28_softcap",
+        ),
+        (["--without", "3", "--quick"], "--without goes with neither --quick nor --batch-sizes"),
     ],
 )
 def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):
     out = tmp_path / "run"
-    line = refused(capsys, "climb", "--device=cpu", "--out", out, "--without", *words)
+    line = refused(capsys, "climb", "--device=cpu", "--out", out, *words)
     assert why in line and not out.exists()

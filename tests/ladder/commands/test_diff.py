@@ -38,11 +38,6 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, tmp_path, monkeypatch):
     assert ladder("diff", 3, 3).stdout == "the code of the two is the same\n"
 
 
-def test_of_neighbours_the_docstring_is_printed_too(ladder):
-    assert ladder("diff", 3, 4).stdout == ladder("diff", 4).stdout
-    assert ladder("diff", 4, 3).stdout.startswith("--- ")
-
-
 def test_a_rung_is_known_by_its_name(ladder):
     assert ladder("diff", "Flash attention").stdout == ladder("diff", 6).stdout
     done = ladder("diff", "ddp").stdout

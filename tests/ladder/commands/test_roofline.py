@@ -22,28 +22,16 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
         assert words in said
 
 
-def test_a_card_comes_with_the_largest_b_that_fits_and_the_rates_of_owners(capsys):
-    assert main(["roofline", "--gpu", "RTX 4070"]) == 0
-    said = capsys.readouterr().out
-    assert "The roofline of RTX 4070 at B=2: calculated" in said and "too little" not in said
-    assert "estimated from the RTX 40 cards that owners measured" in said
-    assert "  02 TF32: +20 %, its TF32 rate is 1.6 times its FP32 rate\n" in said
-    assert "  04 residual scaling: no change, the kernels are the same\n" in said
-    assert "  06 flash attention: +26 %, 8.2 GB less through its memory; B=8 then" in said
-    assert main(["roofline", "--gpu", "RTX 3060 Laptop"]) == 0
-    assert "B=1: calculated" in capsys.readouterr().out
+def test_a_card_comes_with_the_largest_b_that_fits(capsys):
+    for name, B in {"RTX 4070": 2, "RTX 3060 Laptop": 1}.items():
+        assert main(["roofline", "--gpu", name]) == 0
+        said = capsys.readouterr().out
+        assert f"The roofline of {name} at B={B}: calculated" in said
+        assert ("too little" in said) == (B == 1)
 
 
-@pytest.mark.parametrize(
-    ("typed", "name"),
-    [
-        ("RTX4070", "RTX 4070"),
-        ("rtx4070TiSuper", "RTX 4070 Ti SUPER"),
-        ("4070laptop", "RTX 4070 Laptop"),
-    ],
-)
-def test_a_card_is_found_where_a_space_is_missing(typed, name):
-    assert roofline.find(typed).name == name
+def test_a_card_is_found_where_a_space_is_missing():
+    assert roofline.find("rtx4070TiSuper").name == "RTX 4070 Ti SUPER"
 
 
 @pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("A100 40GB", 16)])

@@ -3,7 +3,6 @@
 import pytest
 from climbs import LOGS, PUBLISHED, as_it_ran
 
-from ladder.errors import UsageError
 from ladder.log import parse_log
 from ladder.measure.climb import Climb, climb_logs, log_texts
 
@@ -20,10 +19,3 @@ def test_files_beside_our_own_are_no_runs(tmp_path):
     for name in ("baseline.r1 (copy)", "notes", "._baseline.r2", "baseline.rx"):
         (folder / f"{name}.log").write_text("not ours")
     assert climb_logs(folder, Climb.read_from(folder)) == logs
-
-
-@pytest.mark.parametrize("text", ['{"kind": "climb"}', "{"])
-def test_a_foreign_climb_json_is_refused_in_one_line(tmp_path, text):
-    (tmp_path / "climb.json").write_text(text)
-    with pytest.raises(UsageError, match=r"climb\.json is not a climb\.json of this ladder: "):
-        Climb.read_from(tmp_path)
