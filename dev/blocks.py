@@ -263,12 +263,9 @@ def machines_table() -> str:
 
 def by_number(rows: list[Row]) -> dict[int, Row]:
     """The rungs among the rows that ran, by number."""
-    by_stem = {row.stem: row for row in rows if row.logs}
-    ran = {}
-    for path in rungs_for("cpu"):
-        if path.stem in by_stem:
-            ran[number_of(path)] = by_stem[path.stem]
-    return ran
+    numbers = {path.stem: number_of(path) for path in rungs_for("cpu")}
+    ran = {numbers[row.stem]: row for row in rows if row.logs and row.stem in numbers}
+    return dict(sorted(ran.items()))
 
 
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in

@@ -80,9 +80,8 @@ def draw_ladder(width: int) -> Picture:
 def heart_of(path: Path) -> str:
     """The heart of a rung's diff. Raises ValueError if the diff has no such line."""
     heart = HEARTS[number_of(path)]
-    pattern = ".*".join(re.escape(words) for words in heart.split("…"))
     for line in diff_lines(base_of(path), path)[2:]:
-        if line.startswith("+") and re.search(pattern, line):
+        if line.startswith("+") and all(words in line for words in heart.split("…")):
             return heart
     raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS in dev/pictures.py")
 
@@ -163,7 +162,7 @@ def gain_axis(heading: str, start: float, end: float, gains: list, ticks=(-50, 0
         ratio = 1 + tick / 100
         if low <= ratio <= high:
             shown[ratio] = f"{tick} %".replace("-", "−")
-    return Axis(heading, start, end, Scale(math.log(low), math.log(high)), shown, 1, math.log)
+    return Axis(heading, start, end, Scale(math.log(low), math.log(high)), shown, math.log)
 
 
 # ------------------------------------------------------------------ cards
@@ -190,7 +189,7 @@ def draw_cards(width: int) -> Picture:
         shown.append(line)
     ticks = {0: "0 %", 0.5: "50 %", 1: "100 %"}
     end = 0.7 if picture.wide else 0.94
-    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1), ticks, 1)
+    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1), ticks)
     picture.rows(shown, bars=0.28 if picture.wide else 0.2, axes=[axis], color="reported")
     return picture
 

@@ -49,8 +49,7 @@ class Axis:
     start: float
     end: float
     scale: Scale
-    ticks: dict[float, str]
-    dark: float  # the tick with a darker line
+    ticks: dict[float, str]  # that at 1 has a darker line: no gain, or all of something
     function: Callable = float  # of a value, before it is on the scale
 
     def at(self, value: float) -> float:
@@ -166,7 +165,7 @@ class Picture:
             for axis, mark in zip(axes, row.marks, strict=True):
                 for value in axis.ticks:
                     x = left + room * axis.at(value)
-                    line = "soft" if value == axis.dark else "grid"
+                    line = "soft" if value == 1 else "grid"
                     self.line([(x, top), (x, self.y)], line)
                 if mark:
                     ends = (mark.low or mark.value, mark.high or mark.value)

@@ -3,7 +3,6 @@
 import math
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,14 +67,6 @@ def broken_disk(path):
     path.symlink_to("/proc/self/mem")  # its first byte is an error of input
 
 
-def unmounted(path):
-    path.symlink_to("/no/disk/step.pt")
-
-
-def unopenable(path):
-    path.symlink_to(path)
-
-
 def of_lightning(path):
     torch.save({"state_dict": {}, "epoch": 1}, path)
 
@@ -86,7 +77,6 @@ def with_code(path):
 
 CANNOT = {
     broken_disk: r"^cannot read .*step_000009.pt: Input/output error$",
-    unmounted: r"^cannot read .*step_000009.pt: No such file or directory$",
     of_lightning: r"step_000009.pt is not a checkpoint of ddp_run.py: move it away, or choose",
     with_code: r"step_000009.pt is not a checkpoint of ddp_run.py: move it away, or choose",
 }
@@ -137,23 +127,12 @@ def test_the_folder_with_the_newest_checkpoint_is_resumed(tmp_path, monkeypatch)
     """Its name is the time of a clock that may have been changed; the newest may have none yet."""
     monkeypatch.chdir(tmp_path)
     job = open_job(None)
-    said = []
-    assert not open_job(None, "--resume", print0=said.append).checkpoint
-    assert said == ["note  no checkpoint in checkpoints: starting from the beginning"]
     for second, name in enumerate(["20990101-000000-1", "20260101-000000-2"]):
         path = save(Path("checkpoints", name), 3, job=job)
         os.utime(path, (second, second))
     for later in ("20990102-000000-3", "20990103-000000-4 (copy)"):
         Path("checkpoints", later, weights.BEST).mkdir(parents=True)
     assert open_job(None, "--resume").checkpoint == path
-
-
-@pytest.mark.parametrize(("steps", "notes"), [("2", 1), ("3", 1), ("4", 2)])
-def test_another_schedule_is_told_where_steps_are_left(steps, notes, tmp_path):
-    save(tmp_path / "ckpt", 3, job=open_job(tmp_path / "other", "--steps", "3"))
-    said = []
-    open_job(tmp_path / "ckpt", "--resume", f"--steps={steps}", "--warmup=1", print0=said.append)
-    assert len(said) == notes and said[0].startswith("note  resumed after step 3, from ")
 
 
 def save_best(folder, job):
@@ -182,13 +161,11 @@ def test_a_folder_that_cannot_be_made_is_told_in_a_line():
         open_job("/proc/q")
 
 
-@pytest.mark.parametrize("trouble", [broken_disk, unopenable])
-def test_a_best_model_that_cannot_be_read_is_neither_damaged_nor_missing(trouble, tmp_path):
+def test_a_best_model_that_cannot_be_read_is_neither_damaged_nor_missing(tmp_path):
     save(tmp_path, 3, job=open_job(tmp_path / "other"))
     (tmp_path / weights.BEST).mkdir()
-    trouble(tmp_path / weights.BEST / weights.WEIGHTS)
-    said = r"cannot read .*model\.safetensors: (Input/output error|Too many levels of)"
-    with pytest.raises(UsageError, match=said):
+    broken_disk(tmp_path / weights.BEST / weights.WEIGHTS)
+    with pytest.raises(UsageError, match=r"cannot read .*model\.safetensors: Input/output error"):
         open_job(tmp_path, "--resume")
 
 
@@ -224,11 +201,3 @@ def test_two_are_kept_and_copies_are_neither_read_nor_counted_nor_deleted(tmp_pa
     assert find(tmp_path).name == "step_1000000.pt"
     own = ["step_999999.pt", "step_1000000.pt"]
     assert sorted(os.listdir(tmp_path)) == sorted([".lock", *own, *copies])
-
-
-def test_a_model_with_a_loss_of_nan_is_not_the_best(tmp_path):
-    job = checkpoint.Job(1, {}, "9 steps", tmp_path, checkpoint=None, best=math.inf)
-    run = SimpleNamespace(print0=print, args=SimpleNamespace(seq_len=64))
-    job.validated(run, step=1, model=None, val_loss=math.nan)
-    assert job.best == math.inf
-    assert not (tmp_path / weights.BEST).exists()

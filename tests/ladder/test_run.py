@@ -146,6 +146,7 @@ def test_a_signal_keeps_the_steps_done(name, capsys, tmp_path, monkeypatch, ends
     log = ends(load(rung(0)), 128 + number)
     out, err = capsys.readouterr()
     assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
+    assert "not a measurement: the first steps of a run are warm-up" in log.notes
     # Every line printed is in the log, without the time left.
     screen, left = re.subn(r" \| left \d+s", "", out)
     assert left == 2 and the_log(tmp_path).read_text() == screen
@@ -167,19 +168,6 @@ def test_where_nobody_reads_the_result_is_in_the_log(monkeypatch, capsys, ends):
     monkeypatch.setattr(sys, "stdout", closed_pipe())
     assert ends(load(rung(0)), 130).result["status"] == "interrupted"
     assert not capsys.readouterr().err
-
-
-def test_a_run_that_was_stopped_in_its_warm_up_measured_nothing(ends, monkeypatch):
-    log = Run.log
-
-    def interrupted(self, step, **values):
-        if step == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        log(self, step, **values)
-
-    monkeypatch.setattr(Run, "log", interrupted)
-    notes = ends(load(rung(0)), 143).notes
-    assert "not a measurement: the first steps of a run are warm-up" in notes
 
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(tmp_path, run_main):

@@ -19,12 +19,6 @@ def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch)
     assert done.stdout == f"{tmp_path}/ladder/__main__.py\n"
 
 
-def test_the_package_stands_before_what_pythonpath_names(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "/theirs")
-    done = process.run_python("-c", "import os; print(os.environ['PYTHONPATH'])", package=tmp_path)
-    assert done.stdout == f"{tmp_path}{os.pathsep}/theirs\n"
-
-
 def test_while_another_process_runs_this_one_sleeps():
     before = os.times()
     assert process.run_python("-c", "import time; time.sleep(2)").failure is None
