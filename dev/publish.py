@@ -5,8 +5,9 @@
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry is put on
 top of RUNLOG.md, folded below the sentence, and the machine gets its row there. With --readme
 README.md shows what this climb measured, for its kind of device. A climb of another model or text
-is for the loss, and README.md does not show it. The climb has to come from a committed state, so
-that its logs name what was measured. To undo it, use git.
+is for the loss, and README.md does not show it. From 100 steps on, it may have been stopped after a
+whole round: the entry says so. The climb has to come from a committed state, so that its logs name
+what was measured. To undo it, use git.
 """
 
 import itertools
@@ -78,7 +79,8 @@ def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
 def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
-    if not climb.ended:
+    for_the_loss = int(run["steps"]) >= MIN_STEPS
+    if not climb.ended and not (for_the_loss and climb.rounds_begun > 1):
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.quick:
         return "a quick climb is not published: climb without --quick"
@@ -160,8 +162,11 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     # What a log says is text: no marker of ours, no HTML.
     heading = f"## {climb.started[:10]}: {climb.device}: {what}".replace("<", "&lt;")
-    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {climb.rounds_begun} \
-rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
+    rounds = f"{climb.rounds_begun} rounds"
+    if not climb.ended:
+        rounds = f"stopped in or after round {climb.rounds_begun} of {climb.rounds}"
+    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {rounds}, \
+interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {log.measured_steps} measured.""".replace("<", "&lt;")
     return f"""{heading}
 

@@ -94,6 +94,17 @@ def test_what_may_not_be_published_changes_nothing(project, old, new, why):
     assert state(copy) == before
 
 
+def test_a_climb_for_the_loss_may_have_been_stopped_after_a_whole_round(project, monkeypatch):
+    copy, folder = project
+    monkeypatch.setattr(publish, "MIN_STEPS", 7)
+    edit(folder, '"ended": true', '"ended": false')
+    publish.publish(folder, "Stopped.")
+    assert "; stopped in or after round 3 of 3, interleaved;" in (copy / "RUNLOG.md").read_text()
+    change(folder, rounds_begun=1, started="2026-12-25 18:00")
+    with pytest.raises(UsageError, match="it was stopped"):
+        publish.publish(folder, "In its first round.")
+
+
 def test_what_does_not_begin_with_the_baseline_goes_into_the_run_log_alone(project):
     """With its script that is in no commit, from the copy of the code that it ran."""
     copy, folder = project
