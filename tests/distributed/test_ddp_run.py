@@ -13,7 +13,7 @@ import pytest
 import torch
 from helpers import closed_pipe, load, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import SpyAdamW, model_of
+from models import SpyAdamW
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -67,17 +67,6 @@ def test_ranks_that_do_not_know_their_gpu_are_refused(alone, monkeypatch):
         monkeypatch.setenv(name, value)
     _, err = alone(status=2)
     assert err.startswith("error WORLD_SIZE is 2, but ddp_run.py would train alone: unset it, or")
-
-
-def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
-    def stop(step):
-        if step == STEPS - 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    alone("--eval-every", 0, at=stop)
-    log = last_log(tmp_path)
-    assert log.result["status"] == "ok" and len(log.steps) == STEPS
-    assert log.notes[-1].startswith("saved ")
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
@@ -184,16 +173,6 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert after(6, "--resume") == ["6", "1.0"]
     _, err = alone("--resume", "--seed", 7, status=2)
     assert "step_000006.pt was saved with seed 1337, this run has 7" in err
-
-
-def test_a_damaged_best_model_does_not_stop_a_resumption(alone, tmp_path):
-    alone("--ckpt-every", 3, "--eval-every", 3, "--steps", 3)
-    path = tmp_path / "ckpt" / weights.BEST / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    out, err = alone("--ckpt-every", 3, "--eval-every", 3, "--resume")
-    assert not err
-    assert re.search(rf"note  {path} is damaged \(.*\): the next validation replaces it\n", out)
-    model_of(tmp_path / "ckpt")
 
 
 def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path):
