@@ -100,16 +100,10 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     assert losses(tmp_path) == losses(two)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--total-batch", 500], "the next one is 512"),
-        (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
-    ],
-)
-def test_bad_input_is_one_line(flags, said, alone):
-    _, err = alone(*flags, status=2)
-    assert err.startswith("error ") and said in err and err.count("\n") == 1
+def test_bad_input_is_one_line(alone):
+    _, err = alone("--init", "/none", status=2)
+    assert err.startswith("error no model in /none ([Errno 2] No such file")
+    assert err.count("\n") == 1
 
 
 def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
