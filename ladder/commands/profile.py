@@ -174,8 +174,9 @@ def run(args) -> int:
     if len(scripts) > 2 or len({path.stem for path in scripts}) < len(scripts):
         raise UsageError("give one rung, or two of different names")
     folder = make_folder(args.out, "profile")
-    if line := busy(load_average()):
-        print(f"note  {line}", file=sys.stderr)
+    load = busy(load_average())
+    if load:
+        print(f"note  {load}", file=sys.stderr)
     steps = WARMUP_STEPS + 2 * args.steps + PROFILED_STEPS
     flags = [*given_flags(args, *PASSED_ON), f"--steps={steps}", f"--log-dir={folder}"]
     # A cache of its own: code compiled here is not what the scripts themselves run, because
@@ -275,21 +276,19 @@ def with_range(times: list[float]) -> str:
 
 def kernel_table(profiles: list[dict], width: int) -> Table:
     """The most expensive kernels of the rungs, longest first; a dash where a rung has no such."""
-    longest = Counter()  # of each name, its milliseconds in the rung that takes more
     table = new_table("kernel")
+    longest = Counter()  # of each name, its milliseconds in the rung that takes more
+    cells = []  # of each rung, by name
     for one in profiles:
         table.add_column(f"{name_of(one)}\nms  share calls", justify="right", width=21)
+        cells.append({})
         for kernel in one["kernels"]:
-            longest[kernel["name"]] = max(kernel["ms"], longest[kernel["name"]])
+            name = kernel["name"]
+            longest[name] = max(kernel["ms"], longest[name])
+            cells[-1][name] = "{ms:.2f} {share:6.1%} {calls:5d}".format(**kernel)
     for name, _ in longest.most_common(TOP):
-        cells = [short(name, max(20, width - 2 - 22 * len(profiles)))]
-        for one in profiles:
-            cell = "–"
-            for kernel in one["kernels"]:
-                if kernel["name"] == name:
-                    cell = "{ms:.2f} {share:6.1%} {calls:5d}".format(**kernel)
-            cells.append(cell)
-        table.add_row(*cells)
+        own = [by_name.get(name, "–") for by_name in cells]
+        table.add_row(short(name, max(20, width - 2 - 22 * len(profiles))), *own)
     return table
 
 

@@ -57,9 +57,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         why = no_commit() or "with uncommitted changes"
         print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
     load = machine.load_average()
+    folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
     measured = large_matmul(process.given_flags(args, "device"))
-    folder = make_folder(args.out, kind)
     packages = filter(find_spec, ("torch", "numpy", "tiktoken", "transformers"))
     versions = {"python": platform.python_version()}
     climb = Climb(
@@ -151,15 +151,14 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
 class Rounds:
     """Runs what a climb still has to run, round by round.
 
-    say(line) prints a line, and now(line) one that the next replaces; show_table() shows the rounds
-    so far, before another one. What is compiled is kept in `scratch` for later rounds.
+    say(line) prints a line, show_table() the rounds so far, before another one. What is compiled is
+    kept in `scratch` for later rounds.
     """
 
-    def __init__(self, folder: Path, scratch: Path, say, now, show_table: Callable):
+    def __init__(self, folder: Path, scratch: Path, say: Callable, show_table: Callable):
         self.folder = folder
         self.scratch = scratch
         self.say = say
-        self.now = now
         self.show_table = show_table
         self.climb = Climb.read_from(folder)
         for name, why in list(self.climb.failures.items()):
@@ -200,11 +199,11 @@ class Rounds:
                 self.time_matmul(k)
                 continue
             due = f"{run.name}, round {k} of {self.climb.rounds}"
-            self.now(f"{due}: since {datetime.now():%H:%M} ({self.forecast()})")
+            self.say(f"{due}: ", end="")
             del self.left[0]
             news = self.run_and_record(run, k)
             self.done += 1
-            self.say(f"{due}: {news} ({self.forecast()})")
+            self.say(f"{news} ({self.forecast()})")
         return self.climb
 
     def seconds_left(self) -> float:
@@ -229,14 +228,14 @@ class Rounds:
 
     def time_matmul(self, k: int):
         """Time the large matmul again, as a round begins."""
-        self.now(f"round {k}: timing a large matmul")
+        self.say(f"round {k}: a large matmul runs at ", end="")
         started = time.monotonic()
         measured = large_matmul(self.climb.flags, self.folder / "code")
         for name, rate in measured["rates"].items():
             self.climb.rates[name].append(rate)
         self.climb.minutes += (time.monotonic() - started) / 60
         rate = measured["rates"]["peak_flops"] / 1e12
-        self.say(f"round {k}: a large matmul runs at {rate:.3g} TFLOP/s")
+        self.say(f"{rate:.3g} TFLOP/s")
 
     def run_and_record(self, run: PlannedRun, k: int) -> str:
         """Do one run, and save in climb.json how it ended. Returns that in a few words."""

@@ -43,8 +43,6 @@ class Row:
     failure: str | None = None  # why it failed, in full
     B: int | None = None  # only where batch sizes are compared
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
-    p10_ms: float | None = None
-    p90_ms: float | None = None
     tok_per_s: float | None = None
     gain: Estimate | None = None  # over the row that its kind of climb compares it with
     total: Estimate | None = None  # over the first row
@@ -137,9 +135,6 @@ def measure(row: Row, climb: Climb) -> Row:
     row.failure = None  # of another round: footnotes name it
     logs = row.logs.values()
     row.ms = statistics.geometric_mean(median_ms(log) for log in logs)
-    steps = np.concatenate([step_times(log) for log in logs])
-    row.p10_ms = float(np.percentile(steps, 10))
-    row.p90_ms = float(np.percentile(steps, 90))
     row.tok_per_s = step_tokens(row.log) * 1e3 / row.ms
     row.mfu = row.tok_per_s / limit_tok_per_s(climb, row.log)
     row.roofline = roofline_of(row.stem, row.log.run, climb)

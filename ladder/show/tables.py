@@ -25,13 +25,13 @@ from ladder.measure.rows import (
     missing_base,
     step_times,
 )
-from ladder.measure.scripts import rungs_for, transformers_scripts
+from ladder.measure.scripts import all_scripts, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.show.console import new_table
 from ladder.text import printable
 
 COLUMNS = (
-    "rung", "loss", "loss_change", "time_to_loss", "ms / step", "p10 – p90", "tok/s", "gain",
+    "rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain",
     "total", "MFU", "of roofline", "memory", "first step", "final loss",
 )  # fmt: skip
 IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
 def titles() -> dict[str, str]:
     """The title of every rung, of the top rung without it, and of transformers', by file's stem."""
     names = {}
-    for path in [*rungs_for("cpu"), *transformers_scripts()]:
+    for path in [*all_scripts(), *transformers_scripts()]:
         names[path.stem] = title(path)
         names[f"without_{path.stem}"] = f"without {title(path)}"
     return names
@@ -108,7 +108,6 @@ def figures(row: Row) -> dict[str, str]:
         "loss_change": loss_change(row.loss_change),
         "time_to_loss": time_to_loss,
         "ms / step": f"{row.ms:.1f}",
-        "p10 – p90": f"{row.p10_ms:.1f} – {row.p90_ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
         "gain": percent(row.gain),
         "total": factor(row.total),
@@ -284,16 +283,12 @@ def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
         largest = 0
         for B in sizes:
             row = by_size.get(B)
-            if row is None:
-                rates.append("–")
-                memory.append("")
-            elif not row.logs:
-                rates.append(row.status)
-                memory.append("")
-            else:
-                rates.append(figures(row)["tok/s"])
-                memory.append(figures(row)["memory"].removesuffix(" GB"))
+            line = {"tok/s": row.status if row else "–", "memory": ""}
+            if row and row.logs:
+                line = figures(row)
                 largest = B
+            rates.append(line["tok/s"])
+            memory.append(line["memory"].removesuffix(" GB"))
         is_limit = by_size[max(by_size)].status == OUT_OF_MEMORY
         rates.append(f"{largest}" if is_limit else f"≥ {largest}")
         memory.append("")
@@ -306,7 +301,6 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     if climb.batch_sizes:
         return drawn(by_batch_size(rows))
     headings = columns(climb, rows)
-    del headings["p10 – p90"]
     lines = table(rows, headings, in_full=False)  # a note below says why a row failed
     unbounded = console.options.update(width=10**4)
     for count in range(len(headings), FEWEST - 1, -1):

@@ -1,7 +1,5 @@
 """What a climb of 100 steps or more says of its losses: how much lower, and how soon as low."""
 
-import re
-
 import numpy as np
 import pytest
 from climbs import climb_of
@@ -150,20 +148,16 @@ def test_a_note_says_that_text_was_read_twice(tmp_path, epoch, read_twice):
 
 
 def test_the_page_opens_with_the_losses(three):
-    """In words, as dots on an axis in nats, and as curves less the first's."""
+    """As dots on an axis in nats, and as curves less the first's."""
     section = gather(three)
     html = page([section], made="")
-    headline = "03 bf16 autocast ends 0.100 nats above 00 baseline"
-    assert html.index(headline) < html.index("tokens per second<")
-    assert "Of 3 changes from row to row" in html
-    assert "correction: 02 TF32, 03 bf16 autocast." in html
+    assert html.index("What the rungs do to the loss") < html.index("tokens per second<")
     found = draw_losses(section)
     first, *others = found.changes
     assert first.mark is None
     assert [row.mark.css_class for row in others] == ["", "up", "down"]
-    assert [curve.title for curve in found.curves.colored] == ["02 TF32", "03 bf16 autocast"]
-    ends = []
-    for curve in found.curves.colored:
-        ends.append(float(curve.line.split(",")[-1]))
-    zero = float(re.match("M0,([0-9.]+)", found.curves.zero)[1])
-    assert ends[1] < zero < ends[0]  # y is downwards
+    titles = [curve.title for curve in found.drawn.curves]
+    assert titles == ["02 TF32", "03 bf16 autocast", "01 weight tying"]
+    ends = [float(curve.line.split(",")[-1]) for curve in found.drawn.curves]
+    assert ends[1] < ends[2] < ends[0]  # y is downwards
+    assert found.drawn.zero == f"M0,{ends[2]:.1f}h999"
