@@ -25,7 +25,7 @@ from ladder.measure.rows import (
     missing_base,
     step_times,
 )
-from ladder.measure.scripts import rungs_for, transformers_scripts
+from ladder.measure.scripts import all_scripts, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.show.console import new_table
 from ladder.text import printable
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
 def titles() -> dict[str, str]:
     """The title of every rung, of the top rung without it, and of transformers', by file's stem."""
     names = {}
-    for path in [*rungs_for("cpu"), *transformers_scripts()]:
+    for path in [*all_scripts(), *transformers_scripts()]:
         names[path.stem] = title(path)
         names[f"without_{path.stem}"] = f"without {title(path)}"
     return names

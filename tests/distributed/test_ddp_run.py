@@ -13,7 +13,7 @@ import pytest
 import torch
 from helpers import closed_pipe, load, write_shard
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import SpyAdamW, model_of
+from models import SpyAdamW
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -74,10 +74,8 @@ def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
         if step == STEPS - 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    alone("--eval-every", 0, at=stop)
-    log = last_log(tmp_path)
-    assert log.result["status"] == "ok" and len(log.steps) == STEPS
-    assert log.notes[-1].startswith("saved ")
+    out, _ = alone(at=stop)
+    assert last_log(tmp_path).result["status"] == "ok" and "--resume" not in out
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
@@ -111,16 +109,10 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     assert losses(tmp_path) == losses(two)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--total-batch", 500], "the next one is 512"),
-        (["--init", "/none"], "no model in /none ([Errno 2] No such file"),
-    ],
-)
-def test_bad_input_is_one_line(flags, said, alone):
-    _, err = alone(*flags, status=2)
-    assert err.startswith("error ") and said in err and err.count("\n") == 1
+def test_bad_input_is_one_line(alone):
+    _, err = alone("--init", "/none", status=2)
+    assert err.startswith("error no model in /none ([Errno 2] No such file")
+    assert err.count("\n") == 1
 
 
 def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
@@ -184,16 +176,6 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert after(6, "--resume") == ["6", "1.0"]
     _, err = alone("--resume", "--seed", 7, status=2)
     assert "step_000006.pt was saved with seed 1337, this run has 7" in err
-
-
-def test_a_damaged_best_model_does_not_stop_a_resumption(alone, tmp_path):
-    alone("--ckpt-every", 3, "--eval-every", 3, "--steps", 3)
-    path = tmp_path / "ckpt" / weights.BEST / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    out, err = alone("--ckpt-every", 3, "--eval-every", 3, "--resume")
-    assert not err
-    assert re.search(rf"note  {path} is damaged \(.*\): the next validation replaces it\n", out)
-    model_of(tmp_path / "ckpt")
 
 
 def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path):

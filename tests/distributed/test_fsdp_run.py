@@ -1,18 +1,13 @@
 """fsdp_run.py: ddp_run.py's training, files and restarts; each rank has a shard of the model."""
 
 import shutil
-from contextlib import nullcontext
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from helpers import load
 from jobs import finish, last_log, losses, same_training
-from torch.nn import functional as F
 
 from ladder import checkpoint, weights
-from ladder.corpus import Corpus
 from ladder.files import ROOT
 
 
@@ -45,31 +40,6 @@ def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path):
         assert [step["step"] for step in again] == [4, 5, 6]
         for step in again:
             assert step["loss"] == pytest.approx(losses(one)[step["step"]], abs=5e-6)
-
-
-def test_ranks_evaluate_all_rows_in_as_many_batches(monkeypatch):
-    """Eleven rows in batches of two on four ranks: of the last eight places five are empty."""
-    fsdp_run = load(ROOT / "fsdp_run.py")
-    tokens = np.arange(99, dtype=np.uint16) % 7
-    text = Corpus("text", "0123", [tokens])
-    args = SimpleNamespace(batch_size=2, seq_len=4, device=torch.device("cpu"))
-    table = torch.randn(7, 7)
-    sizes = []
-    losses = []
-    monkeypatch.setattr(fsdp_run, "WORLD_SIZE", 4)
-    monkeypatch.setattr(fsdp_run, "all_gather", lambda value: [[value]])
-
-    def model(x):
-        sizes.append(len(x))
-        return table[x], None
-
-    for rank in range(4):
-        monkeypatch.setattr(fsdp_run, "RANK", rank)
-        losses.append(fsdp_run.evaluate(model, text, 11, args, nullcontext()))
-    assert sizes == [2, 2, 2, 1, 2, 1, 2, 1]
-    ids = torch.arange(45) % 7
-    expected = F.cross_entropy(table[ids[:-1]], ids[1:])
-    assert sum(losses) == pytest.approx(expected.item(), abs=1e-6)
 
 
 LIMITED = r"""

@@ -172,10 +172,15 @@ def test_a_folder_that_cannot_be_made_is_told_in_a_line():
         open_job("/proc/q")
 
 
-def test_a_best_model_that_cannot_be_read_is_neither_damaged_nor_missing(tmp_path):
-    save(tmp_path, 3, job=open_job(tmp_path / "other"))
-    (tmp_path / weights.BEST).mkdir()
-    broken_disk(tmp_path / weights.BEST / weights.WEIGHTS)
+def test_a_damaged_best_model_is_replaced_and_one_that_cannot_be_read_is_not(tmp_path):
+    job = open_job(tmp_path / "other")
+    save(tmp_path, 3, job=job)
+    save_best(tmp_path, job)
+    path = tmp_path / weights.BEST / weights.WEIGHTS
+    path.write_bytes(path.read_bytes()[:-100])
+    assert open_job(tmp_path, "--resume").best == math.inf
+    path.unlink()
+    broken_disk(path)
     with pytest.raises(UsageError, match=r"cannot read .*model\.safetensors: Input/output error"):
         open_job(tmp_path, "--resume")
 

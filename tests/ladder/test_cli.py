@@ -77,6 +77,7 @@ def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
         (["--max-lr", "nan"], "--max-lr: expected a number of at least 0, got nan"),
         (["--min-lr", "1e-3"], "--min-lr 0.001 is above --max-lr 0.0006"),
         (["--warmup", "9", "--steps", "5"], "--warmup 9 is more than --steps 5"),
+        (["--batch-size=2", "--seq-len=64", "--total-batch=500"], "the next one is 512"),
         (["--beta2", "1"], "--beta2 1: expected a number between 0 and 1"),
     ],
 )

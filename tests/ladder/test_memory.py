@@ -16,9 +16,7 @@ def test_the_largest_batch_that_fits_by_hand():
     assert baseline_batch(memory - 1e3, MODELS["gpt2"], 1024) == 4
 
 
-@pytest.mark.parametrize(
-    ("answer", "B"), [("900 MiB", 8), ("9000 MiB", 4), ("20000 MiB", 1), ("[N/A]", 8), ("", 8)]
-)
+@pytest.mark.parametrize(("answer", "B"), [("900 MiB", 8), ("9000 MiB", 4), ("[N/A]", 8)])
 def test_the_default_batch_leaves_other_programs_what_they_hold(
     answer, B, card, monkeypatch, capsys
 ):

@@ -5,9 +5,7 @@ import pytest
 from ladder.text import printable
 
 
-@pytest.mark.parametrize(
-    "text", ["世\u3000界", "👩\u200d👩", "نمی\u200cشود", "e\u0301", "\U0001fae9"]
-)
+@pytest.mark.parametrize("text", ["世\u3000界", "👩\u200d👩", "e\u0301"])
 def test_what_people_write_is_shown(text):
     assert printable(text) == text
 
@@ -16,8 +14,6 @@ def test_what_people_write_is_shown(text):
     ("character", "escaped"),
     [
         ("\x1b", r"\x1b"),
-        ("\n", r"\n"),
-        ("\u2028", r"\u2028"),
         ("\u202e", r"\u202e"),
         ("\udce9", r"\udce9"),  # a byte of a file name that is not UTF-8
     ],

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from ladder.measure.effective import differences
 from ladder.measure.scripts import branch, number_of
+from ladder.run import flops_per_token
 
 NUMBERS = [number_of(path) for path in branch("beyond")]
 T, V = 48, 2048  # V is small, for speed
@@ -59,8 +60,9 @@ def check_22(module, _, monkeypatch):
     (q, k, v), found = attended(module, monkeypatch)
     for tensor, expected in zip(found, (turned(q), turned(k), v), strict=True):
         torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-4)
-    weights = tiny(module, vocab_size=V).state_dict()
-    before = tiny(load(rung(21)), vocab_size=V).state_dict()
+    model, with_table = tiny(module, vocab_size=V), tiny(load(rung(21)), vocab_size=V)
+    assert flops_per_token(model, T) == flops_per_token(with_table, T)
+    weights, before = model.state_dict(), with_table.state_dict()
     assert before.keys() - weights.keys() == {"transformer.wpe.weight"}
     assert weights.keys() <= before.keys()
 

@@ -37,7 +37,7 @@ def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch):
 
 
 def test_the_baseline_overfits_one_batch(run_main, shard, tmp_path, monkeypatch):
-    """What docs/measuring.md tells to look at, with a rate that takes fewer steps."""
+    """As docs/measuring.md tells to try, with a rate that takes fewer steps."""
     one_batch = tmp_path / "batch.bin"
     write_shard(one_batch, read_shard(shard)[: 2 * 64 + 1])  # B=2, T=64 and the last target
     baseline = load(rung(0))

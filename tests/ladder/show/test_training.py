@@ -1,5 +1,6 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
+import lzma
 import re
 import shutil
 from pathlib import Path
@@ -128,10 +129,12 @@ def test_runs_are_named_apart_by_their_folders():
     assert training.distinct_names(paths) == ["one/demo", "two/demo"]
 
 
-def test_a_published_run_is_whole():
+def test_a_published_run_is_whole(tmp_path):
     """Two logs of one run that was resumed; another run's beside them is none of it."""
-    folder = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny"
-    for path in (folder, folder / "runs.log"):
+    packed = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny" / "runs.log"
+    compressed = tmp_path / "runs.log.xz"
+    compressed.write_bytes(lzma.compress(packed.read_bytes()))
+    for path in (packed, packed.parent, compressed, tmp_path):
         assert the_run(path).starts == [1, 117]
 
 
