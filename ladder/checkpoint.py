@@ -29,7 +29,8 @@ from ladder.weights import BEST
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
-MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
+MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
+VAL_TOKENS = "--val-tokens"  # of the identity too, but what older versions saved lacks it
 # What a checkpoint has at least.
 HELD = {"step", "model", "optimizer", "scaler", "position", "identity", "schedule"}
 _locks = []  # the lock of --ckpt-dir, held until this process ends
@@ -94,6 +95,7 @@ def open_job(args, text: Corpus, held_out: Corpus, print0: Callable) -> Job:
     identity["data"] = f"{text.name} {text.sha256[:12]}"
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
     identity["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
+    identity[VAL_TOKENS] = str(args.val_tokens)
     job = Job(val_rows, identity, schedule(args), folder=None, checkpoint=None, best=math.inf)
     if not args.ckpt_every and not args.resume:
         return job
@@ -259,6 +261,8 @@ def gather(state):
 def check_identity(path: Path, saved: dict, identity: dict[str, str]):
     """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
     for key, now in identity.items():
+        if key == VAL_TOKENS and key not in saved:
+            continue
         before = str(saved.get(key))
         if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
             raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")

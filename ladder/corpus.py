@@ -133,7 +133,12 @@ def load_files(path: str | None, print0, with_val: bool = True) -> tuple[Corpus,
             raise UsageError(f"{path} has no text to train on: 0 tokens")
         if not (val and with_val):
             return corpus, None
-        return corpus, _read(name, val, print0)
+        held_out = _read(name, val, print0)
+        if not len(held_out):
+            rest = "the last 10 % of the others are held out"
+            print0(f"note  no tokens in {_some(val, where)}: {rest}")
+            return corpus, None
+        return corpus, held_out
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
 

@@ -18,7 +18,7 @@ import torch
 from ladder import machine, probe
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
 from ladder.files import ROOT, commit, require_own, silence
-from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, result, screen_line, step_line
 from ladder.signals import signals_to
 from ladder.text import printable
 
@@ -265,6 +265,9 @@ class Run:
             self.print0(
                 "note  compiling: the first step may take minutes (seconds with a warm cache)"
             )
+        if self.steps_left > 1:
+            step = f"step {first_step + 2}, which is warm-up"
+            self.print0(f"note  {step}, runs under PyTorch's profiler: see `effective`")
 
     def _say_step(self, batches):
         """Print what a step of several batches is made of."""
@@ -293,14 +296,15 @@ class Run:
         self.step_times.append(dt)
         self.losses.append(loss)
         self.steps_left -= 1
-        line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+        numbers = dict(loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
+        line = step_line(step, self.args.steps, **numbers)
         self._to_log(line)
         left = self._time_left()
-        if left:
-            line = line.replace(" |", f" | left {left} |", 1)
-        columns = shutil.get_terminal_size().columns
-        if on_screen() and len(line) > columns:  # no value is cut in two
-            line = line[:columns].rpartition(" | ")[0]
+        if on_screen():
+            columns = shutil.get_terminal_size().columns
+            line = screen_line(columns, step, self.args.steps, left=left, **numbers)
+        elif left:
+            line += f" | left {left}"
         self._write(sys.stdout, line)
         scale_before = self.scale
         self.scale = self.scaler.get_scale()
@@ -376,8 +380,11 @@ class Run:
             peak_bytes=self.peak_bytes,
         )
         self.result = {"script": self.script, "status": status, **numbers, **self.validation}
-        if planned < 3 or not self.result["measured_steps"]:
-            self.print0("note  not a measurement: the first steps of a run are warm-up")
+        if planned < 3:
+            self.print0("note  not a measurement: the first two steps of a run are warm-up")
+        elif not self.result["measured_steps"]:
+            done = f"{len(self.step_times)} of {planned} steps are done"
+            self.print0(f"note  not a measurement: {done}, all of them warm-up")
         self.print0(mfu_line(flops, peak, self.result["mfu"]))
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
@@ -387,6 +394,7 @@ class Run:
             self._write(sys.stdout, line)
         if self.result["tok_per_s"]:
             self._write(sys.stdout, self._for_people())
+            self._doubt()
         if on_screen():
             self._write(sys.stdout, f"log: {self.file.name}")
 
@@ -407,6 +415,18 @@ class Run:
             if Path(self.folder, "best").is_dir():
                 line += f", `ladder sample {folder}`"
         return line
+
+    def _doubt(self):
+        """Print, on the screen only, why the numbers of RESULT may be wrong."""
+        median = self.result["median_ms"]
+        slowest = 1e3 * max(self.step_times[self.result["warmup_steps"] :])
+        if slowest > 3 * median:
+            times = f"{slowest / median:.0f} times the median"
+            line = f"one measured step took {slowest:,.0f} ms, {times}: did something else run?"
+            self._write(sys.stdout, f"note  {line}")
+        if (self.result["mfu"] or 0) > 1:
+            line = "MFU is above 100 %: peak_flops (the mfu line) is not the peak of this device"
+            self._write(sys.stdout, f"note  {line}")
 
 
 def on_screen() -> bool:

@@ -163,16 +163,18 @@ def run_and_report(folder: Path) -> int:
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            climb = rounds.Rounds(folder, Path(scratch), console.say, show_table).run()
+            said = (console.say, console.now, show_table)
+            climb = rounds.Rounds(folder, Path(scratch), *said).run()
             if not climb.ended:  # a resumed one may have
                 climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
                 climb.ended = True
                 climb.write_to(folder)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
+                console.now("")
                 ended = len(climb_logs(folder, Climb.read_from(folder)))
                 go_on = f"ladder climb --resume {quote(str(folder))}"
-                print(f"\nstopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
+                print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
     good = any(row.logs for row in rows)

@@ -1,19 +1,23 @@
 """Say what this machine is, which rungs can run on it and which can make it
 faster.
 
-The command tries what each rung needs: it rounds and times a matmul, compares
-a compiled training step with an eager one, and sees which attention kernel
-runs. It trains nothing and takes a minute or two. The exit status is 1 if a
-rung cannot run, or PyTorch does not see a GPU whose driver is here.
+The command tries what each rung needs: it rounds and times a matmul, and
+compares a compiled training step with an eager one, and the fused attention
+with textbook attention. It trains nothing and takes a minute or two. The exit
+status is 1 if a rung cannot run, or PyTorch does not see a GPU whose driver is
+here.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
 """
 
+import math
 import os
 import platform
 import runpy
 import tempfile
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from rich.text import Text
@@ -179,30 +183,72 @@ def compiled_error(script: dict, args) -> float:
 
 
 def fused_attention(device: torch.device) -> tuple[str, str]:
-    """Which kernel PyTorch picks for causal attention at the scripts' default B and T."""
+    """Which kernel PyTorch picks for causal attention at the scripts' default B and T.
+
+    Raises UsageError if it does not compute what textbook attention does: some have been wrong.
+    """
     if device.type == "mps":  # https://github.com/pytorch/pytorch/issues/179294
         return "unknown", "in training, torch computes it with separate operators here: measure it"
     for model in ("tiny", "gpt2"):  # head sizes 32 and 64
-        kernel = attention_kernel(parse_args(None, [f"--model={model}", f"--device={device}"]))
+        args = parse_args(None, [f"--model={model}", f"--device={device}"])
+        kernel, error = compared_attention(args)
         if kernel == "unknown":
             return "unknown", "the profiler of this PyTorch does not tell which kernel ran"
         if "math" in kernel:
             return "no", "no fused kernel: torch falls back to separate ones (tried)"
+        # Right kernels round: in half precision they differ by a per cent. `not <`: NaN fails too.
+        if not error < 0.05:
+            raise UsageError(
+                f"the {kernel} kernel computes something else than textbook attention (--model "
+                f"{model}, T={args.seq_len}: relative error {error:.1g}): try another version of "
+                "torch, or run a rung below 06"
+            )
+    same = "with the output and gradients of textbook attention (tried)"
     if device.type == "cpu":
-        return "no", f"the {kernel} kernel runs, but at T=256 slower on CPUs we measured"
-    return "yes", f"PyTorch picks the {kernel} kernel (tried)"
+        return "no", f"the {kernel} kernel runs, {same}, but at T=256 slower on CPUs we measured"
+    return "yes", f"PyTorch picks the {kernel} kernel, {same}"
 
 
-def attention_kernel(args) -> str:
-    """The kernel that ran as q, k and v in half precision attended to each other, and back."""
+def compared_attention(args) -> tuple[str, float]:
+    """The kernel that PyTorch picks for a layer's attention in half precision, and its error.
+
+    That is the largest relative error in any head of the output and of the gradients of q, k and v,
+    against textbook attention in FP32.
+    """
     size = MODELS[args.model]
-    head_size = size["n_embd"] // size["n_head"]
-    shape = (3, args.batch_size, size["n_head"], args.seq_len, head_size)
+    torch.manual_seed(1337)
+    shape = (args.batch_size, args.seq_len, 3 * size["n_embd"])
     qkv = torch.randn(shape, device=args.device).to(half_precision(args.device))
     recording = probe.start()
-    F.scaled_dot_product_attention(*qkv.requires_grad_(), is_causal=True).sum().backward()
+    fused = attend(qkv, size["n_head"], partial(F.scaled_dot_product_attention, is_causal=True))
     recording.stop()
-    return probe.effective(probe.operators(recording))["attention"]
+    kernel = probe.effective(probe.operators(recording))["attention"]
+    exact = attend(qkv.float(), size["n_head"], textbook)
+    error = (fused - exact).norm(dim=(-2, -1)) / exact.norm(dim=(-2, -1))  # (4, B, nh)
+    return kernel, error.max().item()
+
+
+def attend(qkv: torch.Tensor, n_head: int, attention: Callable) -> torch.Tensor:
+    """Output of `attention` and gradients of q, k and v, from (B, T, 3C): FP32, (4, B, nh, T, hs).
+
+    The heads lie in memory as in the scripts.
+    """
+    B, T, _ = qkv.shape
+    heads = []
+    for part in qkv.chunk(3, dim=2):  # each (B, T, C)
+        heads.append(part.view(B, T, n_head, -1).transpose(1, 2).requires_grad_())  # (B, nh, T, hs)
+    y = attention(*heads)
+    y.backward(heads[2].detach())  # any numbers will do
+    return torch.stack([y.detach(), *(part.grad for part in heads)]).float()
+
+
+def textbook(q, k, v):
+    """As in baseline.py: each (B, nh, T, hs) -> (B, nh, T, hs)."""
+    T = q.size(-2)
+    future = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1)
+    att = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, nh, T, T)
+    att = att.masked_fill(future, float("-inf"))
+    return F.softmax(att, dim=-1) @ v
 
 
 # Of the scripts whose change needs something of the machine.

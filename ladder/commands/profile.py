@@ -4,8 +4,9 @@ kernels.
   ladder profile 4         rung 04: its stages and its most expensive kernels
   ladder profile 4 5       rungs 04 and 05 side by side
 
-The script runs as it is, in a process of its own. After three steps of warm-up
-it alternates an untouched step and a step timed in stages, which waits for the
+The script runs as it is, in a process of its own. Its first step is timed in
+stages: nothing has warmed up, and torch.compile works in it. After two more it
+alternates an untouched step and a step timed in stages, which waits for the
 device after each stage. Three more run under PyTorch's profiler. The middle
 one, by the time of its kernels, is shown, and saved as a trace for
 https://ui.perfetto.dev.
@@ -61,8 +62,14 @@ class ProfiledRun(ladder.run.Run):
         self.watch = ExitStack()  # closed when the step under way is done
         self.spent = None  # the stages of that step, if it is timed in stages
         self.profiler = None  # its profiler, if it has one
+        self.first = None  # the stages of the first step, which nothing has warmed up
         self.times = defaultdict(list)
         self.profiles = []
+
+    def header(self, *args, **more):
+        """The run line, as Run.header writes it. The first step's watch begins."""
+        super().header(*args, **more)
+        self.spent = self.watch.enter_context(timed_stages(self.args.device))
 
     def log(self, step, loss, dt, tok_per_s, **more):
         """One step line, as Run.log writes it."""
@@ -70,8 +77,11 @@ class ProfiledRun(ladder.run.Run):
         super().log(step, loss, dt, tok_per_s, **more)
         if self.spent is not None:
             self.spent["optimizer"] = dt * 1e3 - sum(self.spent.values())
-            for stage in STAGES:
-                self.times[stage].append(self.spent[stage])
+            if step == 0:
+                self.first = self.spent
+            else:
+                for stage in STAGES:
+                    self.times[stage].append(self.spent[stage])
         elif self.profiler is not None:
             measured = kernels(self.profiler.events(), self.args.device)
             self.profiles.append((measured, self.profiler))
@@ -93,7 +103,8 @@ class ProfiledRun(ladder.run.Run):
         measured, profiler = self.profiles[PROFILED_STEPS // 2]
         name = f"{self.args.log_dir}/{Path(self.script).stem}"
         profiler.export_chrome_trace(f"{name}.trace.json")
-        result = {"run": self.settings, "times_ms": self.times, **measured}
+        times = {"first_ms": self.first, "times_ms": self.times}
+        result = {"run": self.settings, **times, **measured}
         write_atomic(Path(f"{name}.json"), json.dumps(result, indent=1).encode() + b"\n")
 
 
@@ -240,19 +251,28 @@ def milliseconds(value: float) -> str:
 
 def stage_table(profiles: list[dict]) -> Table:
     """Stages, their sum, the untouched step, the kernels; for two rungs what the change does."""
-    table = new_table("", *(f"{name_of(one)}\nmedian (range)" for one in profiles))
+    table = new_table("")
+    for one in profiles:
+        table.add_column("first\nstep", justify="right")
+        table.add_column(f"{name_of(one)}\nmedian (range)", justify="right")
     if len(profiles) == 2:
         table.add_column("\nchange", justify="right")
     columns = [stage_column(one) for one in profiles]
     for name in columns[0]:
-        cells = [with_range(column[name]) for column in columns]
+        cells = []
+        for one, column in zip(profiles, columns, strict=True):
+            first = first_step(one["first_ms"], name)
+            cells += [first, with_range(column[name])]
         if len(columns) == 2:
             before, after = [statistics.median(column[name]) for column in columns]
             sign = "+" if after > before else ""
             cells.append(sign + milliseconds(after - before))
         table.add_row(name, *cells)
     if profiles[0]["kernels_launched"]:
-        table.add_row("kernels launched", *(str(one["kernels_launched"]) for one in profiles))
+        cells = []
+        for one in profiles:
+            cells += ["", str(one["kernels_launched"])]
+        table.add_row("kernels launched", *cells)
     return table
 
 
@@ -264,6 +284,13 @@ def stage_column(profile: dict) -> dict[str, list[float]]:
     column["step left alone"] = times["step"]
     column["self time"] = [profile["self_ms"]]
     return column
+
+
+def first_step(stages: dict[str, float], name: str) -> str:
+    """What the row of this name says of the first step: it has stages and their sum."""
+    if name == "sum":
+        return milliseconds(sum(stages.values()))
+    return milliseconds(stages[name]) if name in stages else ""
 
 
 def with_range(times: list[float]) -> str:

@@ -4,6 +4,8 @@ estimate.
   ladder roofline                      FLOPs, bytes and kernels of a step
   ladder roofline --gpu "RTX 4070"     and its time, at the largest B that fits
   ladder roofline --gpu "H100 SXM" --batch-size 64
+  ladder roofline --gpu L4 --data-sheet
+                                       at NVIDIA's rates, not at measured ones
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The
 work is that of GPT-2 124M at T=1024. Matmuls and attention take as long as
@@ -39,6 +41,8 @@ def add_arguments(parser):
     parser.add_argument("--gpu", type=find, help=names)
     largest = "default: the largest that fits the baseline, at most 16"
     parser.add_argument("--batch-size", type=positive, help=largest)
+    sheet = "take the rates of the data sheet, not those that owners measured"
+    parser.add_argument("--data-sheet", action="store_true", help=sheet)
 
 
 def run(args) -> int:
@@ -53,8 +57,8 @@ def run(args) -> int:
     if not gpu:
         console.say("note  --gpu NAME calculates the times on that card")
         return 0
-    rates = rates_of(gpu)
-    source = source_of(gpu)
+    rates = rates_of(gpu, args.data_sheet)
+    source = source_of(gpu, args.data_sheet)
     console.say(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
     console.say(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
     if gpu.note:
@@ -62,7 +66,7 @@ def run(args) -> int:
     largest, words = what_fits(gpu)
     if largest < B:
         console.say(f"note  perhaps too little memory: {words}")
-    said, shares = reported_shares(gpu.name, B)
+    said, shares = reported_shares(gpu.name, B, args.data_sheet)
     console.print(time_table(steps, rates, shares))
     console.say(f"{said} {percents(shares)} of the roofline")
     console.say(f"\nOver the rung before, on {gpu.name} ({source}):")
@@ -124,7 +128,7 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
-def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
+def reported_shares(name: str, B: int, data_sheet: bool = False) -> tuple[str, list[float]]:
     """What others reported, and the shares of the roofline that they reached.
 
     One share of this GPU, at the nearest B; without a report of it the middle half of all GPUs.
@@ -133,21 +137,21 @@ def reported_shares(name: str, B: int) -> tuple[str, list[float]]:
     if rows:
         row = min(rows, key=lambda row: abs(row["B"] - B))
         what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        return f"Reported elsewhere (docs/reported.md): {what}:", [share_of(row)]
-    shares = fastest_shares()
+        return f"Reported elsewhere (docs/reported.md): {what}:", [share_of(row, data_sheet)]
+    shares = fastest_shares(data_sheet)
     low, _, high = quantiles(shares.values())
     return f"No report of this GPU. The middle half of {len(shares)} others reached", [high, low]
 
 
-def fastest_shares() -> dict[str, float]:
+def fastest_shares(data_sheet: bool = False) -> dict[str, float]:
     """The share of its roofline that each reported GPU reached, at its fastest B."""
     rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    return {row["gpu"]: share_of(row) for row in rows}
+    return {row["gpu"]: share_of(row, data_sheet) for row in rows}
 
 
-def share_of(row: dict) -> float:
+def share_of(row: dict, data_sheet: bool = False) -> float:
     """The share of the roofline that a row of reported_gpus reached."""
-    return roofline_fraction(row, rates_of(LISTED[row["gpu"]]))
+    return roofline_fraction(row, rates_of(LISTED[row["gpu"]], data_sheet))
 
 
 def usual_share() -> float:

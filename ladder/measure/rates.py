@@ -26,12 +26,15 @@ def measured() -> dict[str, dict[str, tuple[int, float]]]:
     return cards
 
 
-def rates_of(gpu: GPU) -> dict[str, float]:
+def rates_of(gpu: GPU, data_sheet: bool = False) -> dict[str, float]:
     """TFLOP/s by unit, and `bandwidth` in GB/s.
 
     A card that nobody measured takes its generation's median share of the data sheet.
     """
-    rates = owners_rates(gpu) or rates_by_generation(gpu)
+    if data_sheet:
+        rates = {unit: getattr(gpu, unit) for unit in UNITS}
+    else:
+        rates = owners_rates(gpu) or rates_by_generation(gpu)
     return rates | {"bandwidth": gpu.bandwidth}
 
 
@@ -57,8 +60,10 @@ def rates_by_generation(gpu: GPU) -> dict[str, float]:
     return rates
 
 
-def source_of(gpu: GPU) -> str:
+def source_of(gpu: GPU, data_sheet: bool = False) -> str:
     """Whose rates `rates_of` gives, in words."""
+    if data_sheet:
+        return "by the data sheet"
     card = measured().get(gpu.name)
     if not card:
         return f"estimated from the {gpu.generation} cards that owners measured"

@@ -151,14 +151,15 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
 class Rounds:
     """Runs what a climb still has to run, round by round.
 
-    say(line) prints a line, show_table() the rounds so far, before another one. What is compiled is
-    kept in `scratch` for later rounds.
+    say(line) prints a line, and now(line) one that the next replaces; show_table() shows the rounds
+    so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
 
-    def __init__(self, folder: Path, scratch: Path, say: Callable, show_table: Callable):
+    def __init__(self, folder: Path, scratch: Path, say, now, show_table: Callable):
         self.folder = folder
         self.scratch = scratch
         self.say = say
+        self.now = now
         self.show_table = show_table
         self.climb = Climb.read_from(folder)
         for name, why in list(self.climb.failures.items()):
@@ -199,11 +200,11 @@ class Rounds:
                 self.time_matmul(k)
                 continue
             due = f"{run.name}, round {k} of {self.climb.rounds}"
-            self.say(f"{due}: ", end="")
+            self.now(f"{due}: since {datetime.now():%H:%M} ({self.forecast()})")
             del self.left[0]
             news = self.run_and_record(run, k)
             self.done += 1
-            self.say(f"{news} ({self.forecast()})")
+            self.say(f"{due}: {news} ({self.forecast()})")
         return self.climb
 
     def seconds_left(self) -> float:
@@ -228,14 +229,14 @@ class Rounds:
 
     def time_matmul(self, k: int):
         """Time the large matmul again, as a round begins."""
-        self.say(f"round {k}: a large matmul runs at ", end="")
+        self.now(f"round {k}: timing a large matmul")
         started = time.monotonic()
         measured = large_matmul(self.climb.flags, self.folder / "code")
         for name, rate in measured["rates"].items():
             self.climb.rates[name].append(rate)
         self.climb.minutes += (time.monotonic() - started) / 60
         rate = measured["rates"]["peak_flops"] / 1e12
-        self.say(f"{rate:.3g} TFLOP/s")
+        self.say(f"round {k}: a large matmul runs at {rate:.3g} TFLOP/s")
 
     def run_and_record(self, run: PlannedRun, k: int) -> str:
         """Do one run, and save in climb.json how it ended. Returns that in a few words."""

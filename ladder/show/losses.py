@@ -1,13 +1,15 @@
-"""The losses of a climb as the page shows them: differences as dots and as curves."""
+"""The losses of a climb as the page shows them: in words, differences as dots and as curves."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from ladder.measure.losses import smooth_losses
-from ladder.measure.stats import Estimate
+from ladder.measure.rows import compared, loss_change
+from ladder.measure.stats import Estimate, mean_of
 from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, svg
 from ladder.show.gather import ClimbSection, Rung
+from ladder.show.tables import with_interval
 
 POINTS = 500  # of a curve, at most
 
@@ -45,6 +47,8 @@ class Curves:
 class Losses:
     """What the rungs of a climb do to the loss."""
 
+    headline: str
+    certainty: str
     heading: str
     ticks: list[Tick]
     changes: list[MarkedRow]
@@ -70,7 +74,8 @@ def draw_losses(section: ClimbSection) -> Losses | None:
         name = rung.title + rung.over
         said = rung.figures[heading] if mark else ""
         changes.append(MarkedRow(name, f"{rung.row.loss:.4f}", mark, said))
-    return Losses(heading, nats.ticks(8), changes, draw_curves(rungs))
+    headline, certainty = verdict(section, rungs)
+    return Losses(headline, certainty, heading, nats.ticks(8), changes, draw_curves(rungs))
 
 
 def state(found: Estimate | None) -> str:
@@ -78,6 +83,31 @@ def state(found: Estimate | None) -> str:
     if not found or not found.significant:
         return ""
     return "up" if found.value < 0 else "down"
+
+
+def verdict(section: ClimbSection, rungs: list[Rung]) -> tuple[str, str]:
+    """What became of the loss, in words, and how sure that is."""
+    first = rungs[0]
+    last = rungs[-1]
+    changed = [rung for rung in rungs if rung.row.loss_change]
+    if section.climb.comparison.against == "top" and changed:  # the first row is the top
+        first = max(changed, key=lambda rung: abs(rung.row.loss_change.value))
+        last = rungs[0]
+    found = compared(first.row, last.row, loss_change, mean_of)
+    if not found:
+        said = f"{last.title} and {first.title} do not compare by loss"
+        return said, "They have no round in common."
+    side = "above" if found.value > 0 else "below"
+    said = f"{last.title} ends {abs(found.value):.3f} nats {side} {first.title}"
+    if found.low is not None and found.low <= 0 <= found.high:
+        said = f"No significant difference in loss: {last.title} and {first.title}"
+    clear = [rung.title for rung in changed if rung.row.loss_change.significant]
+    difference = with_interval(found, "{:+.3f}".format, "")
+    return said, (
+        f"Mean of the last tenth of {len(last.row.log.steps)} steps: {last.row.loss:.4f} and "
+        f"{first.row.loss:.4f}, a difference of {difference}. Of {len(changed)} changes from row "
+        f"to row, significant after Holm's correction: {', '.join(clear) or 'none'}."
+    )
 
 
 def draw_curves(rungs: list[Rung]) -> Curves:

@@ -145,9 +145,20 @@ def test_losses_on_other_held_out_tokens_do_not_choose_the_best(tmp_path):
     job = open_job(tmp_path / "other")
     save(tmp_path, 3, job=job)
     save_best(tmp_path, job)
-    with pytest.raises(UsageError, match="was saved with val_tokens 8, this run has 16"):
+    with pytest.raises(UsageError, match="was saved with --val-tokens 8, this run has 16"):
         open_job(tmp_path, "--resume", "--val-tokens=16")
     assert open_job(tmp_path, "--resume").best == 3.5
+
+
+def test_a_checkpoint_of_before_they_were_saved_is_resumed_with_any_held_out_tokens(tmp_path):
+    """A checkpoint of those days; its best/ has how many it was validated on."""
+    job = open_job(tmp_path / "other")
+    del job.identity["--val-tokens"]
+    path = save(tmp_path, 3, job=job)
+    job.identity["val_tokens"] = "4"
+    save_best(tmp_path, job)
+    resumed = open_job(tmp_path, "--resume", "--val-tokens=16")
+    assert (resumed.checkpoint, resumed.best) == (path, 3.5)
 
 
 def test_a_best_model_without_a_checkpoint_is_replaced(tmp_path):

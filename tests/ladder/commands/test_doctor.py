@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 import torch
 from helpers import SMALLER
+from torch.nn import functional as F
 
-from ladder.cli import MODELS
+from ladder.cli import MODELS, parse_args
 from ladder.commands import doctor
 from ladder.measure.process import run_python
 
@@ -54,3 +55,47 @@ def test_doctor_without_a_compiler():
     compiled, above = re.findall(r"^ 0[56] .* no +– +(.*?) *$", done.stdout, re.MULTILINE)
     assert "torch.compile found no working compiler" in compiled
     assert above == "the same is missing"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_right_attention_is_far_from_the_limit(dtype, monkeypatch):
+    monkeypatch.setattr(doctor, "half_precision", lambda _: dtype)
+    args = parse_args(None, ["--model=tiny", "--device=cpu", "--batch-size=1"])
+    kernel, error = doctor.compared_attention(args)
+    assert "math" not in kernel and error < 0.02
+
+
+def not_causal(_, q, k, v):
+    return F.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1) @ v
+
+
+def wrong_gradient(y, q, k, v):
+    """Of one head of v; the output is right."""
+
+    def spoil(grad):
+        grad = grad.clone()
+        grad[-1, -1] *= 0.9
+        return grad
+
+    v.register_hook(spoil)
+    return y
+
+
+def nan_in_a_row(y, q, *_):
+    """As the gradient of q has had in cuDNN's attention."""
+    q.register_hook(lambda grad: grad.index_fill(2, torch.tensor([5]), torch.nan))
+    return y
+
+
+@pytest.mark.parametrize("broken", [not_causal, wrong_gradient, nan_in_a_row])
+def test_an_attention_that_computes_something_else_is_found(broken, small, monkeypatch):
+    right = F.scaled_dot_product_attention
+
+    def wrong(*heads, is_causal):
+        return broken(right(*heads, is_causal=is_causal), *heads)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", wrong)
+    runs, helps, why = doctor.judge("06_flash_attention", CPU)
+    assert (runs, helps) == ("no", "–")
+    assert "computes something else than textbook attention (--model tiny, T=256: relative" in why
+    assert why.endswith("try another version of torch, or run a rung below 06")

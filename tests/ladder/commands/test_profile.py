@@ -48,20 +48,31 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert printed.startswith("slowed takes ")
     assert f"{milliseconds(statistics.median(times['backward']))} (" in printed
     assert "aten::mm" in printed
+    # The first step, which nothing warmed up, is timed in stages too.
+    first = found["first_ms"]
+    assert sum(first.values()) == pytest.approx(log.steps[0]["dt_ms"], abs=0.01)
+    assert first["forward"] > 100 and first["optimizer"] > 200
 
 
 def profile_of(script, forward, optimizer, step):
     times = {"forward": forward, "backward": [20.0] * 3, "optimizer": optimizer, "step": step}
-    run = {"script": script}
-    return {"run": run, "times_ms": times, "self_ms": 41.0, "kernels_launched": 7}
+    return {
+        "run": {"script": script},
+        "first_ms": {"forward": 300.0, "backward": 40.0, "optimizer": 9.0},
+        "times_ms": times,
+        "self_ms": 41.0,
+        "kernels_launched": 7,
+    }
 
 
 ONE = profile_of("one.py", [9.0, 10.0, 12.0], [8.0] * 3, [38.0, 40.0, 41.0])
 TWO = profile_of("two.py", [10.5] * 3, [5.0] * 3, [29.0, 32.0, 37.0])
 
 
-def test_the_table_has_the_range_and_what_the_later_rung_changes():
-    median, _, change = (list(column.cells) for column in stage_table([ONE, TWO]).columns[1:])
+def test_the_table_has_the_first_step_the_range_and_what_the_later_rung_changes():
+    columns = [list(column.cells) for column in stage_table([ONE, TWO]).columns[1:]]
+    first, median, *_, change = columns
+    assert first == ["300", "40.0", "9.00", "349", "", "", ""]
     assert median[0] == "10.0 (9.00–12.0)"
     assert median[3:] == ["38.0 (37.0–40.0)", "40.0 (38.0–41.0)", "41.0", "7"]
     assert change[:6] == ["+0.50", "0.00", "-3.00", "-2.50", "-8.00", "0.00"]

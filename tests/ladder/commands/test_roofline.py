@@ -30,6 +30,16 @@ def test_a_card_comes_with_the_largest_b_that_fits(capsys):
         assert ("too little" in said) == (B == 1)
 
 
+def test_the_data_sheet_is_one_flag_away(capsys):
+    assert main(["roofline", "--gpu", "RTX 4070", "--data-sheet"]) == 0
+    said = capsys.readouterr().out
+    assert "fp32 29.1, tf32 29.1, bfloat16 58.3" in said and "(TFLOP/s by the data sheet" in said
+    # What others reached is a smaller share of it.
+    assert main(["roofline", "--gpu", "RTX 4070"]) == 0
+    shares = [re.search(r"at (\d+)–", text)[1] for text in (said, capsys.readouterr().out)]
+    assert int(shares[0]) < int(shares[1])
+
+
 def test_a_card_is_found_where_a_space_is_missing():
     assert roofline.find("rtx4070TiSuper").name == "RTX 4070 Ti SUPER"
 

@@ -148,10 +148,12 @@ def test_a_note_says_that_text_was_read_twice(tmp_path, epoch, read_twice):
 
 
 def test_the_page_opens_with_the_losses(three):
-    """As dots on an axis in nats, and as curves less the first's."""
+    """In words, as dots on an axis in nats, and as curves less the first's."""
     section = gather(three)
     html = page([section], made="")
-    assert html.index("What the rungs do to the loss") < html.index("tokens per second<")
+    headline = "03 bf16 autocast ends 0.100 nats above 00 baseline"
+    assert html.index(headline) < html.index("tokens per second<")
+    assert "correction: 02 TF32, 03 bf16 autocast." in html
     found = draw_losses(section)
     first, *others = found.changes
     assert first.mark is None

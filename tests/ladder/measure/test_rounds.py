@@ -208,7 +208,7 @@ def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
     with closed_pipe() as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         assert resume(tmp_path) == 130
-    told = f"\nstopped; runs kept: 0. Go on: ladder climb --resume {tmp_path}\n"
+    told = f"stopped; runs kept: 1. Go on: ladder climb --resume {tmp_path}\n"
     assert capsys.readouterr().err == told
 
 
@@ -232,7 +232,7 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path, monkeypatch):
 def test_runs_whose_losses_are_compared_read_rows_in_random_order(tmp_path, flags, orders):
     """A short climb reads in order, as its logs always did."""
     write(tmp_path, {"a.py": copies(LOG)}, flags=flags)
-    todo = rounds.Rounds(tmp_path, tmp_path, print, print)
+    todo = rounds.Rounds(tmp_path, tmp_path, print, print, print)
     for k, order in enumerate(orders, 1):
         words = map(str, todo.words_of(todo.climb.runs[0], k))
         assert [word for word in words if word.startswith("--shuffle=")] == order

@@ -2,9 +2,21 @@
 
 import io
 
+import pytest
+
 from ladder.show.console import Screen
 
 LONG = "a run is under way, and its line is long"
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "a run is un\r\x1b[2K"), (False, "")])
+def test_a_line_for_now_is_replaced_by_the_next_one_and_not_piped(terminal, shown, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    file = io.StringIO()
+    console = Screen(file=file, force_terminal=terminal, width=12)
+    console.now(LONG)
+    console.say("it is done")
+    assert file.getvalue() == f"{shown}it is done\n"
 
 
 def test_a_sentence_is_wrapped_on_a_terminal_only():
