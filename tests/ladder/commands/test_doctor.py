@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ladder.cli import MODELS, parse_args
 from ladder.commands import doctor
+from ladder.measure.process import run_python
 
 CPU = torch.device("cpu")
 
@@ -43,6 +44,17 @@ def test_doctor_finds_a_compiler_that_computes_something_else(small, monkeypatch
     monkeypatch.setattr(torch, "compile", lambda model: lambda x, y: (None, model(x, y)[1] * 1.3))
     runs, helps, why = doctor.judge("05_torch_compile", CPU)
     assert (runs, helps) == ("no", "–") and "(relative error 0.3)" in why
+
+
+@pytest.mark.slow
+def test_doctor_without_a_compiler():
+    """In a process of its own: torch looks for a compiler once."""
+    env = {"CXX": "/no/such", "COLUMNS": "200"}
+    done = run_python("-m", "ladder", "doctor", "--device", "cpu", **env)
+    assert done.status == 1
+    compiled, above = re.findall(r"^ 0[56] .* no +– +(.*?) *$", done.stdout, re.MULTILINE)
+    assert "torch.compile found no working compiler" in compiled
+    assert above == "the same is missing"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])

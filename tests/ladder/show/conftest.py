@@ -35,8 +35,10 @@ def chromium(browser):
     """The browser, whose console has no word at the end: nor of what the page's policy refuses."""
     yield browser
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert browser.get_log("browser") == []
+    browser.get("about:blank")  # an address that differs after # alone loads nothing anew
 
 
 @pytest.fixture

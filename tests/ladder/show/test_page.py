@@ -85,9 +85,7 @@ def test_the_page_in_a_browser(tmp_path, chromium, shown, narrow):
     assert len(shown(".rung[open]")) == 2
     Select(shown("[name=climb]")[0]).select_by_value("other")
     assert len(shown(".bars > :first-child")) == 2
-    for width in (720, 360):  # A4 has 720
-        narrow(width)
-    assert min(track.rect["width"] for track in shown(".ladder .bars, .ladder .gains")) >= 120
+    narrow(360)
 
 
 def test_a_piece_of_a_bar_is_coloured_where_the_change_is_significant(tmp_path):
@@ -99,10 +97,48 @@ def test_a_piece_of_a_bar_is_coloured_where_the_change_is_significant(tmp_path):
     assert faster.changed == "left:25.00%;width:75.00%"
 
 
+@pytest.fixture(params=["story", "report"])
+def either(request, tmp_path):
+    """The address of the ladder's page; of a report of two climbs."""
+    path = ROOT / "docs" / "index.html"
+    if request.param == "report":
+        path = tmp_path / "page.html"
+        climbs = [str(LOGS / f"{HERE}-{climb}") for climb in ("climb", "climb-2")]
+        assert main(["report", *climbs, "--out", str(path)]) == 0
+    return path.as_uri()
+
+
+@pytest.mark.parametrize(("width", "media"), [(360, ""), (720, ""), (820, ""), (720, "print")])
+def test_bars_are_wide_enough_to_read(width, media, either, chromium, shown, narrow):
+    """So are the axes of gains. A4 has 720 pixels."""
+    chromium.get(either)
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+    narrow(width)
+    bars = shown(".pair .stack, .track, .ladder .bars, .ladder .gains")
+    assert min(bar.rect["width"] for bar in bars) >= 120
+
+
+def test_no_request_leaves_a_page(either, chromium):
+    chromium.get(either)
+    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    for name in chromium.execute_script(requests):
+        assert name.startswith("data:")
+
+
+def test_without_script_all_is_shown_and_no_dead_menu(either, chromium, shown):
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    chromium.get(either)
+    assert len(shown("main > section")) == 2
+    shown(".rung summary")[-1].click()
+    assert shown(".rung[open]") and shown(".rung .diff")
+    for number in chromium.find_elements("css selector", ".line-of-ladder .ms, .rung summary b"):
+        assert number.text
+    assert not shown(".race, .bars-of-step, select, button, .keys, :disabled")
+
+
 @pytest.fixture
 def site(chromium):
     """docs/index.html in the browser."""
-    chromium.get("about:blank")  # an address that differs after # alone loads nothing anew
     chromium.get((ROOT / "docs" / "index.html").as_uri())
     return chromium
 
@@ -132,25 +168,37 @@ def width_of(rung, kind):
     return sum(part.rect["width"] for part in parts)
 
 
-def test_the_race_runs_at_the_speed_of_the_steps(site, shown):
-    shown(".race button")[0].click()
+def test_the_race_runs_at_the_speed_of_the_steps_unless_motion_is_unwanted(site, shown):
+    (button,) = shown(".race button")
+    button.click()
     first, *_, last = shown(".lanes i")
     assert first.value_of_css_property("animation-duration") == "0.8512s"
     assert last.value_of_css_property("animation-duration") == "0.0679s"
+    reduced = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": reduced})
+    assert last.value_of_css_property("animation-name") == "none" and not button.is_displayed()
 
 
-def test_no_request_leaves_the_page_and_it_works_without_script(chromium, site, shown):
-    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
-    assert [name for name in site.execute_script(requests) if not name.startswith("data:")] == []
-    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        chromium.get("about:blank")
-        chromium.get((ROOT / "docs" / "index.html").as_uri())
-        assert shown(".line-of-ladder .ms")[-1].text == "68 ms"
-        assert shown("[id='ladder/05_torch_compile'] .diff") and shown(".columns img")
-        assert not shown(".race, .bars-of-step, select, button, .keys, :disabled")
-    finally:
-        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_have_contrast(scheme, site, shown):
+    """As WCAG defines it, nearly: 2.2 is sRGB's power but for the darkest tones."""
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    site.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    body = site.find_element("tag name", "body")
+    grounds = [(word, body) for word in shown(".story .soft, .story .name, .story p, .diff .soft")]
+    grounds += [(part, part) for part in shown("[id='ladder/baseline'] .stack > [class^=part]")]
+    for word, ground in grounds:
+        colors = (
+            word.value_of_css_property("color"),
+            ground.value_of_css_property("background-color"),
+        )
+        dark, light = sorted(map(luminance, colors))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def luminance(color):
+    red, green, blue, *_ = [(float(value) / 255) ** 2.2 for value in re.findall(r"[\d.]+", color)]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_keys_go_through_the_story_and_a_climb(site, shown):
@@ -176,12 +224,13 @@ def test_keys_go_through_the_story_and_a_climb(site, shown):
     assert len(shown(".rung[open]")) == 1
 
 
-def test_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
+def test_ten_cards_on_the_page_are_as_the_command_prints_them(site, shown, capsys, monkeypatch):
     """At the B that comes with a card, and at one that may be too large."""
     from selenium.webdriver.support.ui import Select
 
     monkeypatch.setenv("COLUMNS", "200")
-    for name in ("RTX 4070", "H100 SXM", "T4"):
+    names = [*roofline.LISTED]
+    for name in names[:: len(names) // 9][:10]:
         for B in ([], ["--batch-size=16"]):
             card, size = map(Select, shown("[name=card], [name=B]"))
             card.select_by_visible_text(name)
