@@ -21,14 +21,15 @@ def test_outputs_in_git_are_of_one_run_and_name_no_folder_of_its_machine():
     cells = [cell for cell in source().cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     saved = json.dumps([cell.outputs for cell in cells])
-    assert "RESULT " in saved and '"output_type": "error"' not in saved
+    assert "tok/s" in saved and '"output_type": "error"' not in saved
     assert not re.search(r"(?<![\w.])/(home|root|tmp|Users|content|kaggle)/", saved)
     assert len(saved) < 50_000  # so without the page of the last cell
 
 
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
-    """In a clone of what git has here; but for `install`, which would change what is installed."""
+    """In a clone of what git has here; but for `install`, which would change what is installed, and
+    for `ladder doctor`, which compiles for minutes and has tests of its own."""
     drive, checkout = tmp_path / "drive", tmp_path / "gpt2-speedup-ladder"
     drive.mkdir()
     (drive / "kept.log").touch()
@@ -36,7 +37,8 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     flags = " ".join([*SMALL, "--steps", "4", "--data", str(shard)])
     given = dict(REPOSITORY=ROOT.as_uri(), FLAGS=flags, RUNGS="0 1 3", KEEP=str(drive))
     notebook = source()
-    notebook.cells = [cell for cell in notebook.cells if cell.id != "install"]
+    left_out = ("install", "run-doctor")
+    notebook.cells = [cell for cell in notebook.cells if cell.id not in left_out]
     # By the tag that papermill looks for.
     (settings,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     settings.source = "\n".join(f"{name} = {value!r}" for name, value in given.items())

@@ -24,7 +24,8 @@ class Screen(Console):
 
     def now(self, line: str):
         """Show a line that the next one replaces, on a terminal; elsewhere nothing."""
-        if self.is_terminal and not self.is_dumb_terminal:
+        # Not is_terminal: FORCE_COLOR, as a notebook sets it, makes that true of a pipe.
+        if self.file.isatty() and not self.is_dumb_terminal:
             self.print(line[: self.width - 1], end="\r", soft_wrap=True)
             self.shows_now = True
 

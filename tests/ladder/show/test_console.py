@@ -11,9 +11,12 @@ LONG = "a run is under way, and its line is long"
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, "a run is un\r\x1b[2K"), (False, "")])
 def test_a_line_for_now_is_replaced_by_the_next_one_and_not_piped(terminal, shown, monkeypatch):
+    """Nor into a pipe whose colours FORCE_COLOR asks for, as in a notebook."""
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
     file = io.StringIO()
-    console = Screen(file=file, force_terminal=terminal, width=12)
+    monkeypatch.setattr(file, "isatty", lambda: terminal)
+    console = Screen(file=file, width=12)
     console.now(LONG)
     console.say("it is done")
     assert file.getvalue() == f"{shown}it is done\n"
