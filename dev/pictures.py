@@ -315,8 +315,8 @@ def draw_loss(width: int) -> Picture:
 
 # Climbs of 08 and of 08 with a beta2 of 0.999, by tokens a step.
 BETA2 = {
-    256: "2026-11-26-amd-epyc-1-thread-climb",
-    1024: "2026-11-26-amd-epyc-1-thread-climb",
+    256: "2026-11-26-amd-epyc-1-thread-climb-2",
+    1024: "2026-11-26-amd-epyc-1-thread-climb-3",
 }
 GPT3_BATCH = 2**19  # tokens
 

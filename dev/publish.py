@@ -162,7 +162,7 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     # What a log says is text: no marker of ours, no HTML.
     heading = f"## {climb.started[:10]}: {climb.device}: {what}".replace("<", "&lt;")
-    rounds = f"{climb.rounds_begun} rounds"
+    rounds = f"{climb.rounds_begun} round{'s' if climb.rounds_begun > 1 else ''}"
     if not climb.ended:
         rounds = f"stopped in or after round {climb.rounds_begun} of {climb.rounds}"
     how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {rounds}, \
