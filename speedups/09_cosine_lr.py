@@ -6,10 +6,10 @@ Why: for the loss, not for speed: setting the rate costs two Python assignments 
   second moments are noise at first, so small steps come first; later a large rate makes progress,
   and a small one at the end settles. 6e-4 is what the GPT-3 paper gives for 125M parameters and
   batches of half a million tokens, the size that ddp_run.py trains with on GPUs. The batches here
-  have 1,024 tokens on a CPU and up to 16,384 on a GPU. In short runs of a small model, at 512
-  tokens a step, 2.4e-3 ended lower than 6e-4, and lower than 08 at any rate (RUNLOG.md). The one
-  long run that we found with warm-up, cosine and a higher rate (3.5 times as high there, twice
-  here) ended 0.090 lower than one at a constant rate (docs/reported.md).
+  have 1,024 tokens on a CPU and up to 16,384 on a GPU. In one short run of each (a small model, 512
+  tokens a step), 2.4e-3 ended lower than 6e-4, and lower than 08 at any of four rates (RUNLOG.md).
+  The one long run that we found with warm-up, cosine and a higher rate (3.5 times as high there,
+  twice here) ended 0.090 lower than one at a constant rate (docs/reported.md).
 Numerics: changes the function. The learning rate changes every step.
 Run: python speedups/09_cosine_lr.py
 Removes: nothing: for the loss
