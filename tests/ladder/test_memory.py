@@ -16,7 +16,9 @@ def test_the_largest_batch_that_fits_by_hand():
     assert baseline_batch(memory - 1e3, MODELS["gpt2"], 1024) == 4
 
 
-@pytest.mark.parametrize(("answer", "B"), [("900 MiB", 8), ("9000 MiB", 4), ("[N/A]", 8)])
+@pytest.mark.parametrize(
+    ("answer", "B"), [("900 MiB", 8), ("9000 MiB", 4), ("24000 MiB", 1), ("[N/A]", 8)]
+)
 def test_the_default_batch_leaves_other_programs_what_they_hold(
     answer, B, card, monkeypatch, capsys
 ):
@@ -27,7 +29,7 @@ def test_the_default_batch_leaves_other_programs_what_they_hold(
     said = capsys.readouterr().err
     assert ("note  other programs hold" in said) == (B < 8)
     assert ("hold 9.4 of this GPU's 25.3 GB" in said) == (B == 4)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2e10)  # our own, as in doctor
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2.6e10)  # our own, as in doctor
     assert parse_args("doc", []).batch_size == 8
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert memory.memory_of(card("RTX 4090")) == 25.3e9  # ranks have to agree
