@@ -1,9 +1,11 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from beyond import START, TUNED, by_stem, own_steps, record_minutes, shares
 from svg import embedded
 
 from ladder.cli import BLOCK_SIZE, MODELS
@@ -15,13 +17,24 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rates import measured as measured_rates
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import Row, first_log, read_climb
-from ladder.measure.scripts import base_of, number_of, relative_name, rungs, rungs_for
+from ladder.measure.rows import Row, first_log, log_time_to_loss, read_climb
+from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
+from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 from ladder.show.diffs import diff_lines
 from ladder.show.reported import reported_climb
-from ladder.show.tables import Cell, factor, markdown, percent, pipes, table
+from ladder.show.tables import (
+    Cell,
+    factor,
+    gain_cell,
+    loss_change,
+    markdown,
+    percent,
+    pipes,
+    table,
+    with_interval,
+)
 
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4070 = "NVIDIA GeForce RTX 4070"
@@ -33,6 +46,10 @@ MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RT
 MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
 MORE_CARDS += ["H200 SXM"]
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
+RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, by the
+[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, mostly with
+others, in steps of 524,288 tokens.
+"""
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
@@ -55,8 +72,21 @@ def read_climbs(folders: str) -> list[tuple[str, Climb, list[Row]]]:
 
 def measured_climbs() -> list[tuple[str, Climb, list[Row]]]:
     """The climbs that README.md shows."""
+    return marked_climbs("measured")
+
+
+def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
+    """The climb of the second staircase that README.md shows, if it shows one."""
+    return marked_climbs("beyond(?:-timed)?")
+
+
+def marked_climbs(name: str) -> list[tuple[str, Climb, list[Row]]]:
+    """The climbs of the block of this name in README.md."""
     readme = (ROOT / "README.md").read_text("utf-8")
-    return read_climbs(re.search("<!-- measured (.*?) -->", readme)[1])
+    climbs = []
+    for folders in re.findall(f"<!-- {name} (.*?) -->", readme):
+        climbs += read_climbs(folders)
+    return climbs
 
 
 def full_table(of_climb: tuple) -> str:
@@ -171,6 +201,102 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     )
 
 
+def beyond_table(of_climb: tuple, timed=False) -> str:
+    """README.md's second table: what the rungs of beyond/ do to the loss, and how fast the others
+    were with whom the ideas came. `timed`: the times of the climb count, too."""
+    folder, climb, rows = of_climb
+    heads = [
+        "rung",
+        "lines changed",
+        "loss vs. previous, nats, measured",
+        "modded-nanogpt, reported",
+    ]
+    lines = [[Cell(text) for text in heads]]
+    minutes = record_minutes()
+    for path in branch("beyond"):
+        lines.append([*changes(path, rows), Cell(f"{minutes[number_of(path)]} min")])
+    text = f"{pipes(lines, left=2)}\n*Measured*: {how_far(rows, timed)}; "
+    text += f"{setting_of(rows)} ([logs]({folder}))."
+    if not timed:
+        text += " The time is not known: the machine was busy."
+    return f"{text}\n\n{RECORDS}"
+
+
+def staircase(of_climb: tuple, timed=False) -> str:
+    """The picture and the table of beyond/README.md."""
+    folder, climb, rows = of_climb
+    alt = f"Loss over the steps of rungs 10 and 21 to 28. {how_far(rows)}"
+    text = f"{embedded('beyond', alt, '../docs/')}\n\n*Means over the seeds of the running mean of "
+    text += "a tenth of the steps, and bands from the lowest to the highest seed. Dots: where a "
+    text += "mean comes down to where 21 or 10 ends. "
+    text += f"{setting_of(rows)} ([logs](../{folder})).*\n\n"
+    columns = {"steps to 21's loss": shares(rows, TUNED), "steps to 10's": shares(rows, START)}
+    if timed:
+        columns["time to 21's loss"] = shares(rows, TUNED, log_time_to_loss)
+        columns["time to 10's"] = shares(rows, START, log_time_to_loss)
+    heads = ["rung", "lines changed", "loss vs. previous, nats", *columns]
+    lines = [[Cell(text) for text in heads]]
+    for path in [rungs()[-1], *branch("beyond")]:
+        line = changes(path, rows, "../")
+        for found in columns.values():
+            line.append(share_cell(found, path.stem))
+        lines.append(line)
+    ran = by_stem(rows)
+    steps = [f"{own_steps(ran[stem]):,.0f}" for stem in (TUNED, START)]
+    text += f"{pipes(lines, left=2)}\n*Steps*: to the loss at which 21 or 10 ends, as a share of "
+    text += (
+        f"the {steps[0]} or {steps[1]} in which it comes down to that itself. Bold: significant."
+    )
+    return f"{text}\n"
+
+
+def changes(path: Path, rows: list[Row], to_root="") -> list[Cell]:
+    """A rung, its lines changed, and what it does to the loss."""
+    row = by_stem(rows).get(path.stem)
+    change = row.loss_change if row else None
+    link = Cell(f"[{title(path)}]({to_root}{relative_name(path)})")
+    return [link, Cell(lines_changed(path)), gain_cell(loss_change(change), change)]
+
+
+def share_cell(found: dict[str, Estimate | None], stem: str) -> Cell:
+    """One of `shares`; a dash for the row that they are shares of."""
+    if stem not in found:
+        return Cell("–")
+    share = found[stem]
+    return gain_cell(factor(share) if share else "not reached", share)
+
+
+def how_far(rows: list[Row], timed=False) -> str:
+    """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
+    top = [*by_stem(rows)][-1]
+    parts = []
+    for target, whose in ((TUNED, "21, the tuned start,"), (START, "rung 10")):
+        share = shares(rows, target)[top]
+        if share is None:
+            parts.append(f"does not get to the final loss of {whose}")
+            continue
+        part = f"gets to the final loss of {whose} in {part_of(share)} of its steps"
+        if timed:
+            time = shares(rows, target, log_time_to_loss)[top]
+            part += f" ({part_of(time)} of its time)"
+        parts.append(part)
+    return f"Rung {top[:2]} {', and '.join(parts)}"
+
+
+def part_of(share: Estimate) -> str:
+    """`0.61 (0.58 … 0.64)`."""
+    return with_interval(share, "{:.2f}".format, "")
+
+
+def setting_of(rows: list[Row]) -> str:
+    """Model, machine and text of a climb, and its seeds."""
+    run = first_log(rows).run
+    rounds = sorted({len(row.logs) for row in by_stem(rows).values()})
+    seeds = " to ".join(map(str, {*rounds[:1], *rounds[-1:]}))
+    steps = f"{int(run['steps']):,} steps of {run['data']}"
+    return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
+
+
 def cards_table() -> str:
     """The cards of README.md."""
     return pipes(card_lines(CARDS))
@@ -270,11 +396,16 @@ def by_number(rows: list[Row]) -> dict[int, Row]:
 
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was busy, and
-# the machines are all of logs/.
+# the machines are all of logs/. `beyond` in README.md and `staircase` in beyond/README.md name one
+# climb; the `-timed` ones, of a machine that did nothing else, count its times.
 MAKERS = {
     "ladder": ladder_picture,
     "measured": measured,
     "rungs": rungs_table,
+    "beyond": beyond_table,
+    "beyond-timed": partial(beyond_table, timed=True),
+    "staircase": staircase,
+    "staircase-timed": partial(staircase, timed=True),
     "cards": cards_table,
     "more-cards": more_cards_table,
     "machines": machines_table,

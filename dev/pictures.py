@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import primer_pictures
+from beyond import START, TUNED, curves
 from blocks import (
     A100,
+    beyond_climbs,
     machine_of,
     machines,
     measured_climbs,
@@ -50,6 +52,8 @@ def pictures() -> dict[str, str]:
     draw |= primer_pictures.DRAW
     for _, climb, rows in measured_climbs():
         draw[f"measured-{climb.device_type}"] = lambda width, rows=rows: draw_climb(rows, width)
+    for _, _, rows in beyond_climbs():
+        draw["beyond"] = lambda width, rows=rows: draw_beyond(rows, width)
     made = {}
     for name, function in draw.items():
         made[f"{name}.svg"] = function(WIDE).svg()
@@ -243,30 +247,35 @@ def draw_curve(width: int) -> Picture:
 class Chart:
     """Two axes on a picture, below what is drawn there."""
 
-    def __init__(self, picture: Picture, across: Scale, up: Scale):
+    def __init__(self, picture: Picture, across: Scale, up: Scale, height=240, margin=8):
         self.picture = picture
         self.across = across
         self.up = up
         self.top = picture.y + 30
-        self.bottom = self.top + 240
+        self.bottom = self.top + height
+        self.right = picture.width - margin
         picture.y = self.bottom + 38
 
     def at(self, x, y) -> tuple[float, float]:
         """Where a point stands."""
         left = 36
-        right = self.picture.width - 8
         height = self.bottom - self.top
-        return left + self.across.at(x) * (right - left), self.bottom - self.up.at(y) * height
+        return left + self.across.at(x) * (self.right - left), self.bottom - self.up.at(y) * height
 
     def line(self, xs, ys, color: str, thick: float, dashes="none"):
         """A curve."""
         points = [self.at(x, y) for x, y in zip(xs, ys, strict=True)]
         self.picture.line(points, color, thick, dashes)
 
+    def area(self, edge, color: str):
+        """What lies inside of an edge."""
+        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in (self.at(*point) for point in edge))
+        self.picture.add("polygon", color, points=points, fill_opacity="0.1")
+
     def axes(self, up: str, across: str):
         """The lines, numbers and names of both axes."""
         low, high = self.across.low, self.across.high
-        for value in self.up.round_values(5):
+        for value in self.up.round_values(int(self.bottom - self.top) // 48):
             self.line([low, high], [value, value], "grid", 1)
             x, y = self.at(low, value)
             self.picture.text(x - 7, y + 4, f"{value:,g}", "soft", 12.0, "end")
@@ -357,3 +366,55 @@ def draw_beta2(width: int) -> Picture:
         picture.text(x + 6, y + 19, words)
     picture.dot(*chart.at(19, fixed), "reported")
     return picture
+
+
+def draw_beyond(rows: list, width: int) -> Picture:
+    """The loss over the steps of rung 10 and of those of beyond/, as far down as they end."""
+    found = curves(rows)
+    ends = {stem: curve.mean[-1] for stem, curve in found.items()}
+    lowest = min(curve.low.min() for curve in found.values())
+    up = Scale(lowest, 2 * max(ends.values()) - lowest)
+    across = Scale(0, found[START].steps[-1])
+    picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
+    chart = Chart(picture, across, up, height=420, margin=165 if picture.wide else 46)
+    chart.axes("loss, nats a token", "steps")
+    top = [*found][-1]
+    styles = {START: ("ink", 2, "6 3"), TUNED: ("ink", 2, "none"), top: ("measured", 2.5, "none")}
+    for stem, curve in found.items():
+        color, thick, dashes = styles.get(stem, ("soft", 1, "none"))
+        shown = curve.part_below(up.high)
+        edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
+        edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
+        chart.area(edge, color)
+        on = shown.mean <= up.high
+        chart.line(shown.steps[on], shown.mean[on], color, thick, dashes)
+    for target in (START, TUNED):
+        level = ends[target]
+        chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
+        x, y = chart.at(across.low, level)
+        picture.text(x + 4, y - 6, f"{target[:2]} ends", "soft")
+        for stem, curve in found.items():
+            step = curve.step_at(level)
+            if step and stem != target:
+                color = styles.get(stem, ("soft",))[0]
+                picture.dot(*chart.at(step, level), color, radius=3)
+    names = {row.stem: title_of(row) for row in rows}
+    if not picture.wide:
+        names = {stem: name[:2] for stem, name in names.items()}
+    end_labels(chart, ends, names, styles)
+    return picture
+
+
+def end_labels(chart: Chart, ends: dict[str, float], names: dict[str, str], styles: dict):
+    """The name of each curve beside its end, from the highest down, without overlap."""
+    apart = 17  # pixels
+    y = chart.top
+    stems = sorted(ends, key=ends.get, reverse=True)
+    for k, stem in enumerate(stems):
+        x, end = chart.at(chart.across.high, ends[stem])
+        lowest = chart.bottom - apart * (len(stems) - 1 - k)  # room for those below
+        y = min(max(y + apart, end), lowest)
+        chart.picture.line([(x + 2, end), (x + 16, y)], "soft")
+        weight = 600 if stem in styles else 400
+        color = styles.get(stem, ("soft",))[0]
+        chart.picture.text(x + 20, y + 4, names[stem], color, weight=weight)

@@ -3,7 +3,8 @@
     python dev/regenerate.py
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md and docs/your-card.md, docs/index.html, and the pictures in docs/.
+markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, docs/index.html, and the
+pictures in docs/.
 It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
 has yet gets a row without a gain.
 """
@@ -26,7 +27,7 @@ def run(argv: list[str]):
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__), "regenerate.py is in", "PYTHONPATH={}")
     count_changed()
-    for name in ("README.md", "RUNLOG.md", "docs/your-card.md"):
+    for name in ("README.md", "RUNLOG.md", "beyond/README.md", "docs/your-card.md"):
         path = ROOT / name
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():

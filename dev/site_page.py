@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from blocks import A100, B, lines_changed, measured_climbs
+from beyond import TUNED, shares
+from blocks import A100, B, beyond_climbs, lines_changed, measured_climbs, part_of, setting_of
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pictures import HEARTS, heart_of
@@ -24,6 +25,7 @@ from ladder.files import ROOT
 from ladder.machine import GPU, find_gpu
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rates import rates_of, source_of
+from ladder.measure.rows import Row
 from ladder.measure.scripts import base_of, branch, number_of, rungs
 from ladder.measure.work import AS_BEFORE, LABELS, roofline_ms, work
 from ladder.show.diffs import diff_lines
@@ -78,6 +80,11 @@ def tell(climbs: list) -> Story:
     for_cpus = []
     for path in branch("cpu"):
         for_cpus.append(story_rung(path) | {"measured": measured_gain(path.stem, climbs)})
+    for_steps = [story_rung(path) | {"measured": ""} for path in branch("beyond")]
+    setting = ""
+    for _, _, rows in beyond_climbs():
+        add_steps(for_steps, rows)
+        setting = setting_of(rows)
     template = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -85,6 +92,8 @@ def tell(climbs: list) -> Story:
     html = template.get_template("story.html").render(
         rungs=shown,
         cpu=for_cpus,
+        beyond=for_steps,
+        setting=setting,
         reported=other,
         shares=percents(sorted(reported_shares("any", B)[1])),
         cards=numbers["cards"],
@@ -136,6 +145,18 @@ def measured_gain(stem: str, climbs: list) -> str:
                 device = section.run["device"]
                 return f"Measured here on {device}, over the rung before: {rung.gain_text}"
     return ""
+
+
+def add_steps(rungs: list[dict], rows: list[Row]):
+    """Say of each of these in which share of 21's steps it comes down to where 21 ends."""
+    found = shares(rows, TUNED)
+    for rung in rungs:
+        share = found.get(rung["stem"])
+        if share:
+            rung["steps"] = share.value
+            rung["measured"] = f"{part_of(share)} of 21's steps to the loss at which 21 ends"
+        elif rung["stem"] in found:
+            rung["measured"] = "Does not come down to the loss at which 21 ends"
 
 
 def all_numbers() -> dict:

@@ -1,0 +1,97 @@
+"""The second staircase: in how many steps its rungs come down to a loss, and its records."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ladder.files import ROOT
+from ladder.log import Log
+from ladder.measure.losses import end_loss, smooth_losses, steps_to
+from ladder.measure.rows import Row, compared
+from ladder.measure.stats import Estimate, gain_of, holm
+
+START = "10_fused_adamw"
+TUNED = "21_schedule"  # the start that all others of the branch are compared with
+# A row of docs/reported.md: the rungs that were new in a record of modded-nanogpt, its minutes.
+RECORD = re.compile(r"^\|\d+\|[^|]*\|([^|]*)\|([\d.]+)\|", re.MULTILINE)
+
+
+def log_steps_to_loss(target: Log, log: Log) -> float:
+    """How many times as many steps as `target` a run takes to where that one ends, as a logarithm.
+
+    Both are counted to the first step at which the running mean is that low; inf if it never is.
+    """
+    loss = end_loss(target)
+    return math.log(steps_to(loss, log) / steps_to(loss, target))
+
+
+def shares(
+    rows: list[Row], target: str, number: Callable = log_steps_to_loss
+) -> dict[str, Estimate | None]:
+    """By stem, the steps of each row to the loss at which the row `target` ends, as a share of that
+    row's own; None if a round never came down to it. `number` may be `log_time_to_loss`.
+    """
+    ran = by_stem(rows)
+    found = {}
+    for stem, row in ran.items():
+        if stem != target:
+            found[stem] = compared(ran[target], row, number, gain_of)
+    holm(found.values())
+    return found
+
+
+def by_stem(rows: list[Row]) -> dict[str, Row]:
+    """The rows that ran."""
+    return {row.stem: row for row in rows if row.logs}
+
+
+def own_steps(row: Row) -> float:
+    """The steps in which a row comes down to where it ends, the mean of its rounds."""
+    return float(np.mean([steps_to(end_loss(log), log) for log in row.logs.values()]))
+
+
+class Curve(NamedTuple):
+    """The losses of a row over its steps, each array (points,): over the rounds."""
+
+    steps: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def step_at(self, loss: float) -> float | None:
+        """The first step at which the mean has come down to `loss`; None if it never does."""
+        if self.mean.min() > loss:
+            return None
+        return self.steps[np.argmax(self.mean <= loss)]
+
+    def part_below(self, loss: float) -> "Curve":
+        """Each tenth step, where the lowest round is not above `loss`."""
+        shown = np.flatnonzero(self.low <= loss)[::-10][::-1]  # with the last step
+        return Curve(*(values[shown] for values in self))
+
+
+def curves(rows: list[Row]) -> dict[str, Curve]:
+    """The running mean of each row that ran, over the rounds that all of them have."""
+    ran = by_stem(rows)
+    rounds = set.intersection(*(set(row.logs) for row in ran.values()))
+    found = {}
+    for stem, row in ran.items():
+        losses = np.array([smooth_losses(row.logs[k]) for k in sorted(rounds)])
+        total = len(row.log.steps)
+        steps = np.arange(total - losses.shape[1] + 1, total + 1)
+        found[stem] = Curve(steps, losses.mean(0), losses.min(0), losses.max(0))
+    return found
+
+
+def record_minutes() -> dict[int, str]:
+    """The minutes of modded-nanogpt's first record with the idea of a rung, by the rung's number:
+    as docs/reported.md has them."""
+    page = (ROOT / "docs" / "reported.md").read_text("utf-8")
+    found = {}
+    for rungs, minutes in RECORD.findall(page):
+        for number in re.findall(r"\d+", rungs):
+            found.setdefault(int(number), minutes)
+    return found

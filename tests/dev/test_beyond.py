@@ -1,0 +1,76 @@
+"""beyond.py: steps to the same loss, in the table, in the sentence and on the page."""
+
+import blocks
+import numpy as np
+import pytest
+import site_page
+from beyond import curves
+from climbs import climb_of
+
+from ladder.measure.rows import read_climb
+
+STEPS = 200  # so that the running mean is over 20
+NEVER = STEPS + 20
+
+
+def falling(at: int, loss: float) -> np.ndarray:
+    """Losses of 8, then of `loss`, so that the running mean comes down to it at step `at`."""
+    return np.where(np.arange(1, STEPS + 1) > at - 20, loss, 8.0)
+
+
+@pytest.fixture
+def climb(tmp_path):
+    """21 is at its end in step 200. 28 is there after 0.4, 0.5 and 0.625 of the steps, 22 in two
+    rounds of three, and 10 in none."""
+    losses = {
+        "10_fused_adamw": [falling(STEPS, 6.0)] * 3,
+        "21_schedule": [falling(STEPS, 4.0)] * 3,
+        "22_rope": [falling(at, 3.9) for at in (100, 100, NEVER)],
+        "28_softcap": [falling(at, 3.9) for at in (80, 100, 125)],
+    }
+    times = dict.fromkeys(losses, 10)
+    return ("logs/x", *read_climb(climb_of(tmp_path, times, losses=losses)))
+
+
+def cells(table: str, rung: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| [{rung}")]
+    return [cell.strip() for cell in line.replace("\N{NO-BREAK SPACE}", " ").split("|")[1:-1]]
+
+
+def test_steps_to_the_same_loss_are_a_mean_of_ratios_with_its_interval(climb):
+    """By hand: 0.5, times or divided by exp(4.303 ln 1.25 / sqrt 3)."""
+    table = blocks.staircase(climb)
+    assert cells(table, "28")[3] == "**0.50× (0.29 … 0.87)**"
+    assert cells(table, "21")[3:] == ["–", "**0.95× (0.95 … 0.95)**"]  # 190 of 200
+    assert "of the 200 or 200 in which" in table and "time to" not in table
+    says = blocks.beyond_table(climb)
+    assert "Rung 28 gets to the final loss of 21, the tuned start, in 0.50 (0.29 … 0.87)" in says
+    assert cells(says, "25 Muon")[1:] == ["+19 −1", "–", "24.9 min"]
+    timed = blocks.staircase(climb, timed=True)
+    assert cells(timed, "28")[5] == "**0.50× (0.29 … 0.87)**"  # all took 10 ms a step
+
+
+def test_what_a_round_does_not_reach_is_not_reached(climb):
+    """A mean of the other rounds would flatter it."""
+    table = blocks.staircase(climb)
+    assert cells(table, "22")[3] == cells(table, "10")[3] == "not reached"
+    folder, facts, rows = climb
+    says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
+    assert "Rung 22 does not get to the final loss of 21, the tuned start" in says
+
+
+def test_the_page_has_a_bar_of_the_steps(climb, monkeypatch):
+    monkeypatch.setattr(site_page, "beyond_climbs", lambda: [climb])
+    html = site_page.tell([]).html
+    assert html.count('class="steps"') == 1 and '<i style="width:50.0%">' in html
+    assert "0.50 (0.29 … 0.87) of 21&#39;s steps" in html
+    assert "Does not come down to the loss at which 21 ends" in html  # 22
+
+
+def test_curves_are_of_the_rounds_that_all_rows_have(climb):
+    rows = climb[2]
+    del rows[1].logs[3]
+    found = curves(rows)
+    assert found["22_rope"].mean[-1] == pytest.approx(3.9)  # round 3 never falls
+    assert found["28_softcap"].step_at(3.9 + 1e-6) == 100
+    assert found["10_fused_adamw"].step_at(4.0) is None
