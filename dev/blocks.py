@@ -39,6 +39,8 @@ from ladder.show.tables import (
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4070 = "NVIDIA GeForce RTX 4070"
 B = 16  # of the reported climb
+NO_BREAK = "\N{NO-BREAK SPACE}"
+STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
 NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.commands.roofline.LISTED.
 CARDS = ["RTX 4070", "RTX 3090", "RTX 4090", "A100 SXM 80GB", "H100 SXM"]
@@ -113,7 +115,7 @@ def ladder_picture() -> str:
     alt = f"A bar for each rung, with the line it adds: {ms['00']} ms a step for the baseline, "
     alt += f"{ms['10']} for rung 10, on one A100, reported by {other['who']}"
     note = f"*Green: the heart of the diff. Times: [{other['who']}'s lecture]({other['url']}),"
-    note += " rounded; 01 and 04 are in the 1000, 08 and 09 in the 90.*"
+    note += " rounded; he did not time 01, 04, 08 and 09 apart.*"
     return f"{embedded('ladder', alt, 'docs/')}\n\n{note}\n"
 
 
@@ -129,7 +131,7 @@ def rungs_table() -> str:
     gpu = find_gpu(RTX_4070)
     compare, _ = batches(gpu.memory)
     steps = work(compare)
-    heads = ["rung", "lines changed", "it removes", "A100, reported"]
+    heads = ["rung", "lines changed", "it removes", f"A100, reported, B={B}"]
     lines = [[*heads, f"RTX 4070, calculated, B={compare}"]]
     for path in rungs():
         ms = other["ms"].get(f"{number_of(path):02}")
@@ -161,6 +163,7 @@ def measured(*climbs: tuple) -> str:
     """Chart and summary of each climb that README.md shows, then how others compare."""
     text = "\n".join(summary(*climb) for climb in climbs)
     text += beside_transformers()
+    text = re.sub(r"\([^()]*…[^()]*\)", lambda interval: interval[0].replace(" ", NO_BREAK), text)
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
         text += f"\n{NO_GPU}\n"
     return text
@@ -177,11 +180,11 @@ def beside_transformers() -> str:
     gains = []
     for number, row in by_number(read_climb(newest)[1]).items():
         if number >= 10:
-            unclear = "" if row.gain.significant else ", which is not clear"
-            gains.append(f"rung {number} gains {percent(row.gain)}{unclear}")
+            sure = "is" if row.gain.significant else "is not clearly"
+            gains.append(f"rung {number} {sure} faster, {percent(row.gain)}")
     folder = newest.relative_to(ROOT).as_posix()
-    text = f"Over transformers' GPT-2 with rung 10's techniques, in [another climb]({folder}): "
-    return f"{text}{'; '.join(gains)}.\n"
+    text = f"Beside transformers' GPT-2 with rung 10's techniques, in [another climb]({folder}), "
+    return f"{text}{', and '.join(gains)}.\n"
 
 
 def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
@@ -316,14 +319,15 @@ def card_lines(names: list[str]) -> list[list[Cell]]:
     """Headings, and of each card the B that fit it and what is calculated there, its tok/s at the
     share of the roofline that others reached. A star: its rates are estimated."""
     heads = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "speed of rung 10"]
-    lines = [[*heads, "B to train", "rung 10, tok/s"]]
+    lines = [[*heads, "B to train", "ddp_run.py, tok/s"]]
     reached = 1e3 * BLOCK_SIZE * usual_share()
     for name in names:
         gpu = LISTED[name]
         rates = rates_of(gpu)
         compare, train = batches(gpu.memory)
         ms = {stem: sum(roofline_ms(step, rates)) for stem, step in work(compare).items()}
-        trained = sum(roofline_ms(work(train)["10_fused_adamw"], rates))
+        *batch, update = roofline_ms(work(train)["10_fused_adamw"], rates)
+        trained = sum(batch) + update * train * BLOCK_SIZE / STEP_TOKENS
         star = "" if gpu.name in measured_rates() else r"\*"
         line = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
         line += [digits(reached * compare / ms["baseline"])]

@@ -122,7 +122,7 @@ def story_rung(path: Path) -> dict:
         "stem": path.stem,
         "title": title(path),
         "base": title(base) if base else "",
-        "about": f"{lines_changed(path)} lines · {what}" if base else "",
+        "about": f"diff {lines_changed(path)} · {what}" if base else "",
         "doc": doc_of(path),
         "diff": diff_lines(base, path)[2:] if base else [],
         "heart": heart_of(path) if number in HEARTS else "",

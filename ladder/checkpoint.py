@@ -135,7 +135,10 @@ def _best_loss(folder: Path, job: Job, print0: Callable) -> float:
     except Damaged as error:
         print0(f"note  {error}: the next validation replaces it")
         return math.inf
-    if not metadata or not job.checkpoint:  # it was stopped before its first, and begins again
+    if not metadata:
+        return math.inf
+    if not job.checkpoint:  # it was stopped before its first, and begins again
+        print0(f"note  {best} has no checkpoint beside it: the next validation replaces it")
         return math.inf
     check_identity(best, metadata, job.identity)
     return float(metadata["val_loss"])

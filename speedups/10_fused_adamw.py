@@ -10,7 +10,7 @@ Why: an update reads weight, gradient and two moments and writes all but the gra
   where gradients are accumulated. On a CPU that moves 20 GB/s, 6.5 GB take 0.3 s.
 Numerics: rounding. The same formula, evaluated in another order.
 Run: python speedups/10_fused_adamw.py
-Removes: two thirds of the optimizer's traffic
+Removes: over half of the optimizer's traffic
 Effective: optimizer=fused
 """
 

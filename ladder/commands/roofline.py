@@ -60,7 +60,8 @@ def run(args) -> int:
     rates = rates_of(gpu, args.data_sheet)
     source = source_of(gpu, args.data_sheet)
     console.say(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
-    console.say(f"{in_words(gpu, rates)}\n(TFLOP/s {source}; the rest by the data sheet)")
+    rest = "" if args.data_sheet else "; the rest by the data sheet"
+    console.say(f"{in_words(gpu, rates)}\n(TFLOP/s {source}{rest})")
     if gpu.note:
         console.say(f"note  {gpu.note}")
     largest, words = what_fits(gpu)
@@ -166,7 +167,7 @@ def percents(shares: list[float]) -> str:
 
 def work_table(steps: dict[str, dict]) -> Table:
     """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
-    heads = ("work\nTFLOP", "unit", "all\nGB", "matmul\nGB", "attn\nGB", "other\nGB")
+    heads = ("work\nTFLOP", "unit", "all\nGB", "matmul\nGB", "attn\nGB", "traffic\nGB")
     table = new_table("rung", *heads, "optim\nGB", "kernels\nabout")
     for stem, step in steps.items():
         flops = step["linear_flops"] + step["attention_flops"]
@@ -183,7 +184,7 @@ def time_table(steps: dict[str, dict], rates: dict[str, float], shares: list[flo
 
     The estimate is the time at each of the shares.
     """
-    heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "other\nms", "optim\nms")
+    heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "traffic\nms", "optim\nms")
     table = new_table("rung", *heads, f"at {percents(shares).replace(' to ', '–')}\nms")
     before = None
     for stem, step in steps.items():

@@ -161,10 +161,14 @@ def test_a_checkpoint_of_before_they_were_saved_is_resumed_with_any_held_out_tok
     assert (resumed.checkpoint, resumed.best) == (path, 3.5)
 
 
-def test_a_best_model_without_a_checkpoint_is_replaced(tmp_path):
+def test_a_best_model_without_a_checkpoint_is_replaced_and_a_note_says_so(tmp_path, capsys):
     """Of a run that was killed before its first: other flags may have made it."""
     save_best(tmp_path, open_job(tmp_path / "other"))
     assert open_job(tmp_path, "--resume", "--seed=7").best == math.inf
+    assert (
+        "best has no checkpoint beside it: the next validation replaces it"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_a_line():
