@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from beyond import START, TUNED, by_stem, own_steps, record_minutes, shares
+from fewer_steps import START, TUNED, by_stem, own_steps, record_minutes, shares
 from svg import embedded
 
 from ladder.cli import BLOCK_SIZE, MODELS
@@ -48,9 +48,9 @@ MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RT
 MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
 MORE_CARDS += ["H200 SXM"]
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
-RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, by the
-[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, mostly with
-others, in steps of 524,288 tokens.
+RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, in steps of 524,288 tokens, by the
+[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, mostly
+with others.
 """
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
@@ -207,14 +207,9 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
 def beyond_table(of_climb: tuple, timed=False) -> str:
     """README.md's second table: what the rungs of beyond/ do to the loss, and how fast the others
     were with whom the ideas came. `timed`: the times of the climb count, too."""
-    folder, climb, rows = of_climb
-    heads = [
-        "rung",
-        "lines changed",
-        "loss vs. previous, nats, measured",
-        "modded-nanogpt, reported",
-    ]
-    lines = [[Cell(text) for text in heads]]
+    folder, _, rows = of_climb
+    heads = ["rung", "lines changed", "loss vs. previous, nats, measured"]
+    lines = [[Cell(text) for text in [*heads, "modded-nanogpt, reported"]]]
     minutes = record_minutes()
     for path in branch("beyond"):
         lines.append([*changes(path, rows), Cell(f"{minutes[number_of(path)]} min")])
@@ -227,12 +222,24 @@ def beyond_table(of_climb: tuple, timed=False) -> str:
 
 def staircase(of_climb: tuple, timed=False) -> str:
     """The picture and the table of beyond/README.md."""
-    folder, climb, rows = of_climb
+    folder, _, rows = of_climb
     alt = f"Loss over the steps of rungs 10 and 21 to 28. {how_far(rows)}"
-    text = f"{embedded('beyond', alt, '../docs/')}\n\n*Means over the seeds of the running mean of "
-    text += "a tenth of the steps, and bands from the lowest to the highest seed. Dots: where a "
-    text += "mean comes down to where 21 or 10 ends. "
-    text += f"{setting_of(rows)} ([logs](../{folder})).*\n\n"
+    ran = by_stem(rows)
+    tuned, start = (f"{own_steps(ran[stem]):,.0f}" for stem in (TUNED, START))
+    return f"""{embedded("beyond", alt, "../docs/")}
+
+*{setting_of(rows)} ([logs](../{folder})). Lines: the running mean of a tenth of the steps, its mean
+over the seeds. Bands: from the lowest seed to the highest. Dots: where a line comes down to where
+21 or 10 ends.*
+
+{pipes(steps_table(rows, timed), left=2)}
+*Steps*: to the loss at which 21 or 10 ends, as a share of the {tuned} or {start} in which it comes
+down to that itself. Bold: significant.
+"""
+
+
+def steps_table(rows: list[Row], timed: bool) -> list[list[Cell]]:
+    """Rung 10 and those of beyond/: what each changes, and its `shares`."""
     columns = {"steps to 21's loss": shares(rows, TUNED), "steps to 10's": shares(rows, START)}
     if timed:
         columns["time to 21's loss"] = shares(rows, TUNED, log_time_to_loss)
@@ -244,13 +251,7 @@ def staircase(of_climb: tuple, timed=False) -> str:
         for found in columns.values():
             line.append(share_cell(found, path.stem))
         lines.append(line)
-    ran = by_stem(rows)
-    steps = [f"{own_steps(ran[stem]):,.0f}" for stem in (TUNED, START)]
-    text += f"{pipes(lines, left=2)}\n*Steps*: to the loss at which 21 or 10 ends, as a share of "
-    text += (
-        f"the {steps[0]} or {steps[1]} in which it comes down to that itself. Bold: significant."
-    )
-    return f"{text}\n"
+    return lines
 
 
 def changes(path: Path, rows: list[Row], to_root="") -> list[Cell]:
@@ -281,7 +282,7 @@ def how_far(rows: list[Row], timed=False) -> str:
         part = f"gets to the final loss of {whose} in {part_of(share)} of its steps"
         if timed:
             time = shares(rows, target, log_time_to_loss)[top]
-            part += f" ({part_of(time)} of its time)"
+            part += f" and {part_of(time)} of its time"
         parts.append(part)
     return f"Rung {top[:2]} {', and '.join(parts)}"
 
@@ -295,7 +296,7 @@ def setting_of(rows: list[Row]) -> str:
     """Model, machine and text of a climb, and its seeds."""
     run = first_log(rows).run
     rounds = sorted({len(row.logs) for row in by_stem(rows).values()})
-    seeds = " to ".join(map(str, {*rounds[:1], *rounds[-1:]}))
+    seeds = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
     steps = f"{int(run['steps']):,} steps of {run['data']}"
     return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
 

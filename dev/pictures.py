@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import primer_pictures
-from beyond import START, TUNED, curves
 from blocks import (
     A100,
     beyond_climbs,
@@ -16,6 +15,7 @@ from blocks import (
     measured_climbs,
     reported_rungs,
 )
+from fewer_steps import START, TUNED, curves
 from svg import NARROW, PARTS, WIDE, Axis, Picture, Row
 
 from ladder.commands.roofline import batch_for, share_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from beyond import TUNED, shares
 from blocks import A100, B, beyond_climbs, lines_changed, measured_climbs, part_of, setting_of
+from fewer_steps import TUNED, shares
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pictures import HEARTS, heart_of

@@ -1,11 +1,11 @@
-"""beyond.py: steps to the same loss, in the table, in the sentence and on the page."""
+"""fewer_steps.py: steps to the same loss, in the table, in the sentence and on the page."""
 
 import blocks
 import numpy as np
 import pytest
 import site_page
-from beyond import curves
 from climbs import climb_of
+from fewer_steps import curves
 
 from ladder.measure.rows import read_climb
 
