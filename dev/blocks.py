@@ -48,7 +48,7 @@ MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RT
 MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
 MORE_CARDS += ["H200 SXM"]
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
-RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, in steps of 524,288 tokens, by the
+RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, with another batch, by the
 [record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, mostly
 with others.
 """
@@ -209,12 +209,12 @@ def beyond_table(of_climb: tuple, timed=False) -> str:
     were with whom the ideas came. `timed`: the times of the climb count, too."""
     folder, _, rows = of_climb
     heads = ["rung", "lines changed", "loss vs. previous, nats, measured"]
-    lines = [[Cell(text) for text in [*heads, "modded-nanogpt, reported"]]]
+    lines = [[Cell(text) for text in [*heads, "modded-nanogpt, minutes, reported"]]]
     minutes = record_minutes()
     for path in branch("beyond"):
-        lines.append([*changes(path, rows), Cell(f"{minutes[number_of(path)]} min")])
-    text = f"{pipes(lines, left=2)}\n*Measured*: {how_far(rows, timed)}; "
-    text += f"{setting_of(rows)} ([logs]({folder}))."
+        lines.append([*changes(path, rows), Cell(minutes[number_of(path)])])
+    text = f"{pipes(lines, left=2)}\n*Measured*: {setting_of(rows)} ([logs]({folder})). "
+    text += f"{how_far(rows, timed)}."
     if not timed:
         text += " The time is not known: the machine was busy."
     return f"{text}\n\n{RECORDS}"
@@ -274,12 +274,13 @@ def how_far(rows: list[Row], timed=False) -> str:
     """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
     top = [*by_stem(rows)][-1]
     parts = []
-    for target, whose in ((TUNED, "21, the tuned start,"), (START, "rung 10")):
+    for target in (TUNED, START):
+        whose = f"{target[:2]}'s"
         share = shares(rows, target)[top]
         if share is None:
-            parts.append(f"does not get to the final loss of {whose}")
+            parts.append(f"never gets to {whose} final loss")
             continue
-        part = f"gets to the final loss of {whose} in {part_of(share)} of its steps"
+        part = f"gets to {whose} final loss in {part_of(share)} of {whose} steps"
         if timed:
             time = shares(rows, target, log_time_to_loss)[top]
             part += f" and {part_of(time)} of its time"
@@ -293,12 +294,12 @@ def part_of(share: Estimate) -> str:
 
 
 def setting_of(rows: list[Row]) -> str:
-    """Model, machine and text of a climb, and its seeds."""
+    """What a climb ran: the machine does not matter to its losses."""
     run = first_log(rows).run
     rounds = sorted({len(row.logs) for row in by_stem(rows).values()})
     seeds = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-    steps = f"{int(run['steps']):,} steps of {run['data']}"
-    return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
+    steps = f"{int(run['steps']):,} steps of {run['data']}, {seeds} seeds"
+    return f"{run['model']}, B={run['B']}, T={run['T']}, {steps}"
 
 
 def cards_table() -> str:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, measured_climbs, render
+from blocks import BLOCK, beyond_climbs, measured_climbs, render
 from climbs import HERE, LOGS
 from pictures import pictures
 from rich.console import Console
@@ -61,9 +61,10 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
             assert gain in found, (folder, gain)
 
 
-def test_the_examples_in_readme_are_what_is_printed(capsys):
+def test_the_examples_of_logs_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
-    _, diff, log, _, _, _, two_ranks, *_ = code_blocks(page("README.md"))
+    _, diff, log, *_ = code_blocks(page("README.md"))
+    _, _, two_ranks, *_ = code_blocks(page("docs/train.md"))
     assert capsys.readouterr().out.startswith(f"{diff}\n")
     for lines, folder, name in (
         (log, ROOT / shown_climbs()[0], "05_torch_compile.r1"),
@@ -115,8 +116,7 @@ def test_a_climb_in_readme_ran_the_code_that_stands_here():
     scripts import from ladder/ is not compared: of that, only `next(batches)` is timed.
     """
     here = {path.stem: path for path in all_scripts()}
-    for folder in shown_climbs():
-        climb = read_climb(ROOT / folder)[0]
+    for _, climb, _ in measured_climbs() + beyond_climbs():
         for script in climb.scripts:
             then = git("show", f"{climb.commit}:{script}")
             if then.returncode:
