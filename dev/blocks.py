@@ -115,7 +115,7 @@ def ladder_picture() -> str:
     alt = f"A bar for each rung, with the line it adds: {ms['00']} ms a step for the baseline, "
     alt += f"{ms['10']} for rung 10, on one A100, reported by {other['who']}"
     note = f"*Green: the heart of the diff. Times: [{other['who']}'s lecture]({other['url']}),"
-    note += " rounded; he did not time 01, 04, 08 and 09 apart.*"
+    note += " rounded.*"
     return f"{embedded('ladder', alt, 'docs/')}\n\n{note}\n"
 
 

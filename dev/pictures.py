@@ -239,8 +239,8 @@ def draw_curve(width: int) -> Picture:
         picture.dot(*chart.at(x, y), "ink", radius=2)
     for mark in loss.marks:
         chart.line([mark, mark], [chart.up.low, chart.up.high], "soft", 1, "4 3")
-        x, y = chart.at(mark, chart.up.low)
-        picture.text(x + 5, y - 6, "stopped and resumed", "soft")
+        x, y = chart.at(mark, chart.up.high)
+        picture.text(x + 5, y + 12, "stopped and resumed", "soft")
     return picture
 
 
@@ -318,7 +318,7 @@ def draw_loss(width: int) -> Picture:
     for name, end, loss in RUNS.findall(page)[1:]:
         x, y = chart.at(float(end), float(loss))
         picture.dot(x, y, "reported", hollow=True)
-        picture.text(x + 5, y - 9, name, "soft", anchor="end")
+        picture.text(x - 8, y + 9, name, "soft", anchor="end")  # clear of the cards' words
     return picture
 
 
@@ -363,7 +363,7 @@ def draw_beta2(width: int) -> Picture:
         gain = read_climb(ROOT / "logs" / folder)[1][1].loss_change
         x, y = chart.at(math.log2(batch), math.log10(half_life(0.95, batch)))
         words = f"+{-gain.value:.3f} ({-gain.high:.3f} to {-gain.low:.3f})"
-        picture.text(x + 6, y + 19, words)
+        picture.text(x + 6, y + 16, words)
     picture.dot(*chart.at(19, fixed), "reported")
     return picture
 

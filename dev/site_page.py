@@ -141,7 +141,7 @@ def measured_gain(stem: str, climbs: list) -> str:
     """What a rung gained in the climbs that README.md shows."""
     for section in climbs:
         for rung in section.rungs:
-            if rung.stem == stem and rung.gain_text:
+            if rung.row.name == stem and rung.gain_text:
                 device = section.run["device"]
                 return f"Measured here on {device}, over the rung before: {rung.gain_text}"
     return ""

@@ -15,12 +15,12 @@ from ladder.text import printable
 
 # Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
 COMMANDS = {
-    "climb": "run rungs interleaved, several times, and say what each one gains here",
+    "climb": "run rungs interleaved, several times: what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
     "profile": "where a step's time goes: forward, backward, optimizer, top kernels",
     "roofline": "the work of each rung, counted, and its time at a GPU's rates",
     "doctor": "what this machine is, and which rungs can run or help here",
-    "report": "climbs or training runs as one HTML page: charts, diffs, losses, logs",
+    "report": "climbs or training runs as one HTML page: charts, diffs, logs",
     "sample": "write text with a model that ddp_run.py trained",
 }
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
 from ladder.measure.climb import PACKED
+from ladder.show.console import screen
 from ladder.show.gather import ClimbSection, gather
 from ladder.show.page import page
 from ladder.show.training import distinct_names, training_section
@@ -62,11 +63,12 @@ def run(args) -> int:
     if args.out.exists() and not is_page(args.out):
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
+    console = screen()
     if runs:
         for why in sections[0].left_out:
-            print(printable(f"left out: {why}"))
+            console.say(printable(f"left out: {why}"))
     for section in sections:
-        print(printable(f"{section.id}: {section.label}"))
+        console.say(printable(f"{section.id}: {section.label}"))
     print(f"written: {args.out} (for a browser)")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())

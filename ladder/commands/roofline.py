@@ -70,7 +70,7 @@ def run(args) -> int:
     said, shares = reported_shares(gpu.name, B, args.data_sheet)
     console.print(time_table(steps, rates, shares))
     console.say(f"{said} {percents(shares)} of the roofline")
-    console.say(f"\nOver the rung before, on {gpu.name} ({source}):")
+    console.say(f"\nOver the rung before, on {gpu.name}:")
     for line in reasons(steps, gpu, rates).values():
         console.say(f"  {line}")
     return 0

@@ -89,8 +89,16 @@ class Mark:
     interval: str | None
 
 
+def state(found: Estimate | None, is_loss=False) -> str:
+    """`up` if a gain, or a difference in loss, is significantly better, `down` if worse."""
+    if not found or not found.significant:
+        return ""
+    better = found.value < 0 if is_loss else found.value > 1
+    return "up" if better else "down"
+
+
 def draw_mark(
-    found: Estimate | None, place: Callable[[float], float], css_class: str = ""
+    found: Estimate | None, place: Callable[[float], float], css_class: str
 ) -> Mark | None:
     """An estimate, if there is one, whose values stand at `place`."""
     if not found:

@@ -33,7 +33,6 @@ class Doc:
 class Rung:
     """A row of a climb on the page: its script, diff and roofline as measured, and its logs."""
 
-    stem: str
     title: str
     row: Row
     path: Path | None
@@ -42,7 +41,7 @@ class Rung:
     base: "Rung | None"  # the one that it is compared with
     over: str  # says that, where it is not the row above
     diff: list[str] | None
-    roofline: dict[str, float]  # milliseconds of each part of a step, and of all together
+    roofline: dict[str, float]  # milliseconds of each part, of all together, and as measured
     effective: str
     gain_text: str
     figures: dict[str, str]  # the cells of its row by their headings
@@ -58,7 +57,6 @@ class ClimbSection:
     label: str
     caption: str
     climb: Climb
-    rows: list[Row]
     run: dict[str, str]  # of the first row's first log
     steps: str  # of a run, in words
     settings: list  # what it has in common with a climb --without beside it
@@ -87,7 +85,6 @@ def gather(folder: Path) -> ClimbSection:
         label=f"{run['device']}, {climb.started}, {run['model']}, {size}: {what}",
         caption=f"{caption(climb, good)}.",
         climb=climb,
-        rows=rows,
         run=run,
         steps=steps,
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
@@ -123,9 +120,9 @@ def gather_rungs(folder: Path, climb: Climb, rows: list[Row]) -> list[Rung]:
             if row.roofline:
                 roofline = dict(zip(LABELS, row.roofline, strict=True))
                 roofline["together"] = sum(row.roofline)
+                roofline["measured"] = row.ms
             rung = Rung(
                 row=row,
-                stem=row.name,
                 title=line["rung"].text,
                 path=path,
                 source=source,

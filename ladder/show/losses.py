@@ -6,8 +6,8 @@ import numpy as np
 
 from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import compared, loss_change
-from ladder.measure.stats import Estimate, mean_of
-from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, svg
+from ladder.measure.stats import mean_of
+from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, state, svg
 from ladder.show.gather import ClimbSection, Rung
 from ladder.show.tables import with_interval
 
@@ -70,19 +70,12 @@ def draw_losses(section: ClimbSection) -> Losses | None:
     changes = []
     for rung in rungs:
         found = rung.row.loss_change
-        mark = draw_mark(found, nats.at, state(found))
+        mark = draw_mark(found, nats.at, state(found, is_loss=True))
         name = rung.title + rung.over
         said = rung.figures[heading] if mark else ""
         changes.append(MarkedRow(name, f"{rung.row.loss:.4f}", mark, said))
     headline, certainty = verdict(section, rungs)
     return Losses(headline, certainty, heading, nats.ticks(8), changes, draw_curves(rungs))
-
-
-def state(found: Estimate | None) -> str:
-    """`up` if a difference in loss is significant and lower, `down` if it is higher."""
-    if not found or not found.significant:
-        return ""
-    return "up" if found.value < 0 else "down"
 
 
 def verdict(section: ClimbSection, rungs: list[Rung]) -> tuple[str, str]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from ladder.measure.rows import Row
-from ladder.measure.stats import MIN_ROUNDS, Estimate
-from ladder.show.draw import Mark, Scale, Tick, between, draw_mark, share
+from ladder.measure.stats import MIN_ROUNDS
+from ladder.show.draw import Mark, Scale, Tick, between, draw_mark, share, state
 from ladder.show.gather import ClimbSection, Rung
 from ladder.show.losses import Losses, draw_losses
 
@@ -100,20 +100,14 @@ def comparison(section: ClimbSection, rungs: list[Rung]) -> tuple:
     return top, first, top.row.total
 
 
-def state(gain: Estimate | None) -> str:
-    """`up` if it is significant and a gain, `down` if a loss, else empty."""
-    if not gain or not gain.significant:
-        return ""
-    return "up" if gain.value > 1 else "down"
-
-
 def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
     """The rows of a climb, the scale of their rates, and that of their gains in per cent."""
     alone = {}
     if section.without:
         for rung in section.without.rungs[1:]:
-            alone[rung.stem.removeprefix("without_")] = rung
-    ran = [row for row in section.rows if row.logs]
+            alone[rung.row.name.removeprefix("without_")] = rung
+    rows = [rung.row for rung in section.rungs]
+    ran = [row for row in rows if row.logs]
     longest = max(row.tok_per_s for row in ran)
     rooflines = {}
     for row in ran:
@@ -122,7 +116,7 @@ def draw_rows(section: ClimbSection) -> tuple[list[DrawnRow], Scale, Scale]:
             if roofline <= 2 * longest:  # else it has no room
                 rooflines[row.name] = roofline
     rate = Scale(0, max([longest, *rooflines.values()]))
-    gains = gain_scale(section.rows + [rung.row for rung in alone.values()])
+    gains = gain_scale(rows + [rung.row for rung in alone.values()])
 
     def place(ratio: float) -> float:
         return gains.at(per_cent(ratio))

@@ -77,7 +77,9 @@ def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
     if not comparison.gain_heading:
         del headings["gain"], headings["total"]
     if not any(row.loss for row in rows):
-        del headings["loss"], headings["loss_change"], headings["time_to_loss"]
+        del headings["loss"], headings["loss_change"]
+    if not any(row.time_to_loss for row in rows):  # a footnote says so
+        del headings["time_to_loss"]
     if not any(row.roofline for row in rows):
         del headings["of roofline"]
     return headings
@@ -127,7 +129,7 @@ def gain_cell(text: str, gain: Estimate | None) -> Cell:
 def loss_change(change: Estimate | None) -> str:
     """`+0.123 (+0.101 … +0.146)` nats, or `no change (−0.001 … +0.000)`; `–` without one."""
     text = with_interval(change, "{:+.3f}".format, "")
-    return re.sub(r"^[+−]0\.000", "no change", text)
+    return re.sub(r"^[+−]0\.000( \([+−]0\.000 … [+−]0\.000\))?", "no change", text)
 
 
 def percent(gain: Estimate | None) -> str:
@@ -212,6 +214,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
     notes += disturbances(climb, rows) + gaps(climb, rows)
+    if any(row.loss_change for row in rows) and not any(row.time_to_loss for row in rows):
+        notes.append(f"The loss that {name_of(rows[0])} ends at is not reached by the others.")
     if any(row.loss for row in rows):
         run = first_log(rows).run
         if float(run["epoch_batches"]) < int(run["steps"]):
