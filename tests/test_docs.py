@@ -61,11 +61,11 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
             assert gain in found, (folder, gain)
 
 
-def test_the_examples_of_logs_are_what_is_printed(capsys):
+def test_the_examples_of_logs_and_a_diff_are_what_is_printed(capsys):
     assert main(["diff", "5"]) == 0
     _, diff, log, *_ = code_blocks(page("README.md"))
-    _, _, two_ranks, *_ = code_blocks(page("docs/train.md"))
     assert capsys.readouterr().out.startswith(f"{diff}\n")
+    two_ranks = code_blocks(section("docs/train.md", "Several GPUs"))[2]
     for lines, folder, name in (
         (log, ROOT / shown_climbs()[0], "05_torch_compile.r1"),
         (two_ranks, LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny", "two_ranks"),

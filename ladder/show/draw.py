@@ -74,9 +74,9 @@ def grid(ticks: list[Tick]) -> str:
 
 
 def color_of(k: int) -> str:
-    """The colour and dashes of the k-th curve in CSS: of more than a few, the rest are grey."""
+    """The colour and dashes of the k-th curve in CSS: after a few they are grey and thin."""
     if k >= len(CURVES):
-        return "--curve:var(--grey)"
+        return "--curve:var(--grey);--wide:1"
     return f"--curve:var(--curve{k + 1});stroke-dasharray:{DASHES[k]}"
 
 

@@ -7,21 +7,11 @@ import numpy as np
 from ladder.measure.losses import smooth_losses
 from ladder.measure.rows import compared, loss_change
 from ladder.measure.stats import mean_of
-from ladder.show.draw import Mark, Scale, Tick, color_of, draw_mark, state, svg
+from ladder.show.draw import Scale, Tick, color_of, draw_mark, state, svg
 from ladder.show.gather import ClimbSection, Rung
 from ladder.show.tables import with_interval
 
 POINTS = 500  # of a curve, at most
-
-
-@dataclass
-class MarkedRow:
-    """A difference in loss as a dot on an axis, and in words."""
-
-    title: str
-    loss: str
-    mark: Mark | None
-    said: str
 
 
 @dataclass
@@ -35,7 +25,7 @@ class Curve:
 
 @dataclass
 class Curves:
-    """The differences of all rungs, those first that change the loss most."""
+    """The differences of all rungs, those first that change the loss significantly, or most."""
 
     up: list[Tick]
     across: list[Tick]
@@ -49,9 +39,8 @@ class Losses:
 
     headline: str
     certainty: str
-    heading: str
     ticks: list[Tick]
-    changes: list[MarkedRow]
+    changes: list[tuple]  # a rung, its difference as a dot on an axis, and in words
     drawn: Curves
 
 
@@ -71,11 +60,9 @@ def draw_losses(section: ClimbSection) -> Losses | None:
     for rung in rungs:
         found = rung.row.loss_change
         mark = draw_mark(found, nats.at, state(found, is_loss=True))
-        name = rung.title + rung.over
         said = rung.figures[heading] if mark else ""
-        changes.append(MarkedRow(name, f"{rung.row.loss:.4f}", mark, said))
-    headline, certainty = verdict(section, rungs)
-    return Losses(headline, certainty, heading, nats.ticks(8), changes, draw_curves(rungs))
+        changes.append((rung, mark, said))
+    return Losses(*verdict(section, rungs), nats.ticks(8), changes, draw_curves(rungs))
 
 
 def verdict(section: ClimbSection, rungs: list[Rung]) -> tuple[str, str]:
@@ -110,12 +97,15 @@ def draw_curves(rungs: list[Rung]) -> Curves:
     """
     first, *others = rungs
     differences = {}
+    clear = set()
     for rung in others:
         rounds = []
         for k in first.row.logs.keys() & rung.row.logs.keys():
             rounds.append(smooth_losses(rung.row.logs[k]) - smooth_losses(first.row.logs[k]))
         if rounds:
             differences[rung.title] = np.mean(rounds, axis=0)  # (points,)
+            if state(rung.row.loss_change, is_loss=True):
+                clear.add(rung.title)
     steps = np.array([step["step"] for step in first.row.log.steps])
     points = len(smooth_losses(first.row.log))
     steps = steps[-points:]  # a running mean begins later
@@ -125,7 +115,9 @@ def draw_curves(rungs: list[Rung]) -> Curves:
     across = Scale(steps.min(), steps.max())
     every = 1 + len(steps) // POINTS
     curves = []
-    for title in sorted(differences, key=lambda title: -abs(differences[title][-1])):
+    titles = sorted(differences, key=lambda title: -abs(differences[title][-1]))
+    titles.sort(key=lambda title: title not in clear)
+    for title in titles:
         line = svg(across.at(steps[::every]), up.at(differences[title][::every]))
         curves.append(Curve(title, color_of(len(curves)), line))
     zero = f"M0,{999 * (1 - up.at(0)):.1f}h999"

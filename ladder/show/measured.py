@@ -171,16 +171,13 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
     for rung in section.rungs:
         done += len(rung.row.logs)
     planned = climb.rounds * len(section.rungs)
-    unfinished = ""
-    if done < planned and not climb.ended:
-        unfinished = f"{done} of {planned} runs are in"
     return [
-        ("Not finished", unfinished),
+        ("Not finished", "" if climb.ended else f"{done} of {planned} runs are in"),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
         ("Clocks", pairs(climb.clocks)),
         ("Versions", pairs(climb.versions)),
         ("Text", f"{run['data']}, SHA-256 {run.get('data_sha256')}…"),
-        ("Rounds", f"{max(len(rung.row.logs) for rung in section.rungs)}, interleaved"),
+        ("Rounds", f"{climb.rounds_begun}, interleaved"),
         ("Steps", section.steps),
         ("Raw logs", section.id),
         ("Flags of every run", " ".join(climb.flags)),

@@ -34,7 +34,7 @@ COLUMNS = (
     "rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain",
     "total", "MFU", "of roofline", "memory", "first step", "final loss",
 )  # fmt: skip
-IN_PRINT = ("rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain")
+IN_PRINT = COLUMNS[:7]
 FEWEST = 4  # columns on a narrow screen
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
@@ -232,8 +232,8 @@ def disturbed_rounds(row: Row) -> list[str]:
     for k, ms in medians.items():
         name = f"Round {k} of {name_of(row)}"
         if ms > 2 * statistics.median(medians.values()):
-            took = f"{ms:.1f} ms a step, more than twice the median of its row"
-            notes.append(f"{name} took {took}. It is kept.")
+            took = f"{name} took {ms:.1f} ms a step, more than twice the median of its row"
+            notes.append(f"{took}. It is kept.")
         slow = np.percentile(step_times(row.logs[k]), 90)
         if slow > 2 * ms:
             took = f"{slow:.1f} ms or more, more than twice its median"
@@ -246,7 +246,8 @@ def disturbances(climb: Climb, rows: list[Row]) -> list[str]:
     notes = []
     line = busy(climb.load_before)
     if line:
-        notes.append(f"Before the climb: {line}.")
+        # Without the advice to wait.
+        notes.append(f"Before the climb: {line.partition(':')[0]}.")
     cores = climb.load_during or 0
     if cores > OTHERS * climb.cores:
         note = f"Other programs took up to {cores:.1f} of {climb.cores} cores during a run: "
@@ -334,15 +335,14 @@ def drawn(lines: list[list[Cell]]) -> Table:
 
 def warnings(climb: Climb) -> list[str]:
     """What may have falsified the times: a peak that moved."""
-    notes = []
     peaks = climb.rates["peak_flops"]
-    if max(peaks) > 1.1 * min(peaks):
-        notes.append(
-            f"a large matmul ran at {min(peaks) / 1e12:.3g} TFLOP/s in one round and "
-            f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
-            "than that mean little"
-        )
-    return notes
+    if max(peaks) <= 1.1 * min(peaks):
+        return []
+    return [
+        f"a large matmul ran at {min(peaks) / 1e12:.3g} TFLOP/s in one round and "
+        f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
+        "than that mean little"
+    ]
 
 
 def sizes(rows: list[Row]) -> str:

@@ -331,11 +331,12 @@ def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> li
     return drawn
 
 
-def line_of(css_class: str, k: int) -> Line:
+def line_of(css_class: str, k: int, text: str = "") -> Line:
     """How the line of the k-th run looks, or of the k-th reference."""
+    style = color_of(k)
     if css_class == "reference":
-        return Line(css_class, f"stroke-dasharray:{max(2, 8 - 3 * k)} 4")
-    return Line(css_class, color_of(k))
+        style = f"stroke-dasharray:{max(2, 8 - 3 * k)} 4"
+    return Line(css_class, style, text)
 
 
 def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
@@ -346,18 +347,13 @@ def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
         each = f"mean of {run.window} steps (thin: each step)"
         if run.window == 1:
             each = "each step"
-        mean = line_of("mean", k)
-        mean.text = f"{name}training loss, {each}"
-        lines.append(mean)
+        lines.append(line_of("mean", k, f"{name}training loss, {each}"))
         if run.vals:
-            val = line_of("val", k)
-            val.text = f"{name}validation loss, on held-out text"
-            lines.append(val)
+            lines.append(line_of("val", k, f"{name}validation loss, on held-out text"))
     if any(run.starts[1:] for run in runs):
         lines.append(Line("mark", "", "stopped and resumed here"))
     for k, reference in enumerate(references):
-        line = line_of("reference", k)
-        line.text = reference.name
+        line = line_of("reference", k, reference.name)
         line.source = reference.source
         line.url = reference.url
         if len(reference.points) == 2:
