@@ -1,13 +1,14 @@
 """22 rotary positions
 
 Change: queries and keys are rotated by their position; the table of position embeddings goes.
-Why: the table adds 768 numbers to a token, which mix where it is with what it is, and learns each
-  of its 1,024 rows by itself. Here each pair of dimensions of a head's query and key turns by an
-  angle that grows with the position, between 1 radian and 0.00013 a token. So a score depends on
-  the distance of the two, in every layer, and nothing has to be learnt for that (RoFormer, Su et
-  al. 2021). Values are not rotated: they say what is there, not where. modded-nanogpt's second
-  record has it: 9,536 steps to 3.28 instead of llm.c's 19,560, together with three times the rate.
-Numerics: changes the function. 0.8M parameters fewer.
+Why: a score then depends on position only through the distance of query and key, in every layer,
+  and nothing has to be learnt for that (RoFormer, Su et al. 2021). Each pair of dimensions turns by
+  an angle that grows with the position, between 1 radian and 0.00013 a token. The table instead
+  adds 768 numbers to a token, which mix where it is with what it is, and learns each of its 1,024
+  rows by itself. Values are not rotated: they say what is there, not where. modded-nanogpt's second
+  record has it, together with three times the rate (see 21).
+Numerics: changes the function. 0.8M parameters fewer. Pairs are (i, i + 32), as in modded-nanogpt;
+  RoFormer's are neighbours. They turn in FP32; under autocast attention takes them in bfloat16.
 Run: python beyond/22_rope.py
 Removes: nothing: for the loss; costs a little time
 """
@@ -26,7 +27,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: found for a small batch; 6e-4 is for half a million tokens a step
+# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 

@@ -1,11 +1,13 @@
 """23 query-key norm
 
 Change: queries and keys are divided by their root mean square, each head's by its own.
-Why: a score is the product of two learnt vectors. Where these grow, softmax picks one position, and
-  its gradient is almost zero. Divided so, a vector of 64 dimensions has length 8, and a score is 8
-  at most after the usual division by 8 (Henry et al. 2020). The norm has no weights.
-  modded-nanogpt's fifth record brought it together with 24, 26 and padded embeddings: 5,100 steps
-  to 3.28 instead of 6,200.
+Why: a score is the product of two vectors that learnt matrices make. Where these grow, softmax
+  picks one position, and its gradient is almost zero. Divided so, a vector of 64 dimensions has
+  length 8, and a score is 8 at most after the usual division by 8. (The idea is Henry et al.'s,
+  2020, with a learnt scale. Here the norm has no weights, so attention cannot get sharper than
+  that.) Rotation keeps lengths: before or after it is the same. modded-nanogpt's fifth record
+  brought it together with 24, 26, padded embeddings and heads of 128, among others: 5,100 steps to
+  3.28 instead of 6,200.
 Numerics: changes the function.
 Run: python beyond/23_qk_norm.py
 Removes: nothing: for the loss; costs a little time
@@ -25,7 +27,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: found for a small batch; 6e-4 is for half a million tokens a step
+# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 

@@ -1,16 +1,21 @@
 """25 Muon
 
 Change: Muon updates the matrices inside the blocks. Embeddings, biases and LayerNorms keep AdamW.
-Why: the momentum of a matrix has a few large singular values: an update mostly follows these few
-  directions. Muon makes all of them about equally long, by five iterations of a polynomial of the
-  matrix (Newton-Schulz): 15 matmuls in bfloat16, on 48 matrices. That is 1.5 TFLOP a step, whatever
-  the batch, as much as forward and backward of 1,780 tokens: 11 % of a step of 16,384, 174 % of one
-  of 1,024. It keeps one moment, AdamW two. A row of an embedding is a token of its own, so the
-  table stays with AdamW. match_rms_adamw gives a step AdamW's usual length, so rate and decay stay
-  (Liu et al. 2025). In modded-nanogpt, each at the best of about 20 settings, Adam ended at 3.3406
-  after 5,100 steps of 138.6 ms, Muon at 3.2760 after as many of 142.0 ms (8 H100).
-Numerics: changes the function. Another rule of update. c_attn, which makes q, k and v, is one
-  matrix.
+Why: a gradient G = U S V^T (its singular value decomposition) has a few large numbers in S: a step
+  along it moves a matrix W in a few directions. Muon steps along U V^T, in all of them about
+  equally far. torch.optim.Muon keeps a momentum, M = 0.95 M + 0.05 G, and takes X = 0.95 M + 0.05 G
+  (Nesterov), divided by its norm. Five times A = X X^T and X = 3.4445 X - 4.7750 A X + 2.0315 A A X
+  (Newton-Schulz): that changes S alone, most of it to 0.7 .. 1.2. Then W -= lr (0.1 W + 0.2
+  sqrt(max(rows, columns)) X): about 0.2 lr a weight, AdamW's usual step (match_rms_adamw, Liu et
+  al. 2025), so rate and decay stay. A row of an embedding is a token of its own: the table stays
+  with AdamW. One moment is kept, not two. The 15 matmuls on each of 48 matrices are 1.5 TFLOP a
+  step, whatever the batch: at T=1024 11 % of the FLOPs of 16,384 tokens, and 174 % of those of
+  1,024. In time it is more: they are small, and over 1,000 kernels start. In modded-nanogpt, each
+  at the best of about 20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at
+  3.2760 after as many of 142.0 (its work shared by 8 H100). Its code warns that Muon may not suit
+  small batches.
+Numerics: changes the function. Another rule of update; the gradient's size no longer matters.
+  c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three.
 Run: python beyond/25_muon.py
 Removes: nothing: for the loss; costs time
 Effective: autocast=bfloat16/bfloat16+float16/bfloat16+float32
@@ -30,7 +35,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: found for a small batch; 6e-4 is for half a million tokens a step
+# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 
@@ -92,7 +97,7 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x):
-        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: zero, or a product
+        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: not GELU
 
 
 class Block(nn.Module):
@@ -165,7 +170,7 @@ def synchronize(device):
 
 
 class Together:
-    """Two optimizers as one: if a gradient overflows float16, neither takes its step."""
+    """Two optimizers as one for GradScaler, which checks each alone: both take a step, or none."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -203,7 +208,7 @@ def main(argv=None):
         # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
-        # a step as long as AdamW's, so that one rate serves both
+        # speedup 25: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
         muon = torch.optim.Muon(
             matrices, lr=MAX_LR, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
         )

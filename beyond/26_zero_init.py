@@ -1,12 +1,12 @@
 """26 zero init
 
-Change: the projections into the residual stream, c_proj of attention and MLP, begin at zero.
-Why: every block begins as the identity: the first steps train the embedding as if there were no
-  block, and a block adds only what a gradient asks for. Rung 04 shrank the same weights to 0.02 /
-  sqrt(24), so that 24 additions would not make the stream grow; here it begins without growing at
-  all. Only these begin there: with c_fc at zero too, neither would get a gradient. modded-nanogpt's
-  fifth record brought it together with 23, 24 and padded embeddings: 5,100 steps to 3.28 instead of
-  6,200.
+Change: the projections into the residual stream, c_proj of attention and MLP, begin at zero,
+  instead of rung 04's small weights.
+Why: every block begins as the identity: the first step trains the embedding as if there were no
+  block. Rung 04 shrank the same weights to 0.02 / sqrt(24), so that 24 additions would not make the
+  sum that runs through the blocks (the residual stream) grow; here it begins without growing at
+  all. Only these begin at zero: with c_fc at zero too, neither would get a gradient.
+  modded-nanogpt's fifth record brought it together with 23, 24 and others (see 23).
 Numerics: changes the function. Other weights at the start; the same from there on.
 Run: python beyond/26_zero_init.py
 Removes: nothing: for the loss
@@ -25,7 +25,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: found for a small batch; 6e-4 is for half a million tokens a step
+# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 
@@ -87,7 +87,7 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x):
-        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: zero, or a product
+        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: not GELU
 
 
 class Block(nn.Module):
@@ -123,7 +123,7 @@ class GPT(nn.Module):
         self.apply(self._init_weights)
         for name, p in self.named_parameters():
             if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
-                nn.init.zeros_(p)  # speedup 26: a block begins as the identity
+                nn.init.zeros_(p)  # speedup 26: not 04's: a block begins as the identity
 
     def _init_weights(self, module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -160,7 +160,7 @@ def synchronize(device):
 
 
 class Together:
-    """Two optimizers as one: if a gradient overflows float16, neither takes its step."""
+    """Two optimizers as one for GradScaler, which checks each alone: both take a step, or none."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -198,7 +198,7 @@ def main(argv=None):
         # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
-        # a step as long as AdamW's, so that one rate serves both
+        # speedup 25: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
         muon = torch.optim.Muon(
             matrices, lr=MAX_LR, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
         )

@@ -1,13 +1,13 @@
 """28 softcap
 
 Change: logits are capped softly at 15, by 15 tanh(logits / 15).
-Why: cross-entropy rewards a right token's logit for growing without end, and a large one makes each
-  surprise expensive. Below 5 the cap takes less than 4 % off a logit; none exceeds 15. A clamp
-  would leave no gradient beyond it. It is in FP32, as are the logits returned: at B=16, T=1024 the
-  compiler's kernels for a GPU move 9.9 GB more, in bfloat16 it would be 3.3. From Gemma 2 (2024),
-  with a cap of 30. modded-nanogpt's ninth record took that over: 3.2844 became 3.2791 after 3,200
-  steps, 152.0 ms a step became 154.8. Its eighteenth lowered it to 15: 1,390 steps instead of
-  1,490.
+Why: cross-entropy rewards a right token's logit for growing without end, and a wrong guess then
+  costs as much as its logit. Below 5 the cap takes less than 4 % off a logit; none exceeds 15. A
+  clamp would leave no gradient beyond it. Cap and returned logits are in FP32, so that they are not
+  rounded twice: at B=16, T=1024 the compiler's kernels for a GPU move 9.9 GB more, in bfloat16 it
+  would be 3.3. From Gemma 2 (2024), with a cap of 30. modded-nanogpt's ninth record took that over:
+  3.2844 became 3.2791 after 3,200 steps, 152.0 ms a step became 154.8. Its eighteenth lowered it to
+  15: 1,390 steps instead of 1,490.
 Numerics: changes the function.
 Run: python beyond/28_softcap.py
 Removes: nothing: for the loss; costs a little time
@@ -26,7 +26,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: found for a small batch; 6e-4 is for half a million tokens a step
+# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 
@@ -88,7 +88,7 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x):
-        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: zero, or a product
+        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: not GELU
 
 
 class Block(nn.Module):
@@ -124,7 +124,7 @@ class GPT(nn.Module):
         self.apply(self._init_weights)
         for name, p in self.named_parameters():
             if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
-                nn.init.zeros_(p)  # speedup 26: a block begins as the identity
+                nn.init.zeros_(p)  # speedup 26: not 04's: a block begins as the identity
 
     def _init_weights(self, module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -162,7 +162,7 @@ def synchronize(device):
 
 
 class Together:
-    """Two optimizers as one: if a gradient overflows float16, neither takes its step."""
+    """Two optimizers as one for GradScaler, which checks each alone: both take a step, or none."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -200,7 +200,7 @@ def main(argv=None):
         # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
-        # a step as long as AdamW's, so that one rate serves both
+        # speedup 25: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
         muon = torch.optim.Muon(
             matrices, lr=MAX_LR, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
         )

@@ -1,7 +1,6 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rates import measured as measured_rates
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import Row, first_log, log_time_to_loss, read_climb
+from ladder.measure.rows import Row, first_log, read_climb
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
@@ -79,7 +78,7 @@ def measured_climbs() -> list[tuple[str, Climb, list[Row]]]:
 
 def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
     """The climb of the second staircase that README.md shows, if it shows one."""
-    return marked_climbs("beyond(?:-timed)?")
+    return marked_climbs("beyond")
 
 
 def marked_climbs(name: str) -> list[tuple[str, Climb, list[Row]]]:
@@ -204,9 +203,9 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     )
 
 
-def beyond_table(of_climb: tuple, timed=False) -> str:
+def beyond_table(of_climb: tuple) -> str:
     """README.md's second table: what the rungs of beyond/ do to the loss, and how fast the others
-    were with whom the ideas came. `timed`: the times of the climb count, too."""
+    were with whom the ideas came."""
     folder, _, rows = of_climb
     heads = ["rung", "lines changed", "loss vs. previous, nats, measured"]
     lines = [[Cell(text) for text in [*heads, "modded-nanogpt, minutes, reported"]]]
@@ -214,13 +213,10 @@ def beyond_table(of_climb: tuple, timed=False) -> str:
     for path in branch("beyond"):
         lines.append([*changes(path, rows), Cell(minutes[number_of(path)])])
     text = f"{pipes(lines, left=2)}\n*Measured*: {setting_of(rows)} ([logs]({folder})). "
-    text += f"{how_far(rows, timed)}."
-    if not timed:
-        text += " The time is not known: the machine was busy."
-    return f"{text}\n\n{RECORDS}"
+    return f"{text}{how_far(rows)}.\n\n{RECORDS}"
 
 
-def staircase(of_climb: tuple, timed=False) -> str:
+def staircase(of_climb: tuple) -> str:
     """The picture and the table of beyond/README.md."""
     folder, _, rows = of_climb
     alt = f"Loss over the steps of rungs 10 and 21 to 28. {how_far(rows)}"
@@ -232,18 +228,15 @@ def staircase(of_climb: tuple, timed=False) -> str:
 over the seeds. Bands: from the lowest seed to the highest. Dots: where a line comes down to where
 21 or 10 ends.*
 
-{pipes(steps_table(rows, timed), left=2)}
+{pipes(steps_table(rows), left=2)}
 *Steps*: to the loss at which 21 or 10 ends, as a share of the {tuned} or {start} in which it comes
 down to that itself. Bold: significant.
 """
 
 
-def steps_table(rows: list[Row], timed: bool) -> list[list[Cell]]:
+def steps_table(rows: list[Row]) -> list[list[Cell]]:
     """Rung 10 and those of beyond/: what each changes, and its `shares`."""
     columns = {"steps to 21's loss": shares(rows, TUNED), "steps to 10's": shares(rows, START)}
-    if timed:
-        columns["time to 21's loss"] = shares(rows, TUNED, log_time_to_loss)
-        columns["time to 10's"] = shares(rows, START, log_time_to_loss)
     heads = ["rung", "lines changed", "loss vs. previous, nats", *columns]
     lines = [[Cell(text) for text in heads]]
     for path in [rungs()[-1], *branch("beyond")]:
@@ -270,7 +263,7 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> Cell:
     return gain_cell(factor(share) if share else "not reached", share)
 
 
-def how_far(rows: list[Row], timed=False) -> str:
+def how_far(rows: list[Row]) -> str:
     """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
     top = [*by_stem(rows)][-1]
     parts = []
@@ -280,11 +273,7 @@ def how_far(rows: list[Row], timed=False) -> str:
         if share is None:
             parts.append(f"never gets to {whose} final loss")
             continue
-        part = f"gets to {whose} final loss in {part_of(share)} of {whose} steps"
-        if timed:
-            time = shares(rows, target, log_time_to_loss)[top]
-            part += f" and {part_of(time)} of its time"
-        parts.append(part)
+        parts.append(f"gets to {whose} final loss in {part_of(share)} of {whose} steps")
     return f"Rung {top[:2]} {', and '.join(parts)}"
 
 
@@ -403,15 +392,13 @@ def by_number(rows: list[Row]) -> dict[int, Row]:
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was busy, and
 # the machines are all of logs/. `beyond` in README.md and `staircase` in beyond/README.md name one
-# climb; the `-timed` ones, of a machine that did nothing else, count its times.
+# climb.
 MAKERS = {
     "ladder": ladder_picture,
     "measured": measured,
     "rungs": rungs_table,
     "beyond": beyond_table,
-    "beyond-timed": partial(beyond_table, timed=True),
     "staircase": staircase,
-    "staircase-timed": partial(staircase, timed=True),
     "cards": cards_table,
     "more-cards": more_cards_table,
     "machines": machines_table,

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,17 +27,15 @@ def log_steps_to_loss(target: Log, log: Log) -> float:
     return math.log(steps_to(loss, log) / steps_to(loss, target))
 
 
-def shares(
-    rows: list[Row], target: str, number: Callable = log_steps_to_loss
-) -> dict[str, Estimate | None]:
+def shares(rows: list[Row], target: str) -> dict[str, Estimate | None]:
     """By stem, the steps of each row to the loss at which the row `target` ends, as a share of that
-    row's own; None if a round never came down to it. `number` may be `log_time_to_loss`.
+    row's own; None if a round never came down to it.
     """
     ran = by_stem(rows)
     found = {}
     for stem, row in ran.items():
         if stem != target:
-            found[stem] = compared(ran[target], row, number, gain_of)
+            found[stem] = compared(ran[target], row, log_steps_to_loss, gain_of)
     holm(found.values())
     return found
 

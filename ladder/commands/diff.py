@@ -41,7 +41,8 @@ def run(args) -> int:
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
     if start == base_of(after):
         console.print()
-        console.print(paragraphs(docstring(after)))
+        text, _, _ = docstring(after).partition("\nEffective:")  # that is for tools
+        console.print(paragraphs(text))
     return 0
 
 

@@ -11,7 +11,7 @@ from ladder.measure.scripts import rungs
 
 
 def test_diff_shows_the_one_change_and_then_the_docstring(ladder, monkeypatch):
-    """The docstring is wrapped to the terminal's width."""
+    """The docstring is wrapped to the terminal's width, and leaves out what is for tools."""
     monkeypatch.setenv("COLUMNS", "60")
     done = ladder("diff", 5)
     assert (done.status, done.stderr) == (0, "")
@@ -20,7 +20,8 @@ def test_diff_shows_the_one_change_and_then_the_docstring(ladder, monkeypatch):
     assert before == "--- speedups/04_residual_scaling.py"
     (change,) = [line for line in lines if line[0] in "+-"]
     assert change.startswith("+        model = torch.compile(model)")
-    assert said.split() == docstring(rungs()[5]).split()[2:]
+    text, for_tools = docstring(rungs()[5]).split("\nEffective:")
+    assert for_tools and said.split() == text.split()[2:]
     widths = [len(line) for line in said.splitlines()]
     assert max(widths) <= 60 and sum(widths) / len(widths) > 40  # no stumps
     assert ladder("diff", 4, 5).stdout == done.stdout
