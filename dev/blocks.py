@@ -47,7 +47,7 @@ MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RT
 MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
 MORE_CARDS += ["H200 SXM"]
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
-RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, at another batch, of the
+RECORDS = """*Reported*: minutes to 3.28 on 8 H100, at another batch: the
 [record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, with
 others.
 """
@@ -194,7 +194,7 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     alt += f"for rung {top}, and what each gains over the one before, with its interval"
     text = f"{embedded(f'measured-{climb.device_type}', alt, 'docs/')}\n\n"
     text += f"*{machine_of(rows)}, {climb.rounds_begun} rounds ([logs]({folder})). Intervals "
-    text += "are of 95 %; filled dots are significant, hollow ones are not.*\n\n"
+    text += "are of 95 %; filled dots are significant.*\n\n"
     text += f"Rung 10 is {factor(ran[10].total)} as fast as the baseline"
     if top > 10:
         text += f", rung {top} {factor(ran[top].total)}"
@@ -270,11 +270,9 @@ def how_far(rows: list[Row]) -> str:
     parts = []
     for target, whose in ((TUNED, "21, the tuned start,"), (START, "rung 10")):
         share = shares(rows, target)[top]
-        if share is None:
-            parts.append(f"does not get to the final loss of {whose}")
-            continue
-        parts.append(f"gets to the final loss of {whose} in {part_of(share)} of its steps")
-    return f"Rung {top[:2]} {', and '.join(parts)}"
+        how = f"in {part_of(share)} of its steps" if share else "in none of its steps"
+        parts.append(f"to the final loss of {whose} {how}")
+    return f"Rung {top[:2]} gets {', and '.join(parts)}"
 
 
 def part_of(share: Estimate) -> str:

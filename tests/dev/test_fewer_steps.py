@@ -54,7 +54,7 @@ def test_what_a_round_does_not_reach_is_not_reached(climb):
     assert cells(table, "22")[3] == cells(table, "10")[3] == "not reached"
     folder, facts, rows = climb
     says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
-    assert "Rung 22 does not get to the final loss of 21, the tuned start" in says
+    assert "to the final loss of 21, the tuned start, in none of its steps" in says
 
 
 def test_the_page_has_a_bar_of_the_steps(climb, monkeypatch):
