@@ -47,9 +47,9 @@ MORE_CARDS = ["RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RT
 MORE_CARDS += ["V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM"]
 MORE_CARDS += ["H200 SXM"]
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
-RECORDS = """*Reported*: minutes to a loss of 3.28 on 8 H100, with another batch, by the
-[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, mostly
-with others.
+RECORDS = """*Reported*: minutes to 3.28 on 8 H100, at another batch: the
+[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, with
+others.
 """
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
@@ -194,7 +194,7 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     alt += f"for rung {top}, and what each gains over the one before, with its interval"
     text = f"{embedded(f'measured-{climb.device_type}', alt, 'docs/')}\n\n"
     text += f"*{machine_of(rows)}, {climb.rounds_begun} rounds ([logs]({folder})). Intervals "
-    text += "are of 95 %; filled dots are significant, hollow ones are not.*\n\n"
+    text += "are of 95 %; filled dots are significant.*\n\n"
     text += f"Rung 10 is {factor(ran[10].total)} as fast as the baseline"
     if top > 10:
         text += f", rung {top} {factor(ran[top].total)}"
@@ -212,8 +212,8 @@ def beyond_table(of_climb: tuple) -> str:
     minutes = record_minutes()
     for path in branch("beyond"):
         lines.append([*changes(path, rows), Cell(minutes[number_of(path)])])
-    text = f"{pipes(lines, left=2)}\n*Measured*: {setting_of(rows)} ([logs]({folder})). "
-    return f"{text}{how_far(rows)}.\n\n{RECORDS}"
+    text = f"{pipes(lines, left=2)}\n*Measured*: {how_far(rows)}; "
+    return f"{text}{setting_of(rows)} ([logs]({folder})).\n\n{RECORDS}"
 
 
 def staircase(of_climb: tuple) -> str:
@@ -267,14 +267,11 @@ def how_far(rows: list[Row]) -> str:
     """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
     top = [*by_stem(rows)][-1]
     parts = []
-    for target in (TUNED, START):
-        whose = f"{target[:2]}'s"
+    for target, whose in ((TUNED, "21, the tuned start,"), (START, "rung 10")):
         share = shares(rows, target)[top]
-        if share is None:
-            parts.append(f"never gets to {whose} final loss")
-            continue
-        parts.append(f"gets to {whose} final loss in {part_of(share)} of {whose} steps")
-    return f"Rung {top[:2]} {', and '.join(parts)}"
+        how = f"in {part_of(share)} of its steps" if share else "in none of its steps"
+        parts.append(f"to the final loss of {whose} {how}")
+    return f"Rung {top[:2]} gets {', and '.join(parts)}"
 
 
 def part_of(share: Estimate) -> str:
@@ -283,12 +280,12 @@ def part_of(share: Estimate) -> str:
 
 
 def setting_of(rows: list[Row]) -> str:
-    """What a climb ran: the machine does not matter to its losses."""
+    """Model, machine and text of a climb, and its seeds."""
     run = first_log(rows).run
     rounds = sorted({len(row.logs) for row in by_stem(rows).values()})
     seeds = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-    steps = f"{int(run['steps']):,} steps of {run['data']}, {seeds} seeds"
-    return f"{run['model']}, B={run['B']}, T={run['T']}, {steps}"
+    steps = f"{int(run['steps']):,} steps of {run['data']}"
+    return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
 
 
 def cards_table() -> str:
