@@ -267,7 +267,7 @@ def how_far(rows: list[Row]) -> str:
     """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
     top = [*by_stem(rows)][-1]
     parts = []
-    for target, whose in ((TUNED, "21, the tuned start,"), (START, "rung 10")):
+    for target, whose in ((TUNED, "21, the better start,"), (START, "rung 10")):
         share = shares(rows, target)[top]
         how = f"in {part_of(share)} of its steps" if share else "in none of its steps"
         parts.append(f"to the final loss of {whose} {how}")

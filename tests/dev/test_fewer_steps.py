@@ -44,7 +44,7 @@ def test_steps_to_the_same_loss_are_a_mean_of_ratios_with_its_interval(climb):
     assert cells(table, "21")[3:] == ["–", "**0.95× (0.95 … 0.95)**"]  # 190 of 200
     assert "of the 200 or 200 in which" in table
     says = blocks.beyond_table(climb)
-    assert "Rung 28 gets to the final loss of 21, the tuned start, in 0.50 (0.29 … 0.87)" in says
+    assert "Rung 28 gets to the final loss of 21, the better start, in 0.50 (0.29 … 0.87)" in says
     assert cells(says, "25 Muon")[1:] == ["+19 −1", "–", "24.9"]
 
 
@@ -54,7 +54,7 @@ def test_what_a_round_does_not_reach_is_not_reached(climb):
     assert cells(table, "22")[3] == cells(table, "10")[3] == "not reached"
     folder, facts, rows = climb
     says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
-    assert "to the final loss of 21, the tuned start, in none of its steps" in says
+    assert "to the final loss of 21, the better start, in none of its steps" in says
 
 
 def test_the_page_has_a_bar_of_the_steps(climb, monkeypatch):
