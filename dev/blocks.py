@@ -228,19 +228,20 @@ def staircase(of_climb: tuple) -> str:
 over the seeds. Bands: from the lowest seed to the highest. Dots: where a line comes down to where
 21 or 10 ends.*
 
-{pipes(steps_table(rows), left=2)}
+{pipes(steps_table(rows))}
 *Steps*: to the loss at which 21 or 10 ends, as a share of the {tuned} or {start} in which it comes
 down to that itself. Bold: significant.
 """
 
 
 def steps_table(rows: list[Row]) -> list[list[Cell]]:
-    """Rung 10 and those of beyond/: what each changes, and its `shares`."""
+    """Rung 10 and those of beyond/: what each does to the loss, and its `shares`."""
     columns = {"steps to 21's loss": shares(rows, TUNED), "steps to 10's": shares(rows, START)}
-    heads = ["rung", "lines changed", "loss vs. previous, nats", *columns]
+    heads = ["rung", "loss vs. previous, nats", *columns]
     lines = [[Cell(text) for text in heads]]
     for path in [rungs()[-1], *branch("beyond")]:
-        line = changes(path, rows, "../")
+        rung, _, loss = changes(path, rows, "../")
+        line = [rung, loss]
         for found in columns.values():
             line.append(share_cell(found, path.stem))
         lines.append(line)
