@@ -63,6 +63,7 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     made = MAKERS[match["name"]](*read_climbs(match["folders"]))
+    made = re.sub(r"\([^()]*…[^()]*\)", lambda interval: interval[0].replace(" ", NO_BREAK), made)
     return f"{marker}\n{made}<!-- end -->"
 
 
@@ -162,7 +163,6 @@ def measured(*climbs: tuple) -> str:
     """Chart and summary of each climb that README.md shows, then how others compare."""
     text = "\n".join(summary(*climb) for climb in climbs)
     text += beside_transformers()
-    text = re.sub(r"\([^()]*…[^()]*\)", lambda interval: interval[0].replace(" ", NO_BREAK), text)
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
         text += f"\n{NO_GPU}\n"
     return text

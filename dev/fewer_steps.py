@@ -1,30 +1,19 @@
 """The second staircase: in how many steps its rungs come down to a loss, and its records."""
 
-import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
 from ladder.files import ROOT
-from ladder.log import Log
 from ladder.measure.losses import end_loss, smooth_losses, steps_to
-from ladder.measure.rows import Row, compared
+from ladder.measure.rows import Row, compared, log_steps_to_loss
 from ladder.measure.stats import Estimate, gain_of, holm
 
 START = "10_fused_adamw"
 TUNED = "21_schedule"  # the start that all others of the branch are compared with
 # A row of docs/reported.md: the rungs that were new in a record of modded-nanogpt, its minutes.
 RECORD = re.compile(r"^\|\d+\|[^|]*\|([^|]*)\|([\d.]+)\|", re.MULTILINE)
-
-
-def log_steps_to_loss(target: Log, log: Log) -> float:
-    """How many times as many steps as `target` a run takes to where that one ends, as a logarithm.
-
-    Both are counted to the first step at which the running mean is that low; inf if it never is.
-    """
-    loss = end_loss(target)
-    return math.log(steps_to(loss, log) / steps_to(loss, target))
 
 
 def shares(rows: list[Row], target: str) -> dict[str, Estimate | None]:

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, beyond_climbs, measured_climbs, render
+from blocks import BLOCK, beyond_climbs, measured_climbs, part_of, render
 from climbs import HERE, LOGS
+from fewer_steps import TUNED
 from pictures import pictures
 from rich.console import Console
 
@@ -15,8 +16,9 @@ from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.climb import log_texts
-from ladder.measure.rows import read_climb
+from ladder.measure.rows import compared, log_time_to_loss, read_climb
 from ladder.measure.scripts import all_scripts
+from ladder.measure.stats import gain_of
 from ladder.show.tables import caption, for_terminal, percent
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md", "beyond/README.md"]
@@ -71,6 +73,14 @@ def test_the_examples_of_logs_and_a_diff_are_what_is_printed(capsys):
         (two_ranks, LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny", "two_ranks"),
     ):
         assert set(lines.splitlines()) <= set(log_texts(folder)[name].splitlines())
+
+
+def test_the_typed_times_of_the_second_staircase_are_those_of_its_logs():
+    ((_, _, rows),) = beyond_climbs()
+    named = {row.stem: row for row in rows}
+    for stem in ("26_zero_init", "28_softcap"):
+        found = part_of(compared(named[TUNED], named[stem], log_time_to_loss, gain_of))
+        assert found in page("README.md") and found in page("beyond/README.md")
 
 
 def shown_climbs() -> list[str]:

@@ -230,14 +230,18 @@ def loss_change(before: Log, after: Log) -> float:
     return end_loss(after) - end_loss(before)
 
 
-def log_time_to_loss(first: Log, log: Log) -> float:
-    """How many times as long as `first` a run takes to where that one ends, as a logarithm.
+def log_steps_to_loss(first: Log, log: Log) -> float:
+    """How many times as many steps as `first` a run takes to where that one ends, as a logarithm.
 
-    Both are timed to the first step at which the running mean is that low; inf if it never is.
+    Both are counted to the first step at which the running mean is that low; inf if it never is.
     """
     loss = end_loss(first)
-    steps = steps_to(loss, log) / steps_to(loss, first)
-    return math.log(steps * median_ms(log) / median_ms(first))
+    return math.log(steps_to(loss, log) / steps_to(loss, first))
+
+
+def log_time_to_loss(first: Log, log: Log) -> float:
+    """As `log_steps_to_loss`, in time."""
+    return log_steps_to_loss(first, log) + math.log(median_ms(log) / median_ms(first))
 
 
 def limit_tok_per_s(climb: Climb, log: Log) -> float:

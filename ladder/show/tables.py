@@ -214,7 +214,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
     notes += disturbances(climb, rows) + gaps(climb, rows)
-    if any(row.loss_change for row in rows) and not any(row.time_to_loss for row in rows):
+    shared = any(row.total and row.loss_change for row in rows)  # else there is nothing to reach
+    if shared and not any(row.time_to_loss for row in rows):
         notes.append(f"The loss that {name_of(rows[0])} ends at is not reached by the others.")
     if any(row.loss for row in rows):
         run = first_log(rows).run

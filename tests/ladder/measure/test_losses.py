@@ -116,7 +116,8 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
 
 def test_without_a_first_loss_none_can_be_reached(tmp_path):
     losses = {"baseline": (), TYING: falling(6.0), "02_tf32": falling(6.0)}
-    _, rows = climb_in(tmp_path, losses, ms=[None, 10, 10])
+    climb, rows = climb_in(tmp_path, losses, ms=[None, 10, 10])
+    assert "not reached" not in tables.markdown(climb, rows)
     line = tables.cells(rows[2])
     assert line["loss_change"].text == "no change"
     assert line["time_to_loss"].text == "–"
