@@ -1,6 +1,7 @@
 """The ladder as a page: its story rung by rung, for any GPU, and the climbs that were measured."""
 
 import json
+import re
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,12 +119,16 @@ def story_rung(path: Path) -> dict:
     base = base_of(path)
     removes = describe(path).get("Removes", "")
     what = f"removes {removes}".removeprefix("removes nothing: ")
+    doc = doc_of(path)
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", doc.why)
     return {
         "stem": path.stem,
         "title": title(path),
         "base": title(base) if base else "",
         "about": f"diff {lines_changed(path)} · {what}" if base else "",
-        "doc": doc_of(path),
+        "doc": doc,
+        "why": " ".join(sentences[:3]),
+        "more": " ".join(sentences[3:]),
         "diff": diff_lines(base, path)[2:] if base else [],
         "heart": heart_of(path) if number in HEARTS else "",
         "figure": embedded(FIGURES[number]) if number in FIGURES else "",

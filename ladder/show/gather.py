@@ -1,6 +1,5 @@
 """What `ladder report` shows of one climb: its rows, and the script and the logs of each."""
 
-import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,7 @@ class Doc:
     """A script's docstring; without fields all of it is the change."""
 
     change: str
-    why: str = ""  # its first three sentences
-    more: str = ""  # and the rest
+    why: str = ""
     numerics: str = ""
     run: str = ""
 
@@ -62,7 +60,7 @@ class ClimbSection:
     settings: list  # what it has in common with a climb --without beside it
     rungs: list[Rung]
     notes: list[str]
-    warnings: list[str]  # of a busy machine
+    warnings: list[str]  # of a climb that has not ended, and of a busy machine
     without: "ClimbSection | None" = None  # the climb --without that stands beside it
 
 
@@ -75,6 +73,10 @@ def gather(folder: Path) -> ClimbSection:
     log = good[0].log
     run = log.run
     rungs = gather_rungs(folder, climb, rows)
+    notices = warnings(climb)
+    if not climb.ended:
+        done = len(climb.failures) + sum(len(row.logs) for row in rows)
+        notices.insert(0, f"not finished: {done} of {climb.rounds * len(rows)} runs are in")
     what = climb.comparison.what
     if climb.kind == "climb":
         what = f"{rungs[0].title} to {rungs[-1].title}"
@@ -90,7 +92,7 @@ def gather(folder: Path) -> ClimbSection:
         settings=[run.get(key) for key in COMPARABLE if key not in BESIDE],
         rungs=rungs,
         notes=footnotes(climb, rows),
-        warnings=warnings(climb),
+        warnings=notices,
     )
 
 
@@ -146,10 +148,7 @@ def doc_of(path: Path) -> Doc:
         fields = describe(path)
     except UsageError:
         return Doc(docstring(path))
-    sentences = re.split(r"(?<=\.) (?=[A-Z])", fields["Why"])
-    why = " ".join(sentences[:3])
-    more = " ".join(sentences[3:])
-    return Doc(fields["Change"], why, more, fields["Numerics"], fields["Run"])
+    return Doc(fields["Change"], fields["Why"], fields["Numerics"], fields["Run"])
 
 
 def as_measured(folder: Path, climb: Climb, stem: str, scratch: Path) -> tuple[Path | None, str]:

@@ -167,12 +167,7 @@ def per_cent(ratio: float) -> float:
 def facts(section: ClimbSection) -> list[tuple[str, str]]:
     """How it was measured, in words by their headings; what is empty is not said."""
     climb, run = section.climb, section.run
-    done = len(climb.failures)
-    for rung in section.rungs:
-        done += len(rung.row.logs)
-    planned = climb.rounds * len(section.rungs)
     return [
-        ("Not finished", "" if climb.ended else f"{done} of {planned} runs are in"),
         ("System", f"{run['device']}, {climb.system}, {climb.cores} cores"),
         ("Clocks", pairs(climb.clocks)),
         ("Versions", pairs(climb.versions)),
