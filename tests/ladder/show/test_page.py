@@ -118,6 +118,21 @@ def test_bars_are_wide_enough_to_read(width, media, either, chromium, shown, nar
     assert min(bar.rect["width"] for bar in bars) >= 120
 
 
+@pytest.mark.parametrize("width", [360, 720, 1200])
+def test_ticks_stand_above_what_they_measure(width, tmp_path, chromium, shown, narrow):
+    """Of the losses too: each axis of a head is as wide as the marks or bars below it."""
+    path = tmp_path / "page.html"
+    folder = LOGS / "2026-11-26-amd-epyc-1-thread-climb-8"
+    assert main(["report", str(folder), "--out", str(path)]) == 0
+    chromium.get(path.as_uri())
+    narrow(width)
+    places = [(each.rect["x"], each.rect["width"]) for each in shown(".bars, .gains")]
+    axes = shown(".ladder .scale")
+    assert len(axes) == 3
+    for axis in axes:
+        assert (axis.rect["x"], axis.rect["width"]) in places
+
+
 def test_no_request_leaves_a_page(either, chromium):
     chromium.get(either)
     requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
