@@ -176,8 +176,8 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
-        # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
+        # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)

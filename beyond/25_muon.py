@@ -205,8 +205,8 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
-        # speedup 10: fused, one pass over weights, gradients and moments
         betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
+        # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
         # speedup 25: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
         muon = torch.optim.Muon(

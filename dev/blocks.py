@@ -219,7 +219,7 @@ def beyond_table(of_climb: tuple) -> str:
 def staircase(of_climb: tuple) -> str:
     """The picture and the table of beyond/README.md."""
     folder, _, rows = of_climb
-    alt = f"Loss over the steps of rungs 10 and 21 to 28. {how_far(rows)}"
+    alt = f"Loss over the steps of rung 10 and of each rung of this folder. {how_far(rows)}"
     ran = by_stem(rows)
     tuned, start = (f"{own_steps(ran[stem]):,.0f}" for stem in (TUNED, START))
     return f"""{embedded("beyond", alt, "../docs/")}

@@ -8,6 +8,7 @@ import numpy as np
 from ladder.files import ROOT
 from ladder.measure.losses import end_loss, smooth_losses, steps_to
 from ladder.measure.rows import Row, compared, log_steps_to_loss
+from ladder.measure.scripts import branch
 from ladder.measure.stats import Estimate, gain_of, holm
 
 START = "10_fused_adamw"
@@ -30,8 +31,9 @@ def shares(rows: list[Row], target: str) -> dict[str, Estimate | None]:
 
 
 def by_stem(rows: list[Row]) -> dict[str, Row]:
-    """The rows that ran."""
-    return {row.stem: row for row in rows if row.logs}
+    """The rows that ran, of the staircase as it is: what was tried and not kept is in RUNLOG.md."""
+    kept = {START, *(path.stem for path in branch("beyond"))}
+    return {row.stem: row for row in rows if row.logs and row.stem in kept}
 
 
 def own_steps(row: Row) -> float:

@@ -8,7 +8,7 @@ on this machine.
                                        as many rounds as end in four hours
     ladder climb --without 3 5         the top rung without 03 and without 05
                                        (no number: each rung in turn)
-    ladder climb 28 --without 22 25    another top than this device's
+    ladder climb 25 --without 22 24    another top than this device's
     ladder climb 0 3 10 --batch-sizes 1 2 4
                                        tokens per second and memory by B
     ladder climb transformers 0 10     beside transformers' GPT-2, compiled and

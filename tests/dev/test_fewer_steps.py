@@ -20,13 +20,13 @@ def falling(at: int, loss: float) -> np.ndarray:
 
 @pytest.fixture
 def climb(tmp_path):
-    """21 is at its end in step 200. 28 is there after 0.4, 0.5 and 0.625 of the steps, 22 in two
+    """21 is at its end in step 200. 25 is there after 0.4, 0.5 and 0.625 of the steps, 22 in two
     rounds of three, and 10 in none."""
     losses = {
         "10_fused_adamw": [falling(STEPS, 6.0)] * 3,
         "21_schedule": [falling(STEPS, 4.0)] * 3,
         "22_rope": [falling(at, 3.9) for at in (100, 100, NEVER)],
-        "28_softcap": [falling(at, 3.9) for at in (80, 100, 125)],
+        "25_muon": [falling(at, 3.9) for at in (80, 100, 125)],
     }
     times = dict.fromkeys(losses, 10)
     return ("logs/x", *read_climb(climb_of(tmp_path, times, losses=losses)))
@@ -40,12 +40,12 @@ def cells(table: str, rung: str) -> list[str]:
 def test_steps_to_the_same_loss_are_a_mean_of_ratios_with_its_interval(climb):
     """By hand: 0.5, times or divided by exp(4.303 ln 1.25 / sqrt 3)."""
     table = blocks.staircase(climb)
-    assert cells(table, "28")[2] == "**0.50× (0.29 … 0.87)**"
+    assert cells(table, "25")[2] == "**0.50× (0.29 … 0.87)**"
     assert cells(table, "21")[2:] == ["–", "**0.95× (0.95 … 0.95)**"]  # 190 of 200
     assert "of the 200 or 200 in which" in table
     says = blocks.beyond_table(climb)
-    assert "Rung 28 gets to the final loss of 21, the better start, in 0.50 (0.29 … 0.87)" in says
-    assert cells(says, "25 Muon")[1:] == ["+19 −1", "–", "24.9"]
+    assert "Rung 25 gets to the final loss of 21, the better start, in 0.50 (0.29 … 0.87)" in says
+    assert cells(says, "24 ReLU squared")[1:] == ["+2 −2", "–", "15.2"]
 
 
 def test_what_a_round_does_not_reach_is_not_reached(climb):
@@ -70,5 +70,5 @@ def test_curves_are_of_the_rounds_that_all_rows_have(climb):
     del rows[1].logs[3]
     found = curves(rows)
     assert found["22_rope"].mean[-1] == pytest.approx(3.9)  # round 3 never falls
-    assert found["28_softcap"].step_at(3.9 + 1e-6) == 100
+    assert found["25_muon"].step_at(3.9 + 1e-6) == 100
     assert found["10_fused_adamw"].step_at(4.0) is None

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import SMALLER, TINY, load, random_batch, rung, with_mistake
+from helpers import SMALLER, TINY, load, rung, with_mistake
 from models import SpyMuon, scaled, spied_run, tiny
 from torch.nn import functional as F
 
@@ -108,42 +108,6 @@ def parameters(optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def check_26(module, *_):
-    torch.manual_seed(0)
-    model = module.GPT(module.GPTConfig(**TINY))
-    x = torch.randn(2, T, TINY["n_embd"])
-    for name, p in model.named_parameters():
-        if p.dim() == 2:
-            expected = 0 if name.endswith("c_proj.weight") else 0.02
-            assert p.std().item() == pytest.approx(expected, rel=0.03), name
-    assert all(torch.equal(block(x), x) for block in model.transformer.h)
-    model(*random_batch(2, T))[1].backward()
-    assert all(block.mlp.c_proj.weight.grad.any() for block in model.transformer.h)
-
-
-def check_27(module, run_main, monkeypatch):
-    model = tiny(module, vocab_size=V)
-    model.lm_head.weight.data.zero_()
-    assert model.transformer.wte.weight.all()
-    check_25(module, run_main, monkeypatch)
-
-
-def check_28(module, *_):
-    model, uncapped = tiny(module, vocab_size=V), tiny(load(rung(27)), vocab_size=V)
-    for each in (model, uncapped):
-        each.lm_head.weight.data.mul_(200)
-    x, y = random_batch(2, T, V)
-    logits, loss = model(x, y)
-    expected, _ = uncapped(x)
-    assert 20 < expected.abs().max() < 200
-    expected = 15 * torch.tanh(expected / 15)
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
-    cost = F.cross_entropy(expected.flatten(0, 1), y.flatten())
-    assert loss.item() == pytest.approx(cost.item(), abs=1e-4)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert model(x)[0].dtype == torch.float32
-
-
 @pytest.mark.parametrize("number", NUMBERS)
 def test_script_does_what_it_says(number, run_main, monkeypatch):
     globals()[f"check_{number}"](load(rung(number)), run_main, monkeypatch)
@@ -167,17 +131,6 @@ MISTAKES = [
     (25, "for group in one.param_groups", "for group in optimizers[1].param_groups"),
     (25, "            one.step()", "            self.optimizers[1].step()"),
     (25, ', adjust_lr_fn="match_rms_adamw"', ""),
-    (26, '"c_proj.weight"', '"c_projection.weight"'),
-    (26, '"c_proj.weight"', '".weight"'),
-    (27, '".h." not in name', '".wte." in name'),
-    (
-        27,
-        "        self.apply(",
-        "        self.lm_head.weight = self.transformer.wte.weight\n        self.apply(",
-    ),
-    (28, "15 * torch.tanh(logits / 15)", "logits.clamp(-15, 15)"),
-    (28, "torch.tanh(logits / 15)", "torch.tanh(logits)"),
-    (28, ".float()", ""),
 ]
 
 
