@@ -10,8 +10,8 @@ Why: the rate comes first, or all that follows is compared with a start that any
   constant rate makes progress for longer than a cosine, and a fall to zero lets the noise of a
   large rate average out; modded-nanogpt's records end so, the fifth over its last 1,450 of 5,100
   steps. A beta2 of 0.95 forgets half of the squared gradients in 13.5 steps, 0.999 in 693: the
-  smaller the batch, the longer it has to remember (Marek et al. 2025). A run of fewer than 100
-  steps has no warm-up.
+  smaller the batch, the longer it has to remember (Marek et al. 2025). 2e-3 suits --model tiny;
+  another model or batch needs a rate of its own. A run of fewer than 100 steps has no warm-up.
 Numerics: changes the function. Other rates, and other second moments.
 Run: python beyond/21_schedule.py
 Removes: nothing: for the loss
@@ -31,7 +31,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: GPT-3's 6e-4 is low, even for its half a million tokens a step
+# speedup 21: suits --model tiny; another model or batch needs a rate of its own
 MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
 
 
