@@ -211,9 +211,9 @@ def report(climb: Climb, rows: list[Row], say):
     log = first_log(rows)
     say(tables.caption(climb, rows))
     say(
-        f"Rounds: {climb.rounds_begun}. Steps of each run: {log.warmup_steps} of warm-up, "
-        f"{log.measured_steps} measured. In brackets: the gain's 95 % interval, from three "
-        "rounds on. docs/measuring.md says what the columns mean."
+        f"Rounds: {climb.rounds_begun} of {climb.rounds}. Steps of each run: {log.warmup_steps} "
+        f"of warm-up, {log.measured_steps} measured. In brackets: the gain's 95 % interval, from "
+        "three rounds on. docs/measuring.md says what the columns mean."
     )
     for line in tables.footnotes(climb, rows):
         say(line)

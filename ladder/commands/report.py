@@ -92,11 +92,16 @@ def without_of(section: ClimbSection, sections: list[ClimbSection]) -> ClimbSect
 
 
 def gather_default() -> list[ClimbSection]:
-    """The five newest climbs under runs/; where there is none, the five newest published ones."""
-    paths = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-    paths = paths or sorted((ROOT / "logs").glob("*/climb.json"))
+    """The five newest climbs under runs/; where none can be shown, the five newest published
+    ones."""
+    own = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+    return gather_all(own[-5:]) or gather_all(sorted((ROOT / "logs").glob("*/climb.json"))[-5:])
+
+
+def gather_all(paths: list[Path]) -> list[ClimbSection]:
+    """The climbs at these paths that can be shown, from the last to the first."""
     sections = []
-    for path in reversed(paths[-5:]):
+    for path in reversed(paths):
         try:
             sections.append(gather(path.parent))
         except UsageError as error:
