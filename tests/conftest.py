@@ -21,7 +21,7 @@ from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.measure.process import Finished
 
-pytest.register_assert_rewrite("jobs", "models")
+pytest.register_assert_rewrite("jobs", "models", "rungs")
 
 # Ignored under nohup, or behind `&` in a script: the tests' signals would do nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)

