@@ -134,8 +134,3 @@ def expected_on_cuda(number: int) -> dict[str, str]:
         "attention": "fused" if number >= 6 else "math",
         "optimizer": "fused" if number >= 10 else "foreach",
     }
-
-
-def one_fused(attention: str) -> str:
-    """`fused` for any of the kernels that SDPA may choose on CUDA, else the word itself."""
-    return "fused" if attention in ("flash", "cudnn", "efficient") else attention
