@@ -167,10 +167,9 @@ def main(argv=None):
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
-        run.header(model, batches)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # speedup 03: for the log
 
         for step in range(args.steps):
             synchronize(device)
