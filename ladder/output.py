@@ -28,9 +28,9 @@ class Output:
             folder.mkdir(parents=True, exist_ok=True)
             self.logs.append((folder / name).open("x", encoding="utf-8"))
 
-    def copy_log(self, folder: Path):
-        """Write the log to `folder` too. Raises OSError."""
-        if self.rank == 0:
+    def copy_log(self, folder: Path | None):
+        """Write the log to `folder` too, where `ladder report` finds it. Raises OSError."""
+        if folder and self.rank == 0:
             log = Path(self.logs[0].name)
             copy = folder / log.name
             if not copy.exists():  # else --log-dir is this folder

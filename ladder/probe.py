@@ -52,8 +52,8 @@ class SecondStep:
         if self.run.times and not self.run.effective:
             self.recording = start()
 
-    def end(self) -> profile | None:
-        """It has ended: the profile of it, if there is one."""
+    def end(self, dt: float) -> profile | None:
+        """It has ended: the profile of it, if there is one. Its time does not matter here."""
         recording = self.recording
         self.recording = None
         if recording:

@@ -86,10 +86,10 @@ class Run:
     def __exit__(self, kind, error, traceback):
         """Print why the run failed, if it did, and RESULT. Raises SystemExit unless it is done."""
         self.signals.writing = True
-        self.watch.end()  # of a step that an error ended
+        self.watch.end(math.nan)  # of a step that an error ended
         status, exit_status, why = "ok", 0, None
         if isinstance(error, KeyboardInterrupt):
-            status, exit_status = "interrupted", 128 + self.signals.first
+            status, exit_status = "interrupted", 128 + (self.signals.first or signal.SIGINT)
         elif isinstance(error, NotFinite):
             status, exit_status, why = "not finite", 1, str(error)
         elif error:
@@ -231,7 +231,7 @@ class Run:
             if overflowed:
                 self.skipped += 1
                 self.print0(f"note  step {step + 1} skipped: a gradient overflowed float16")
-            recording = self.watch.end()
+            recording = self.watch.end(dt)
             if recording and not overflowed:
                 self._say_effective(recording)
             if not math.isfinite(loss):
@@ -245,7 +245,7 @@ class Run:
     @contextmanager
     def paused(self):
         """Do inside what is not part of a step, so that the profile of a step does not show it."""
-        self.watch.end()
+        self.watch.end(math.nan)
         yield
         self._begin_step()
 
