@@ -159,11 +159,10 @@ class Run:
             return
         self.print0(pairs_line("run", self._settings(batches, total_batch)))
         if total_batch:
+            grad_accum_steps = total_batch // (self.world_size * batches.B * batches.T)
             sizes = f"world size {self.world_size} x B={batches.B} x T={batches.T}"
-            micro_steps = total_batch // (self.world_size * batches.B * batches.T)
-            self.print0(
-                f"note  a step is {total_batch} tokens: {micro_steps} micro-steps x {sizes}"
-            )
+            parts = f"grad_accum_steps {grad_accum_steps} x {sizes}"
+            self.print0(f"note  a step is {total_batch} tokens: {parts}")
         if not self.steps_left:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
             self.print0(f"note  nothing left to train: {done}")
