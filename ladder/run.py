@@ -223,8 +223,9 @@ class Run:
             self.steps_left -= 1
             line = step_line(step, self.args.steps, loss=loss, dt=dt, tok_per_s=tok_per_s, **more)
             self.output.log(line)
-            left = timedelta(seconds=round(dt * self.steps_left))
-            self.output.show(f"{line} | left {left}")
+            if len(self.times) > 1:  # the first step may compile
+                line += f" | left {timedelta(seconds=round(dt * self.steps_left))}"
+            self.output.show(line)
             overflowed = self.scaler.get_scale() < self.scale
             self.scale = self.scaler.get_scale()
             if overflowed:
