@@ -20,40 +20,31 @@ DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
 
 
 @pytest.mark.parametrize(
-    ("script", "flags", "tokens_per_step", "data"),
+    ("script", "flags", "tokens_per_step", "params", "data"),
     [
-        # (100,000 - 1) // 64 = 1562 rows, 31 tokens dropped; two rows a batch.
-        ("baseline.py", [], 128, {"tokens": 100_000, "epoch_batches": 781, "dropped": 31}),
+        # Its head is not tied. (100,000 - 1) // 64 = 1562 rows, 31 tokens dropped; two a batch.
+        ("baseline.py", [], 128, 2 * 256 * 64, ("100000", "781", "31")),
         # Of the first 90 %: 1406 rows, 15 tokens dropped; four rows a step.
-        ("ddp_run.py", DDP, 256, {"tokens": 90_000, "epoch_batches": 351.5, "dropped": 15}),
+        ("ddp_run.py", DDP, 256, 256 * 64, ("90000", "351.5", "15")),
     ],
 )
 def test_result_follows_from_the_step_lines(
-    script, flags, tokens_per_step, data, run_main, monkeypatch
+    script, flags, tokens_per_step, params, data, run_main, monkeypatch
 ):
     monkeypatch.setattr(machine, "peak_flops", lambda _: 1e11)
     log = run_main(load(ROOT / script), "--steps", 7, *flags)
     found = log.result
     times = [step["dt_ms"] for step in log.steps]  # ms, to two digits
-    speed = log.steps[-1]["tok_per_s"]  # tokens per second, not per millisecond
-    assert speed * times[-1] == pytest.approx(1e3 * tokens_per_step, rel=0.02)
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
     assert found["tok_per_s"] * found["median_ms"] == pytest.approx(tokens_per_step * 1e3, rel=0.01)
-    assert found["peak_bytes"] > 1e8
 
     # SMALLER has 2 layers, C = 64 and 256 words; the blocks, the last norm, and the head once.
-    N = 2 * (12 * 64**2 + 13 * 64) + 2 * 64 + 256 * 64
-    flops = 6 * N + 12 * 2 * 64 * 64
+    blocks = 2 * (12 * 64**2 + 13 * 64) + 2 * 64
+    flops = 6 * (blocks + 256 * 64) + 12 * 2 * 64 * 64
     assert found["mfu"] == pytest.approx(flops * found["tok_per_s"] / 1e11, abs=1e-4)
-    about = {"formula": "6N+12LCT", "flops_per_token": str(flops), "peak_flops": "1e+11"}
-    assert log.mfu == about | {"mfu": f"{found['mfu']:.4f}"}
-
-    params = N + 1024 * 64
-    if script == "baseline.py":  # its head is not tied to the embedding
-        params += 256 * 64
-    settings = {"B": 2, "T": 64, "seed": 1337, "params": params, "data": "topics"}
-    for key, value in (settings | data).items():
-        assert log.run[key] == str(value), key
+    assert log.mfu["flops_per_token"] == str(flops)
+    assert log.run["params"] == str(blocks + 1024 * 64 + params)
+    assert (log.run["tokens"], log.run["epoch_batches"], log.run["dropped"]) == data
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -142,8 +133,8 @@ def test_where_nobody_reads_the_result_is_in_the_log(monkeypatch, capsys, ends):
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(tmp_path, run_main):
     module = load(ROOT / "ddp_run.py")
-    module.get_lr = lambda step, *_: 1e-4 if step < 2 else 1 / 0
+    module.get_lr = lambda step, *_: 1e-4 / (2 - step)
     with pytest.raises(ZeroDivisionError):
         run_main(module, *DDP)
-    log = read_log(next(tmp_path.rglob("*.log")))
-    assert log.result["status"] == "failed" and len(log.steps) == 2
+    (path,) = tmp_path.rglob("*.log")
+    assert read_log(path).result["status"] == "failed" and len(read_log(path).steps) == 2
