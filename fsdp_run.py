@@ -237,7 +237,6 @@ def train(args):
         optimizer = torch.optim.AdamW(groups, lr=args.max_lr, betas=betas, eps=1e-8, fused=True)
         # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         batches = Batches(text, B, T, RANK, WORLD_SIZE, args.shuffle, args.seed)
         # ddp: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
@@ -249,12 +248,19 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
-        run.compiled = not args.no_compile
-        run.header(raw_model, batches, args.total_batch, first_step, ranks=WORLD_SIZE)
+        run.header(
+            raw_model,
+            batches,
+            dtype=dtype,  # speedup 03: for the log
+            scaler=scaler,
+            compiled=not args.no_compile,
+            total_batch=args.total_batch,
+            first_step=first_step,
+            finish_step=True,  # ddp: Ctrl-C or SIGTERM ends the run after its step, saved
+        )
         if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
             val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
             job.validated(run, first_step, raw_model, val_loss)
-        run.waits_for_step = True  # ddp: Ctrl-C or SIGTERM ends the run after the step, saved
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -286,14 +292,14 @@ def train(args):
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
             mean_loss = loss_sum.item() / grad_accum_steps
-            losses, times, signals = all_gather(mean_loss, dt, run.stop_signal)
+            losses, times, signals = all_gather(mean_loss, dt, run.stopping)
             loss = sum(losses) / WORLD_SIZE
             dt = max(times)
             stopping = max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1
-            with run.between_steps():  # ddp: held-out loss and checkpoints, outside the clock
+            with run.paused():  # ddp: held-out loss and checkpoints, outside clock and profile
                 if checkpoint.due(args.eval_every, done, args.steps):
                     val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
                     job.validated(run, done, raw_model, val_loss)
@@ -307,7 +313,7 @@ def train(args):
                         position=batches.position,  # rows read by all ranks
                     )
             if stopping:
-                run.stop(stopping, job.checkpoint)
+                run.stopped(stopping, job.checkpoint)
                 break
     return run.result
 

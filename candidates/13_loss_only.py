@@ -165,12 +165,10 @@ def main(argv=None):
         ]
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=(0.9, 0.95), eps=1e-8, fused=True)
-        # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
-        run.header(model, batches)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # speedup 03: for the log
 
         for step in range(args.steps):
             synchronize(device)
@@ -180,7 +178,7 @@ def main(argv=None):
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
-            scaler.scale(loss).backward()
+            scaler.scale(loss).backward()  # speedup 03: lifts gradients into float16's range
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay

@@ -38,27 +38,6 @@ def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
     return line
 
 
-def screen_line(columns: int, step: int, steps: int, *, loss, dt, tok_per_s, left, **more) -> str:
-    """One step in one row of a terminal: step_line with fewer digits, and `left`, the time left.
-
-    What does not fit is left out, `dt` first.
-    """
-    parts = {
-        "step": f"step {step + 1:4d}/{steps}",
-        "loss": f"loss {loss:.4f}",
-        "dt": f"dt {dt * 1e3:7.1f} ms",
-        "tok/s": f"tok/s {tok_per_s:6.0f}",
-    }
-    for key, value in more.items():
-        parts[key] = f"{key} {value:.2f}" if abs(value) >= 0.01 else f"{key} {value:.1e}"
-    if left:
-        parts["left"] = f"left {left}"
-    for key in ("dt", "left"):
-        if len(" | ".join(parts.values())) > columns:
-            parts.pop(key, None)
-    return " | ".join(parts.values())
-
-
 def result(
     times,
     losses,

@@ -40,6 +40,27 @@ def start() -> profile:
     return recording
 
 
+class SecondStep:
+    """Records a run's second step, a warm-up step, or later ones until `effective` is known."""
+
+    def __init__(self, run):
+        self.run = run
+        self.recording = None
+
+    def begin(self):
+        """A step begins."""
+        if self.run.times and not self.run.effective:
+            self.recording = start()
+
+    def end(self, dt: float) -> profile | None:
+        """It has ended: the profile of it, if there is one. Its time does not matter here."""
+        recording = self.recording
+        self.recording = None
+        if recording:
+            recording.stop()
+        return recording
+
+
 def matmul_units(device: torch.device) -> str:
     """`tf32` or `fp32`: how float32 matrices are multiplied, found by multiplying two.
 

@@ -42,10 +42,9 @@ def main(argv=None):
         model = torch.compile(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # for the log
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
-        run.header(model, batches)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # for the log
 
         for step in range(args.steps):
             synchronize(device)

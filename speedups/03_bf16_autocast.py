@@ -160,12 +160,10 @@ def main(argv=None):
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
-        run.header(model, batches)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # speedup 03: for the log
 
         for step in range(args.steps):
             synchronize(device)
@@ -175,7 +173,7 @@ def main(argv=None):
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
-            scaler.scale(loss).backward()
+            scaler.scale(loss).backward()  # speedup 03: lifts gradients into float16's range
             scaler.step(optimizer)
             scaler.update()
             synchronize(device)

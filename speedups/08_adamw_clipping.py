@@ -161,12 +161,10 @@ def main(argv=None):
             {"params": no_decay, "weight_decay": 0.0},
         ]
         optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-8)
-        # speedup 03: lifts gradients into float16's range; switched off for bfloat16
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
-        run.dtype, run.scaler = dtype, scaler  # speedup 03: for the log
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
-        run.header(model, batches)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # speedup 03: for the log
 
         for step in range(args.steps):
             synchronize(device)
@@ -176,7 +174,7 @@ def main(argv=None):
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
-            scaler.scale(loss).backward()
+            scaler.scale(loss).backward()  # speedup 03: lifts gradients into float16's range
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             scaler.step(optimizer)

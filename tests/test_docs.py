@@ -101,6 +101,7 @@ SINCE_THEN = {
     "future": "mask",
     "scaler = run.scaler = torch.amp": "scaler = torch.amp",
     "run.dtype, run.scaler = (dtype, scaler)\n": "",
+    "batches, dtype=dtype, scaler=scaler)": "batches)",
     "run.say": "run.print0",
     "corpus = load_corpus(args.data, run.print0)\n": "",
     "Batches(load_corpus(args.data, run.print0), B, T)": "Batches(corpus, B, T, seed=args.seed)",

@@ -16,7 +16,7 @@ def test_the_table_of_rungs_counts_lines_and_tells_reported_from_calculated():
     shown = [[cell.strip() for cell in line[1:]] for line in cells]
     assert len(shown) == 11
     assert shown[1] == ["+1", "the update of 38.6M parameters", "", "174 ms"]
-    assert shown[3][0] == "+11 −3"
+    assert shown[3][0] == "+10 −4"
     assert shown[7] == ["+1 −1", "misaligned rows of the logits", "93 ms", "as 06"]
     assert shown[8][1] == "for the loss; costs a little time"
     assert "He rounds" in below

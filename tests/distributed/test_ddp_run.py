@@ -37,7 +37,7 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     log = last_log(two)
     assert log.run["ranks"] == "2"
     (text,) = [path.read_text() for path in (two / "runs").glob("*.log")]
-    assert "a step is 512 tokens: 2 micro-steps x world size 2 x" in text
+    assert "a step is 512 tokens: grad_accum_steps 2 x world size 2 x" in text
     tokens_per_ms = 512 / log.result["median_ms"]
     assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
 
@@ -150,16 +150,12 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     assert f"another schedule from here on: 4 {rate}, not 2 {rate}" in log.notes
 
 
-def test_beta2_and_how_soon_it_forgets_in_small_batches(alone, tmp_path, monkeypatch):
-    """0.95 has forgotten half after 13.5 steps, 0.999 after 693."""
+def test_beta2_is_a_flag(alone, monkeypatch):
     monkeypatch.setattr(torch.optim, "AdamW", SpyAdamW)
     alone("--eval-every", 0, "--steps", 1)
     assert SpyAdamW.made.settings["betas"] == (0.9, 0.95)
-    forgets = "beta2 0.95 forgets half in 7,000 tokens here; --beta2 0.999 in 355,000"
-    assert f"{forgets} (docs/train.md)" in last_log(tmp_path).notes
     alone("--eval-every", 0, "--steps", 2, "--resume", "--beta2", 0.999)
     assert SpyAdamW.made.settings["betas"] == (0.9, 0.999)
-    assert "forgets" not in " ".join(last_log(tmp_path).notes)
 
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ from ladder.measure.scripts import all_scripts, base_of, number_of, transformers
 # Clock, seed, B and T, command line, data, and the loop's own lines.
 UNTOUCHABLE = re.compile(
     r"perf_counter|synchronize\(|manual_seed|parse_args|batch_size|seq_len|\bB, T\b[^)]*="
-    r"|Batches\(|load_corpus\(|next\(batches\)|range\(args\.steps|run\.header|Run\("
+    r"|Batches\(|load_corpus\(|next\(batches\)|range\(args\.steps|Run\("
+    r"|run\.header(?!\(model, batches[,)])"
 )
 
 NEW_LOG_KEYS = {"08_adamw_clipping": ", norm=norm.item()", "09_cosine_lr": ", lr=lr"}

@@ -1,21 +1,13 @@
 """`ladder profile`: stages, kernels, trace, and what it refuses."""
 
 import json
-import statistics
 
 import numpy as np
 import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import (
-    PROFILED_STEPS,
-    STAGES,
-    WARMUP_STEPS,
-    milliseconds,
-    stage_table,
-    verdict,
-)
+from ladder.commands.profile import ALONE, STAGES, WARMUP_STEPS, stage_table, verdict
 from ladder.log import read_log
 
 
@@ -31,68 +23,34 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert main([str(word) for word in words]) == 0
     found = json.loads((out / "slowed.json").read_text())
     times = found["times_ms"]
-    assert min(times["forward"]) > 100
+    first = found["first_ms"]  # which nothing warmed up
+    assert min(*times["forward"], first["forward"]) > 100
     assert min(times["optimizer"]) > 200
     # The stages of a step sum to what the script logged for it.
     log = read_log(next(out.glob("*.log")))
-    timed = [step["dt_ms"] for step in log.steps[WARMUP_STEPS:-PROFILED_STEPS]]
-    assert times["step"] == pytest.approx(timed[::2], abs=0.01)
+    dt = [step["dt_ms"] for step in log.steps]
+    timed = dt[WARMUP_STEPS:-1]  # the last one ran under the profiler
     sums = np.sum([times[stage] for stage in STAGES], axis=0)
     assert list(sums) == pytest.approx(timed[1::2], abs=0.01)
-    # Kernels are parts of one whole.
-    assert sum(kernel["ms"] for kernel in found["kernels"]) == pytest.approx(found["self_ms"])
-    calls = {kernel["name"]: kernel["calls"] for kernel in found["kernels"]}
-    assert calls["aten::addmm"] == 2 * 4  # layers, each with four matrices and biases
-    assert "aten::addmm" in (out / "slowed.trace.json").read_text()
+    assert first["sum"] == pytest.approx(dt[0], abs=0.01)
+    assert (out / "slowed.trace.json").exists()
     printed = capsys.readouterr().out
-    assert printed.startswith("slowed takes ")
-    assert f"{milliseconds(statistics.median(times['backward']))} (" in printed
-    assert "aten::mm" in printed
-    # The first step, which nothing warmed up, is timed in stages too.
-    first = found["first_ms"]
-    assert sum(first.values()) == pytest.approx(log.steps[0]["dt_ms"], abs=0.01)
-    assert first["forward"] > 100 and first["optimizer"] > 200
-
-
-def profile_of(script, forward, optimizer, step):
-    times = {"forward": forward, "backward": [20.0] * 3, "optimizer": optimizer, "step": step}
-    return {
-        "run": {"script": script},
-        "first_ms": {"forward": 300.0, "backward": 40.0, "optimizer": 9.0},
-        "times_ms": times,
-        "self_ms": 41.0,
-        "kernels_launched": 7,
-    }
-
-
-ONE = profile_of("one.py", [9.0, 10.0, 12.0], [8.0] * 3, [38.0, 40.0, 41.0])
-TWO = profile_of("two.py", [10.5] * 3, [5.0] * 3, [29.0, 32.0, 37.0])
-
-
-def test_the_table_has_the_first_step_the_range_and_what_the_later_rung_changes():
-    columns = [list(column.cells) for column in stage_table([ONE, TWO]).columns[1:]]
-    first, median, *_, change = columns
-    assert first == ["300", "40.0", "9.00", "349", "", "", ""]
-    assert median[0] == "10.0 (9.00–12.0)"
-    assert median[3:] == ["38.0 (37.0–40.0)", "40.0 (38.0–41.0)", "41.0", "7"]
-    assert change[:6] == ["+0.50", "0.00", "-3.00", "-2.50", "-8.00", "0.00"]
+    assert printed.startswith("slowed takes ") and "aten::mm" in printed
 
 
 def test_the_verdict_calls_no_rung_faster_whose_range_overlaps():
+    times = {"forward": [9.0, 10.0, 12.0], "backward": [20.0], "optimizer": [8.0], "sum": [39.0]}
+    one = {"first_ms": {"forward": 300.0}, "times_ms": times | {ALONE: [38.0, 40.0, 41.0]}}
+    two = {"first_ms": {}, "times_ms": times | {ALONE: [29.0, 32.0, 37.0]}}
     rest = "the longest stage is backward, 20.0 ms."
-    assert verdict([TWO]) == f"two takes 32.0 ms a step; {rest}"
+    assert verdict({"two": two}) == f"two takes 32.0 ms a step; {rest}"
     said = "two takes 32.0 ms a step, one 40.0: it is"
-    assert verdict([ONE, TWO]) == f"{said} 1.25 times as fast; {rest}"
-    near = {**TWO, "times_ms": TWO["times_ms"] | {"step": [29.0, 32.0, 38.5]}}
-    assert verdict([ONE, near]) == f"{said} not clearly faster; {rest}"
-
-
-def test_why_a_script_fails_is_told_in_one_line(tmp_path, capsys):
-    script = tmp_path / "broken.py"
-    script.write_text('raise ValueError("my mistake")\n')
-    assert main(["profile", str(script), "--out", str(tmp_path / "out")]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line == "error broken.py failed: ValueError: my mistake"
+    assert verdict({"one": one, "two": two}) == f"{said} 1.25 times as fast; {rest}"
+    first, median, *_, change = stage_table({"one": one, "two": two}).columns[1:]
+    assert (next(first.cells), next(median.cells)) == ("300", "10.0 (9.00–12.0)")
+    assert list(change.cells) == ["0.00", "0.00", "0.00", "0.00", "-8.00"]
+    two["times_ms"][ALONE].append(38.5)
+    assert "it is not clearly faster; " in verdict({"one": one, "two": two})
 
 
 @pytest.mark.cuda
@@ -100,6 +58,4 @@ def test_profile_sees_the_kernels_of_the_gpu(shard, tmp_path):
     words = [*ON_CUDA, "--steps", 3, "--data", shard, "--out", tmp_path / "out"]
     done = run_script("-m", "ladder", "profile", 10, *words)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "10_fused_adamw.json").read_text())
-    names = " ".join(kernel["name"] for kernel in found["kernels"])
-    assert "triton_" in names and "aten::" not in names and found["self_ms"] > 0
+    assert "triton_" in done.stdout and "Self CUDA time total" in done.stdout
