@@ -20,7 +20,7 @@ from rich.text import Text
 from ladder.cli import add_flags, pick_device
 from ladder.errors import UsageError
 from ladder.log import Log, pairs, read_log
-from ladder.machine import busy, device_name, load_average, unseen_gpu
+from ladder.machine import device_name, unseen_gpu
 from ladder.measure.docstrings import describe, title
 from ladder.measure.effective import differences
 from ladder.measure.process import run_python
@@ -47,9 +47,9 @@ def run(args) -> int:
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     console.say(f"{device_name(device)}, {versions}")
     unseen = unseen_gpu() if args.device is None else None
-    for note in (unseen, busy(load_average())):
-        if note:
-            console.say(f"note  {note}")
+    if unseen:
+        console.say(f"note  {unseen}")
+    console.say("three steps of each rung: a few minutes, most of them to compile ...")
     table = new_table("rung")
     for heading in ("runs", "can help", "why, or what is missing"):
         table.add_column(heading, overflow="fold")
@@ -98,8 +98,10 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
     for text in differences([log]):
         return "no", f"it ran {text}"
     for key in pairs(fields.get("Effective", "").split()):
-        value = log.effective[key]
-        if value == before.effective[key]:
+        value = log.effective.get(key, "unknown")
+        if value == "unknown":
+            return value, f"PyTorch does not tell which {key} ran: climb"
+        if value == before.effective.get(key):
             return "no", f"{key}={value} as before: this device has no units for it"
     if (path.stem, device.type) in MEASURED:
         return "no", MEASURED[path.stem, device.type]
