@@ -18,6 +18,7 @@ RUNGS = {path.stem: path for path in rungs_for("cpu")}
 def test_work_json_has_the_counts_of_the_code_that_stands_here():
     """Else: python dev/regenerate.py."""
     for device, counts in counted().items():
+        assert [*counts] == [path.stem for path in rungs_for(device)]
         for stem, found in counts.items():
             assert found["code"] == count_work.fingerprint(RUNGS[stem]), (device, stem)
 
