@@ -3,8 +3,7 @@
     python dev/regenerate.py
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, docs/index.html, and the
-pictures in docs/.
+markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, and the pictures in docs/.
 It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
 has yet gets a row without a gain.
 """

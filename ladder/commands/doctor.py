@@ -95,8 +95,9 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
     log, before = logs[path], logs[base]
     if fields["Numerics"].startswith(("identical", "rounding")):
         check_losses(log, before, title(base))
-    for text in differences([log]):
-        return "no", f"it ran {text}"
+    otherwise = differences([log])
+    if otherwise:
+        return "no", f"it ran {otherwise[0]}"
     for key in pairs(fields.get("Effective", "").split()):
         value = log.effective.get(key, "unknown")
         if value == "unknown":
