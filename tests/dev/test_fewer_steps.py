@@ -4,7 +4,6 @@ import blocks
 import numpy as np
 import pytest
 from climbs import climb_of
-from fewer_steps import curves
 
 from ladder.measure.rows import read_climb
 
@@ -54,12 +53,3 @@ def test_what_a_round_does_not_reach_is_not_reached(climb):
     folder, facts, rows = climb
     says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
     assert "to the final loss of 21, the better start, in none of its steps" in says
-
-
-def test_curves_are_of_the_rounds_that_all_rows_have(climb):
-    rows = climb[2]
-    del rows[1].logs[3]
-    found = curves(rows)
-    assert found["22_rope"].mean[-1] == pytest.approx(3.9)  # round 3 never falls
-    assert found["25_muon"].step_at(3.9 + 1e-6) == 100
-    assert found["10_fused_adamw"].step_at(4.0) is None
