@@ -18,7 +18,6 @@ from blocks import (
 from fewer_steps import START, TUNED, curves
 from svg import NARROW, PARTS, WIDE, Axis, Picture, Row
 
-from ladder.commands.roofline import batch_for, share_of
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
@@ -26,10 +25,10 @@ from ladder.measure.rates import rates_of
 from ladder.measure.rows import median_ms, read_climb
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.stats import Estimate
-from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.measure.work import LABELS, batch_to_compare, roofline_ms, work
 from ladder.show.diffs import diff_lines
 from ladder.show.draw import Scale
-from ladder.show.reported import reported_climb, reported_gpus
+from ladder.show.reported import reported_climb, reported_gpus, share_of
 from ladder.show.tables import percent, title_of
 from ladder.show.training import axes_of, find_runs, gather_run, panel, read_logs
 
@@ -206,7 +205,7 @@ def draw_two_cards(width: int) -> Picture:
     longest = None
     for name in (A100, "NVIDIA GeForce RTX 4090"):
         gpu = find_gpu(name)
-        B = batch_for(gpu)
+        B = batch_to_compare(gpu.memory)
         steps = {}
         for stem, step in work(B).items():
             steps[stem] = [ms / B for ms in roofline_ms(step, rates_of(gpu))]

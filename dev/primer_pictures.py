@@ -6,10 +6,10 @@ All are calculated, for one A100 at B=16, T=1024.
 from blocks import A100, B
 from svg import PARTS, Picture, Row
 
-from ladder.commands.roofline import TITLES
 from ladder.machine import find_gpu
 from ladder.measure.rates import rates_of
 from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.show.tables import titles
 
 GPU = find_gpu(A100)
 SCORES = 16 * 12 * 1024 * 1024  # of a layer: B sequences, heads, pairs of tokens
@@ -41,7 +41,7 @@ def step_rows(steps: dict, stems, longest: float, digits: int) -> list[Row]:
         bar = []
         for part, ms in zip(PARTS, steps[stem], strict=True):
             bar.append((ms / longest, part, f"{ms:.{digits}f}"))
-        row = Row(TITLES[stem], bar, f"{total:.{digits}f} ms")
+        row = Row(titles()[stem], bar, f"{total:.{digits}f} ms")
         if before:
             row.right = faster(before, total)
         rows.append(row)

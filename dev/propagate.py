@@ -32,36 +32,30 @@ def run(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     require_own(Path(__file__), "propagate.py is in", "PYTHONPATH={}")
     edited = one_script(args.rung)
-    if edited not in all_scripts():
-        raise UsageError(f"{args.rung} is not a rung of this ladder: rungs are numbered from 0")
     later = followers(edited)
     if not later:
-        raise UsageError(f"{relative_name(edited)} is the last rung: no other goes on from it")
+        raise UsageError(f"no rung goes on from {relative_name(edited)}")
     base, theirs = committed_code(edited), parts_of(edited)[1]
     if theirs == base:
         raise UsageError(f"{relative_name(edited)} has no uncommitted edit (outside its docstring)")
     lines = []  # printed at the end: a closed pipe must not stop it half-way
     waiting = []
-    status = 0
     for path in later:
         if path in waiting:
             continue
         docstring, ours = parts_of(path)
-        code = merge(base, ours, theirs)
-        if code != ours:
-            write_atomic(path, (docstring + code).encode())
-        conflicts = places(path, docstring + code)
-        if conflicts:
-            status = 1
-            waiting += followers(path)
-            how = "keep what it needs of both, delete the markers, and go on from it:"
-            lines += [*conflicts, how, f"python dev/propagate.py {path.stem}"]
-        elif code == ours:
+        merged = merge(base, ours, theirs)
+        if merged == ours:
             lines.append(f"{relative_name(path)} has it already")
-        else:
-            lines.append(f"{relative_name(path)} changed")
+            continue
+        write_atomic(path, (docstring + merged).encode())
+        lines.append(f"{relative_name(path)} changed")
+        if "\n<<<<<<< " in merged:
+            waiting += [path, *followers(path)]
+            lines.append("with a conflict: keep what it needs of both, delete the markers, and")
+            lines.append(f"python dev/propagate.py {path.stem}")
     print(*lines, sep="\n")
-    return status
+    return int(bool(waiting))
 
 
 def followers(path: Path) -> list[Path]:
@@ -80,21 +74,6 @@ def committed_code(path: Path) -> str:
         why = f"git knows no committed {relative_name(path)} to compare with: {committed.stderr}"
         raise UsageError(why)
     return split_source(committed.stdout)[1]
-
-
-def places(path: Path, source: str) -> list[str]:
-    """A line for each place of a merged script that must be resolved by hand."""
-    conflicts = []
-    for number, line in enumerate(source.split("\n"), 1):
-        if line.startswith("<<<<<<< "):
-            conflicts.append(f"{relative_name(path)}:{number} conflict, marked there")
-    if conflicts:
-        return conflicts
-    try:
-        compile(source, str(path), "exec")
-    except SyntaxError as error:
-        return [f"{relative_name(path)}:{error.lineno} merged, but not valid Python: {error.msg}"]
-    return []
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ whole round: the entry says so. The climb has to come from a committed state, so
 what was measured. To undo it, use git.
 """
 
-import itertools
 import lzma
 import re
 import shutil
@@ -18,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from blocks import USUAL, measured_climbs, other_setting, render
+from blocks import USUAL, measured_climbs, other_setting, render, rounds_begun
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -29,7 +28,6 @@ from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
-from ladder.show.gather import kept
 from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
@@ -50,71 +48,66 @@ def run(argv: list[str]):
 def publish(folder: Path, finding: str, in_readme: bool = False):
     """Copy the logs, add the entry, make the pages anew. Raises UsageError, and changes nothing, if
     the climb may not be published."""
-    climb, rows = read_publishable(folder)
+    climb, rows = read_climb(folder)
+    check(folder, climb, rows, in_readme)
     target = new_target(climb)
     shown = target.relative_to(ROOT).as_posix()
-    readme = (ROOT / "README.md").read_text("utf-8")
+    copy_climb(folder, target, climb)
     runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
     newest = re.search(r"^## \d{4}-", runlog, re.MULTILINE).start()
-    if in_readme:
-        readme = with_climb(readme, shown, climb, rows)
-    copy_climb(folder, target, climb)
     runlog = runlog[:newest] + entry(climb, rows, shown, finding) + runlog[newest:]
     write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
+    readme = (ROOT / "README.md").read_text("utf-8")
+    if in_readme:
+        readme = with_climb(readme, shown, climb)
     write_atomic(ROOT / "README.md", render(readme).encode())
     print(f"published in {shown}: read what `git diff` shows, then commit")
 
 
-def read_publishable(folder: Path) -> tuple[Climb, list[Row]]:
-    """The climb and the rows of a climb. Raises UsageError if it may not be published."""
-    climb, rows = read_climb(folder)
-    if not any(row.logs for row in rows):
+def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
+    """Raise UsageError, saying why, if a climb may not be published."""
+    ran = [row.name for row in rows if row.logs]
+    if not ran:
         raise UsageError(f"{folder} is no climb to publish: all its runs failed")
-    why = why_not(folder, climb, rows)
-    if why:
-        raise UsageError(f"{folder}: {why}")
-    return climb, rows
-
-
-def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
-    """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
-    for_the_loss = int(run["steps"]) >= MIN_STEPS
-    if not climb.ended and not (for_the_loss and climb.rounds_begun > 1):
-        return f"it was stopped: ladder climb --resume {folder}"
-    if climb.quick:
-        return "a quick climb is not published: climb without --quick"
+    steps = int(run["steps"])
+    for_the_loss = steps >= MIN_STEPS
     other = other_setting(run)
-    if other and int(run["steps"]) < MIN_STEPS:
-        return f"below {MIN_STEPS} steps only {USUAL} is published, not {other}"
-    if int(run["steps"]) < 3:
-        return "fewer than 3 steps are no measurement: two are warm-up"
-    if not COMMITTED.fullmatch(climb.commit):
-        return f"only committed code is published, not {climb.commit}"
-    for row in rows:
-        if row.status == OUT_OF_TIME:
-            return f"the time (--max-minutes) was over before {row.name} could run: climb with more"
-        for text in differences(row.logs.values()):
-            return f"{row.name} ran {text}"
-    for name in from_outside(climb):
-        if not kept(folder, name):
-            return f"{name} is not in the folder: nobody could see what was measured"
-    return None
+    too_short = other and not for_the_loss
+    late = [row.name for row in rows if row.status == OUT_OF_TIME]
+    otherwise = differences([log for row in rows for log in row.logs.values()])
+    lost = [name for name in from_outside(climb) if not (folder / "code" / name).is_file()]
+    stopped = not climb.ended and not (for_the_loss and rounds_begun(rows) > 1)
+    not_rungs = ran[:11] != [path.stem for path in rungs()]
+    reasons = {
+        f"it was stopped: ladder climb --resume {folder}": stopped,
+        "a quick climb is not published: climb without --quick": climb.quick,
+        f"below {MIN_STEPS} steps only {USUAL} is published, not {other}": too_short,
+        "fewer than 3 steps are no measurement: two are warm-up": steps < 3,
+        f"only committed code is published, not {climb.commit}": not COMMITTED.fullmatch(
+            climb.commit
+        ),
+        f"the time (--max-minutes) was over before {late} could run: climb with more": late,
+        f"a rung ran {otherwise}": otherwise,
+        f"{lost} not in its code/: nobody could see what was measured": lost,
+        f"README.md shows the speed of {USUAL}, not of {other}": in_readme and other,
+        "README.md shows only climbs of rungs 0 to 10, in this order": in_readme and not_rungs,
+    }
+    for why, is_so in reasons.items():
+        if is_so:
+            raise UsageError(f"{folder}: {why}")
 
 
 def new_target(climb: Climb) -> Path:
     """A new folder in logs/: the day's second climb on a machine gets a `-2`."""
     device = re.sub(r"[^a-z0-9]+", "-", climb.device.lower()).strip("-")
-    first = ROOT / "logs" / f"{climb.started[:10]}-{device}-{climb.kind}"
-    target = first
-    for number in itertools.count(2):
-        if not target.exists():
-            return target
-        old = Climb.read_from(target)
-        if (old.started, old.scripts) == (climb.started, climb.scripts):
-            why = "has this climb already: to publish it again, delete that first"
-            raise UsageError(f"{target.relative_to(ROOT).as_posix()} {why}")
-        target = first.with_name(f"{first.name}-{number}")
+    name = f"{climb.started[:10]}-{device}-{climb.kind}"
+    target = ROOT / "logs" / name
+    number = 1
+    while target.exists():
+        number += 1
+        target = ROOT / "logs" / f"{name}-{number}"
+    return target
 
 
 def copy_climb(folder: Path, target: Path, climb: Climb):
@@ -129,7 +122,7 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for name in from_outside(climb):
-        shutil.copy(kept(folder, name), target)
+        shutil.copy(folder / "code" / name, target)
 
 
 def from_outside(climb: Climb) -> list[str]:
@@ -139,18 +132,13 @@ def from_outside(climb: Climb) -> list[str]:
     return [name for name in climb.scripts if "/" not in name and name not in SCRIPTS]
 
 
-def with_climb(readme: str, shown: str, climb: Climb, rows: list[Row]) -> str:
-    """README.md's text with this climb replacing the CPU (or GPU) one."""
-    other = other_setting(first_log(rows).run)
-    if other:
-        raise UsageError(f"README.md shows the speed of gpt2 on tinyshakespeare, not of {other}")
-    ran = [row.name for row in rows if row.logs]
-    if ran[:11] != [path.stem for path in rungs()]:
-        raise UsageError("README.md shows only climbs in which rungs 0 to 10 ran, in this order")
-    named = {old.device_type == "cpu": folder for folder, old, _ in measured_climbs()}
-    named[climb.device_type == "cpu"] = shown
-    folders = " ".join(named[key] for key in sorted(named))  # a GPU's first
-    return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
+def with_climb(readme: str, shown: str, climb: Climb) -> str:
+    """README.md's text with this climb replacing the CPU (or GPU) one; a GPU's comes first."""
+    folders = [shown]
+    for folder, old, _ in measured_climbs():
+        if (old.device_type == "cpu") != (climb.device_type == "cpu"):
+            folders.insert(climb.device_type != "cpu", folder)
+    return re.sub("<!-- measured .*? -->", f"<!-- measured {' '.join(folders)} -->", readme)
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
@@ -159,20 +147,21 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     if climb.kind == "climb" and rows[0].name != "baseline":
         what = "some scripts"
     log = first_log(rows)
-    block = render(f"<!-- table {shown} -->\n<!-- end -->")
-    # What a log says is text: no marker of ours, no HTML.
-    heading = f"## {climb.started[:10]}: {climb.device}: {what}".replace("<", "&lt;")
-    rounds = f"{climb.rounds_begun} round{'s' if climb.rounds_begun > 1 else ''}"
+    begun = rounds_begun(rows)
+    rounds = f"{begun} round{'s' if begun > 1 else ''}"
     if not climb.ended:
-        rounds = f"stopped in or after round {climb.rounds_begun} of {climb.rounds}"
+        rounds = f"stopped in or after round {begun} of {climb.rounds}"
+    heading = f"## {climb.started[:10]}: {climb.device}: {what}"
     how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {rounds}, \
 interleaved; {log.warmup_steps} warm-up steps left out of each run, \
-{log.measured_steps} measured.""".replace("<", "&lt;")
-    return f"""{heading}
+{log.measured_steps} measured."""
+    block = render(f"<!-- table {shown} -->\n<!-- end -->")
+    # What a log says is text: no marker of ours, no HTML.
+    return f"""{heading.replace("<", "&lt;")}
 
 <details><summary>{" ".join(finding.split())}</summary>
 
-{how}
+{how.replace("<", "&lt;")}
 
 Raw logs: `{shown}`
 

@@ -3,8 +3,7 @@
     python dev/regenerate.py
 
 The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, docs/index.html, and the
-pictures in docs/.
+markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, and the pictures in docs/.
 It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
 has yet gets a row without a gain.
 """
@@ -15,12 +14,10 @@ from pathlib import Path
 from blocks import render
 from count_work import count_changed
 from pictures import pictures
-from site_page import site_sections
 
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.files import ROOT, require_own, write_atomic
-from ladder.show.page import page
 
 
 def run(argv: list[str]):
@@ -32,7 +29,6 @@ def run(argv: list[str]):
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())
-    write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
     print("done: git status says what has changed")
 
 

@@ -1,43 +1,36 @@
-"""Say what this machine is, which rungs can run on it and which can make it
-faster.
+"""Say what this machine is, which rungs run on it and which can make it faster.
 
-The command tries what each rung needs: it rounds and times a matmul, and
-compares a compiled training step with an eager one, and the fused attention
-with textbook attention. It trains nothing and takes a minute or two. The exit
-status is 1 if a rung cannot run, or PyTorch does not see a GPU whose driver is
-here.
+The command runs each rung for three steps of the model `tiny`, and looks at
+what really ran (the line `effective` of its log) and at the losses, beside
+those of the rung before. It takes a few minutes, most of them to compile. The
+exit status is 1 if a rung cannot run, or PyTorch does not see a GPU whose
+driver is here.
 
   ladder doctor                    for the best device there is
   ladder doctor --device cpu       for another one
 """
 
-import math
-import os
 import platform
-import runpy
 import tempfile
-from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 
 import torch
 from rich.text import Text
-from torch.nn import functional as F
 
-from ladder import probe
-from ladder.cli import MODELS, add_flags, parse_args, pick_device
-from ladder.errors import UsageError, explain
-from ladder.machine import (
-    busy,
-    device_name,
-    half_precision,
-    load_average,
-    quiet_pytorch,
-    unseen_gpu,
-)
-from ladder.measure.docstrings import title
-from ladder.measure.matmul import matmul_flops
-from ladder.measure.scripts import rungs_for
+from ladder.cli import add_flags, pick_device
+from ladder.errors import UsageError
+from ladder.log import Log, pairs, read_log
+from ladder.machine import device_name, unseen_gpu
+from ladder.measure.docstrings import describe, title
+from ladder.measure.effective import differences
+from ladder.measure.process import run_python
+from ladder.measure.scripts import base_of, rungs_for
 from ladder.show.console import new_table, screen
+
+FLAGS = ("--model=tiny", "--steps=3", "--batch-size=4", "--seq-len=128")
+TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
+# What these steps are too short to show: climbs are in RUNLOG.md.
+MEASURED = {("06_flash_attention", "cpu"): "it runs, but gained nothing on CPUs that we measured"}
 
 
 def add_arguments(parser):
@@ -45,11 +38,10 @@ def add_arguments(parser):
 
 
 def run(args) -> int:
-    """Print what the machine is, and a line for each rung that needs something of it.
+    """Print what the machine is, and a line for each rung.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
     """
-    quiet_pytorch()
     device = pick_device(args.device)
     console = screen()
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
@@ -57,205 +49,76 @@ def run(args) -> int:
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
         console.say(f"note  {unseen}")
-    load = busy(load_average())
-    if load:
-        console.say(f"note  {load}")
-    # No spinner: its thread would disturb what is timed.
-    console.say("trying what the rungs need: a minute or two ...")
+    console.say("three steps of each rung: a few minutes, most of them to compile ...")
     table = new_table("rung")
     for heading in ("runs", "can help", "why, or what is missing"):
         table.add_column(heading, overflow="fold")
-    runs = "yes"
-    for path in rungs_for("cpu"):
-        if path.stem not in TRIALS:
-            continue
-        if runs == "no":  # a rung needs what those before it need
-            helps, why = "–", "the same is missing"
-        else:
-            runs, helps, why = judge(path.stem, device)
-        table.add_row(title(path), runs, helps, Text(why))
-    console.print(table)
-    console.say("The other rungs run where those before them do: README.md says what each removes.")
-    return int(runs == "no" or unseen is not None)
-
-
-def judge(stem: str, device: torch.device) -> tuple[str, str, str]:
-    """Whether a rung's change runs (yes, no) and helps (yes, no, unknown or a dash), and why.
-
-    Assumes that the rungs before it run.
-    """
-    try:
-        return "yes", *TRIALS[stem](device)
-    except Exception as error:  # libraries raise many kinds if their hardware is missing
-        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        return "no", "–", explain(error) or text
-
-
-# ------------- one trial per rung: returns whether it helps and why; raises if it does not run
-
-
-def code_for_it(device: torch.device) -> tuple[str, str]:
-    """Run a kernel. Raises what PyTorch does where it was built without this GPU's architecture."""
-    torch.ones(8, device=device).sum().item()
-    return "–", "the reference"
-
-
-def tf32(device: torch.device) -> tuple[str, str]:
-    """Whether the setting changes a matmul."""
-    torch.set_float32_matmul_precision("high")
-    if probe.matmul_units(device) == "fp32":
-        return "no", "no TF32 units: the setting changes no bit of a matmul"
-    return "yes", "TF32 units: the setting rounds what a matmul multiplies"
-
-
-def bf16(device: torch.device) -> tuple[str, str]:
-    """Whether half precision has a faster matmul than FP32, rung 02's setting on."""
-    dtype = half_precision(device)
-    if dtype == torch.float32:
-        return "no", "no bfloat16 units: autocast stays off, and the step is rung 02's"
-    name = "a bfloat16"
-    if dtype == torch.float16:
-        name = "no bfloat16 units, so float16 with a scaler: a float16"
-    n = 768 if device.type == "cpu" else 4096
-    torch.set_float32_matmul_precision("high")
-    ratio = matmul_flops(device, dtype, n) / matmul_flops(device, torch.float32, n)
-    # No figure: a CPU's rates vary with what else runs on it.
-    if ratio > 1.1:
-        return "yes", f"{name} matmul is faster than one in FP32 (timed)"
-    return "no", f"{name} matmul is no faster than one in FP32 (timed)"
-
-
-def compiled_step(device: torch.device) -> tuple[str, str]:
-    """Whether compiled code computes what the eager one does, with an empty compile cache: steps of
-    the top script at its default B and T.
-
-    Raises UsageError if it does not: some compilers run but compute something else.
-    """
-    for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
-        if os.environ.get(variable) == "1":
-            return "no", f"nothing is compiled: {variable} is set"
-    another = "CXX=clang++" if device.type == "cpu" else "another version of torch"
-    path = rungs_for(device.type)[-1]
-    script = runpy.run_path(str(path))
-    torch.set_float32_matmul_precision("high")
+    logs = {}
+    broken = False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        for model in ("gpt2", "tiny"):  # compilers write other kernels for small shapes
-            print(f"compiling one layer of {model} ...", flush=True)
-            args = parse_args(None, [f"--model={model}", f"--device={device}"])
-            error = compiled_error(script, args)
-            # Both round to half precision, in different places: on CPUs right ones differ by half a
-            # per cent, wrong ones by far more. `not <`, so that NaN fails too.
-            if not error < 0.1:
-                raise UsageError(
-                    f"a compiled step of {path.stem} --model {model} has wrong gradients (relative "
-                    f"error {error:.1g}): this compiler is broken here, try {another}, or run a "
-                    "rung below 05"
-                )
-    return "yes", "a compiled step has the gradients of an eager one (tried)"
+        for path in rungs_for(device.type):
+            if broken:  # a rung needs what those before it need
+                table.add_row(title(path), "no", "–", "the same is missing")
+                continue
+            console.now(f"three steps of {title(path)} ...")
+            try:
+                logs[path] = three_steps(path, device, Path(folder))
+                helps, why = judge(path, logs, device)
+                table.add_row(title(path), "yes", helps, Text(why))
+            except UsageError as error:
+                broken = True
+                table.add_row(title(path), "no", "–", Text(str(error)))
+    console.print(table)
+    return int(broken or unseen is not None)
 
 
-def compiled_error(script: dict, args) -> float:
-    """The largest relative error of the loss and the gradients of a compiled step, against an eager
-    one. With one layer: more would run the same kernels.
+def three_steps(path: Path, device: torch.device, folder: Path) -> Log:
+    """The log of a rung's steps. Raises UsageError, saying why, if it failed."""
+    log_dir = folder / path.stem
+    flags = (*FLAGS, f"--device={device}", f"--log-dir={log_dir}")
+    done = run_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
+    if done.failure:
+        raise UsageError(done.failure)
+    (log_path,) = log_dir.glob("*.log")
+    return read_log(log_path)
+
+
+def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str, str]:
+    """Whether a rung that ran can help (yes, no or a dash), and why.
+
+    Raises UsageError if it does not compute what the rung before it does, and should.
     """
-    device = args.device
-    dtype = half_precision(device)
-    scale = 2**10 if dtype == torch.float16 else 1  # far from both ends of its range
-    torch.manual_seed(1337)
-    config = script["GPTConfig"](**{**MODELS[args.model], "n_layer": 1})
-    model = script["GPT"](config).to(device)
-    shape = (2, args.batch_size, args.seq_len)
-    x, y = torch.randint(config.vocab_size, shape, device=device)  # (B, T) token ids each
+    base = base_of(path)
+    if base is None:
+        return "–", "the reference"
+    fields = describe(path)
+    log, before = logs[path], logs[base]
+    if fields["Numerics"].startswith(("identical", "rounding")):
+        check_losses(log, before, title(base))
+    otherwise = differences([log])
+    if otherwise:
+        return "no", f"it ran {otherwise[0]}"
+    for key in pairs(fields.get("Effective", "").split()):
+        value = log.effective.get(key, "unknown")
+        if value == "unknown":
+            return value, f"PyTorch does not tell which {key} ran: climb"
+        if value == before.effective.get(key):
+            return "no", f"{key}={value} as before: this device has no units for it"
+    if (path.stem, device.type) in MEASURED:
+        return "no", MEASURED[path.stem, device.type]
+    removes = fields["Removes"]
+    if removes.startswith("nothing"):
+        return "–", removes.removeprefix("nothing: ")
+    return "yes", f"removes {removes}"
 
-    def step(forward) -> list[torch.Tensor]:
-        """The loss and the gradient of every parameter."""
-        model.zero_grad()
-        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-            _, loss = forward(x, y)
-        (scale * loss).backward()
-        return [loss.detach(), *(p.grad for p in model.parameters())]
 
-    relative = []
-    for eager, compiled in zip(step(model), step(torch.compile(model)), strict=True):
-        relative.append((compiled - eager).norm() / eager.norm())
-    return torch.stack(relative).max().item()
-
-
-def fused_attention(device: torch.device) -> tuple[str, str]:
-    """Which kernel PyTorch picks for causal attention at the scripts' default B and T.
-
-    Raises UsageError if it does not compute what textbook attention does: some have been wrong.
-    """
-    if device.type == "mps":  # https://github.com/pytorch/pytorch/issues/179294
-        return "unknown", "in training, torch computes it with separate operators here: measure it"
-    for model in ("tiny", "gpt2"):  # head sizes 32 and 64
-        args = parse_args(None, [f"--model={model}", f"--device={device}"])
-        kernel, error = compared_attention(args)
-        if kernel == "unknown":
-            return "unknown", "the profiler of this PyTorch does not tell which kernel ran"
-        if "math" in kernel:
-            return "no", "no fused kernel: torch falls back to separate ones (tried)"
-        # Right kernels round: in half precision they differ by a per cent. `not <`: NaN fails too.
-        if not error < 0.05:
+def check_losses(log: Log, before: Log, name: str):
+    """Raise UsageError if the losses of two runs differ by more than rounding: some compilers and
+    kernels are wrong."""
+    for one, other in zip(log.steps, before.steps, strict=True):
+        error = abs(one["loss"] - other["loss"])
+        if not error < TOLERANCE:  # NaN fails too
             raise UsageError(
-                f"the {kernel} kernel computes something else than textbook attention (--model "
-                f"{model}, T={args.seq_len}: relative error {error:.1g}): try another version of "
-                "torch, or run a rung below 06"
+                f"its loss of step {one['step']:.0f} is not that of {name} ({error:.2g} off): try "
+                "another version of torch or another compiler (CXX), or run the rungs before it"
             )
-    same = "with the output and gradients of textbook attention (tried)"
-    if device.type == "cpu":
-        return "no", f"the {kernel} kernel runs, {same}, but at T=256 slower on CPUs we measured"
-    return "yes", f"PyTorch picks the {kernel} kernel, {same}"
-
-
-def compared_attention(args) -> tuple[str, float]:
-    """The kernel that PyTorch picks for a layer's attention in half precision, and its error.
-
-    That is the largest relative error in any head of the output and of the gradients of q, k and v,
-    against textbook attention in FP32.
-    """
-    size = MODELS[args.model]
-    torch.manual_seed(1337)
-    shape = (args.batch_size, args.seq_len, 3 * size["n_embd"])
-    qkv = torch.randn(shape, device=args.device).to(half_precision(args.device))
-    recording = probe.start()
-    fused = attend(qkv, size["n_head"], partial(F.scaled_dot_product_attention, is_causal=True))
-    recording.stop()
-    kernel = probe.effective(probe.operators(recording))["attention"]
-    exact = attend(qkv.float(), size["n_head"], textbook)
-    error = (fused - exact).norm(dim=(-2, -1)) / exact.norm(dim=(-2, -1))  # (4, B, nh)
-    return kernel, error.max().item()
-
-
-def attend(qkv: torch.Tensor, n_head: int, attention: Callable) -> torch.Tensor:
-    """Output of `attention` and gradients of q, k and v, from (B, T, 3C): FP32, (4, B, nh, T, hs).
-
-    The heads lie in memory as in the scripts.
-    """
-    B, T, _ = qkv.shape
-    heads = []
-    for part in qkv.chunk(3, dim=2):  # each (B, T, C)
-        heads.append(part.view(B, T, n_head, -1).transpose(1, 2).requires_grad_())  # (B, nh, T, hs)
-    y = attention(*heads)
-    y.backward(heads[2].detach())  # any numbers will do
-    return torch.stack([y.detach(), *(part.grad for part in heads)]).float()
-
-
-def textbook(q, k, v):
-    """As in baseline.py: each (B, nh, T, hs) -> (B, nh, T, hs)."""
-    T = q.size(-2)
-    future = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1)
-    att = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, nh, T, T)
-    att = att.masked_fill(future, float("-inf"))
-    return F.softmax(att, dim=-1) @ v
-
-
-# Of the scripts whose change needs something of the machine.
-TRIALS = {
-    "baseline": code_for_it,
-    "02_tf32": tf32,
-    "03_bf16_autocast": bf16,
-    "05_torch_compile": compiled_step,
-    "06_flash_attention": fused_attention,
-}

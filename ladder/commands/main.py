@@ -53,13 +53,12 @@ def program(function: Callable, *args) -> int:
     It is 2 after one line that says what was wrong, and 128 plus its number after a signal. What
     the terminal cannot show is printed escaped; a pipe gets each line at once.
     """
-    interrupted = False
+    signals = []
 
     def interrupt(number, _frame):
-        nonlocal interrupted
-        if not interrupted:  # a second signal must not interrupt what the first has to save
-            interrupted = True
-            raise KeyboardInterrupt(number)
+        signals.append(number)
+        if len(signals) == 1:  # a second one must not interrupt what the first has to save
+            raise KeyboardInterrupt
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
@@ -68,18 +67,16 @@ def program(function: Callable, *args) -> int:
             status = function(*args)
             print(end="", flush=True)  # a full device shows here and not as the process ends
             return status or 0
-    except KeyboardInterrupt as stop:
-        number = stop.args[0] if stop.args else signal.SIGINT
+    except KeyboardInterrupt:
+        number = signals[0] if signals else signal.SIGINT
         return 128 + number
+    except BrokenPipeError:  # nobody reads any more: like Ctrl-C
+        silence(sys.stdout)
+        return 130
     except OSError as error:
-        line = explain(error) or f"{error.filename or 'the system'}: {error.strerror}"
-        try:
-            print(end="", flush=True)
-        except OSError:
+        line = explain(error) or f"{error.filename}: {error.strerror}"
+        if error.filename is None:  # of standard output, on a full device: it keeps what it holds
             silence(sys.stdout)
-            line = f"standard output: {error.strerror}"
-        if isinstance(error, BrokenPipeError):  # nobody reads any more: like Ctrl-C
-            return 130
     except Exception as error:
         line = explain(error)
         if line is None:  # a bug: its traceback says where

@@ -8,9 +8,11 @@ import json
 from functools import cache
 from pathlib import Path
 
+from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.machine import find_gpu
 from ladder.measure.climb import Climb
 from ladder.measure.rates import rates_of
+from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
@@ -37,6 +39,21 @@ def work(B: int, device: str = "cuda") -> dict[str, dict]:
             step[key] = constant + B * slope
         steps[stem] = step
     return steps
+
+
+def largest_batch(gigabytes: float) -> int:
+    """The largest B at which the baseline fits a card sold with this much memory, or 0."""
+    return baseline_batch(memory_on_sale(gigabytes), MODELS["gpt2"], BLOCK_SIZE)
+
+
+def batch_to_compare(gigabytes: float) -> int:
+    """The scripts' default B on such a card, at most 16."""
+    return max(1, min(16, largest_batch(gigabytes)))
+
+
+def batch_to_train(gigabytes: float) -> int:
+    """The default B of ddp_run.py on such a card."""
+    return ddp_batch(memory_on_sale(gigabytes), MODELS["gpt2"], BLOCK_SIZE)
 
 
 def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None:

@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+from ladder.measure.rates import CARDS, rates_of
 from ladder.measure.work import roofline_ms, work
 
 HERE = Path(__file__).parent
@@ -26,8 +27,27 @@ def reported_gpus() -> list[dict]:
     return gpus
 
 
-def roofline_fraction(row: dict, rates: dict[str, float]) -> float:
-    """Roofline fraction that a row of `reported_gpus` reached, with one AdamW a step."""
+def share_of(row: dict) -> float:
+    """The share of the roofline that a row of `reported_gpus` reached, with one AdamW a step."""
+    step = work(int(row["B"]))["10_fused_adamw"]
     # Adding up the gradients is not counted: 3 % of a step at B=8, less above.
-    *batch, optimizer = roofline_ms(work(int(row["B"]))["10_fused_adamw"], rates)
+    *batch, optimizer = roofline_ms(step, rates_of(CARDS[row["gpu"]]))
     return (row["grad_accum_steps"] * sum(batch) + optimizer) / row["ms_a_step"]
+
+
+def reported_shares() -> dict[str, float]:
+    """`share_of` each reported GPU at its fastest B, by its name."""
+    rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
+    return {row["gpu"]: share_of(row) for row in rows}
+
+
+def gain_text(before: float, after: float) -> str:
+    """What a step gains in speed, from the times before and after: `3.7 times`, or `+20 %`."""
+    ratio = before / after
+    if ratio >= 2:
+        return f"{ratio:.1f} times"
+    if ratio == 1:
+        return "no change"
+    percent = (ratio - 1) * 100
+    digits = 0 if abs(percent) >= 0.95 else 1
+    return f"{percent:+.{digits}f} %".replace("-", "−")

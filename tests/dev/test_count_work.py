@@ -18,14 +18,9 @@ RUNGS = {path.stem: path for path in rungs_for("cpu")}
 def test_work_json_has_the_counts_of_the_code_that_stands_here():
     """Else: python dev/regenerate.py."""
     for device, counts in counted().items():
+        assert [*counts] == [path.stem for path in rungs_for(device)]
         for stem, found in counts.items():
             assert found["code"] == count_work.fingerprint(RUNGS[stem]), (device, stem)
-
-
-def test_each_rung_is_counted_in_the_precision_that_it_sets():
-    """00 and 01 say FP32 with the call in which 02 changes one word."""
-    units = [counts["unit"] for counts in counted()["cuda"].values()]
-    assert units == ["fp32", "fp32", "tf32", *["half"] * 8]
 
 
 @pytest.mark.slow
@@ -48,9 +43,8 @@ def test_the_bytes_of_candidates_are_those_of_their_page():
     assert work(64)["10_fused_adamw"]["other_bytes"] / 1e9 == pytest.approx(121.0, rel=0.002)
     for number, gigabytes in {13: 114.4, 14: 96.1}.items():
         fixed, per_row = count_work.count(rung(number))["other_bytes"]
-        found = (fixed + 64 * per_row) / 1e9
         # Torch 2.15 fuses one small operator less.
-        assert found == pytest.approx(gigabytes, rel=0.002), number
+        assert (fixed + 64 * per_row) / 1e9 == pytest.approx(gigabytes, rel=0.002), number
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_a_gpu_that_pytorch_does_not_see_is_told(driver, told, monkeypatch, run_
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(machine, "first_line", lambda *_: driver)
-    monkeypatch.setattr(doctor, "TRIALS", {})
+    monkeypatch.setattr(doctor, "rungs_for", lambda _: [])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     line = machine.unseen_gpu()
     said = f"driver (470.82.01) is here, but torch {torch.__version__} (for CUDA 13.0) sees no GPU"
