@@ -237,11 +237,11 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
-        where = f"in {cache_folder() or 'a cache'}, and none came over the network"
+        why = f"none came over the network ({type(error).__name__})"
         raise UsageError(
-            f"no GPT-2 vocabulary that this user may read {where} ({type(error).__name__}): connect "
-            f"once, or copy {' and '.join(VOCABULARY_FILES)} from that folder of another machine "
-            "(or name a folder that has both in TIKTOKEN_CACHE_DIR)"
+            f"no GPT-2 vocabulary that this user may read in {cache_folder() or 'a cache'}, and "
+            f"{why}: connect once, or copy {' and '.join(VOCABULARY_FILES)} from that folder of "
+            "another machine (or name a folder that has both in TIKTOKEN_CACHE_DIR)"
         ) from error
 
 

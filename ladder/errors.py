@@ -82,7 +82,6 @@ _CAUSES = {
     "No usable temporary directory": (
         "no folder for temporary files can be written: name one in TMPDIR"
     ),
-    "Too many open files": "too many open files: allow more with `ulimit -n 4096`",
     # Inductor could not write, compile or load its generated code. {} is how its error begins.
     "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
         "torch.compile failed ({}): it needs a C++ compiler that works, and room in a cache folder "

@@ -93,9 +93,9 @@ def make_folder(name: str | Path | None, what: str) -> Path:
 def write_atomic(path: Path, content):
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` is bytes or an array, or a function that writes to the open binary file. What kill -9 leaves of
-    that other file is replaced by the next write into the folder. Raises OSError, or what such a
-    function raises.
+    `content` is bytes or an array, or a function that writes to the open binary file. What kill -9
+    leaves of that other file is replaced by the next write into the folder. Raises OSError, or
+    what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")
