@@ -25,7 +25,6 @@ def test_the_command_line_is_frozen():
         (["--device", "cuda:64"], "--device cuda:64: PyTorch finds no such GPU here; try"),
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
-        (["--steps", "0"], "--steps: expected a number of at least 1, got 0"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         (["--data", ""], "--data: expected a path, got nothing (an unset variable?)"),
         (["--seed", str(2**64)], f"--seed: expected a number of at least 0 and below {2**63}, got"),
@@ -38,10 +37,9 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     assert words in fails(capsys, *flags)
 
 
-def test_a_home_is_a_home_however_it_is_given(monkeypatch):
+def test_a_home_is_a_home_in_a_path(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    args = parse_args("doc", ["--device=cpu", "--log-dir=~/a=b", "--data=a~b"])
-    assert (args.log_dir, args.data) == ("/home/me/a=b", "a~b")
+    assert parse_args("", ["--device=cpu", "--log-dir=~/a=b"]).log_dir == "/home/me/a=b"
 
 
 FLOAT16 = {"P100", "T4", "MI50"}
