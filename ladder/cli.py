@@ -231,13 +231,17 @@ def pick_device(name: str | None):
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     device = torch.device(name)
-    numbers = {"cpu": 1, "mps": int(torch.backends.mps.is_available())}
-    numbers["cuda"] = torch.cuda.device_count()
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, on this machine
-    if (device.index or 0) >= numbers[device.type]:
+    gpus = torch.cuda.device_count()
+    there = {
+        "cpu": True,
+        "cuda": (device.index or 0) < gpus,
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there[device.type]:
         why = unseen_gpu() or "PyTorch finds no such GPU here"
         raise UsageError(f"--device {name}: {why}; try --device cpu")
-    if device.type == "cuda" and processes > numbers["cuda"]:
-        found = f"torchrun started {processes} processes, found {numbers['cuda']} CUDA device(s)"
-        raise UsageError(f"{found}: --nproc_per_node={numbers['cuda']}, or train on --device cpu")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, on this machine
+    if device.type == "cuda" and processes > gpus:
+        found = f"torchrun started {processes} processes, found {gpus} CUDA device(s)"
+        raise UsageError(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
     return device

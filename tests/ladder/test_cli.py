@@ -61,15 +61,6 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     assert machine.half_precision(device) == dtype
 
 
-def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
-    def fail(*_):
-        raise RuntimeError("CUDA error: out of memory\nmore")
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
-    assert "error out of memory: try" in fails(capsys, "--device", "cuda")
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
