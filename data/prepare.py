@@ -16,7 +16,7 @@ import numpy as np
 
 from ladder.cli import Parser, at_least, path
 from ladder.commands.main import program
-from ladder.corpus import MAGIC, UNFINISHED, VERSION, tokenize
+from ladder.corpus import MAGIC, VERSION, tokenize
 from ladder.errors import UsageError
 from ladder.files import ROOT, lock, require_own, write_atomic
 from ladder.text import show
@@ -72,14 +72,14 @@ def prepare(argv):
     source = Path(args.text).resolve()
     name = source.name if source.is_dir() else source.stem
     out = Path(args.out or ROOT / "data" / name)
-    unfinished = out / UNFINISHED
-    if out.exists() and (out.is_file() or {*os.listdir(out)} - {UNFINISHED}):
+    unfinished = out / ".unfinished"
+    if out.exists() and os.listdir(out) not in ([], [unfinished.name]):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
     texts = texts_in(source)
     held_out = texts_in(Path(args.val).resolve()) if args.val else []
     texts = [text for text in texts if text not in held_out]
-    # Before the text is read, which may take an hour. Nothing trains on a part of the shards: no
-    # corpus is read from a folder with this one in it.
+    # Before the text is read, which may take an hour. Nothing trains on a part of the shards: those
+    # in here are not read, and all come out at once.
     unfinished.mkdir(parents=True, exist_ok=True)
     with lock(unfinished):
         for shard in unfinished.glob("*.bin"):  # of a run that was killed

@@ -207,8 +207,6 @@ def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
 
 def _check_together(args, world_size: int):
     """Raise UsageError if flags do not go together, or the ranks cannot fill a step."""
-    if args.min_lr > args.max_lr:
-        raise UsageError(f"--min-lr {args.min_lr:g} is above --max-lr {args.max_lr:g}")
     if args.warmup > max(1, args.steps):
         raise UsageError(f"--warmup {args.warmup} is more than --steps {args.steps}")
     tokens = world_size * args.batch_size * args.seq_len

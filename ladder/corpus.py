@@ -29,7 +29,6 @@ END_OF_TEXT = 50256
 MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-UNFINISHED = ".unfinished"  # in a folder of shards that data/prepare.py is still writing
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -143,9 +142,6 @@ def read_shard(path: Path) -> np.ndarray:
 
 def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     """The shards of a folder, and apart from them those with `val` in their name."""
-    if (folder / UNFINISHED).exists():
-        half = f"{folder} is not all there"
-        raise UsageError(f"{half}: data/prepare.py is at work, or was stopped")
     train = []
     val = []
     for path in sorted(folder.glob("[!.]*.bin")):

@@ -86,18 +86,21 @@ def device_name(device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model_name = re.search(r"^model name\s*: (.+)", info.read_text(), re.MULTILINE)
-        if model_name:
-            name = model_name[1].strip()
+    name = _find_in_proc(r"model name\s*: (.*\S)", "cpuinfo")
+    name = name or platform.processor() or platform.machine()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
     if threads == 1:
         return f"{name} (1 thread)"
     return f"{name} ({threads} threads)"
+
+
+def _find_in_proc(pattern: str, name: str) -> str | None:
+    """What the group of a regular expression matches in a file of Linux's /proc."""
+    path = Path("/proc", name)
+    found = re.search(pattern, path.read_text()) if path.exists() else None
+    return found[1] if found else None
 
 
 def peak_flops(device) -> float | None:
@@ -112,11 +115,11 @@ def peak_bytes(device) -> int | None:
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
-    if device.type != "cpu" or not status.exists():
+    if device.type != "cpu":
         return None
-    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    return int(peak[1]) * 1024 if peak else None
+    # getrusage's figure would start at the parent's peak.
+    kibibytes = _find_in_proc(r"VmHWM:\s+(\d+) kB", "self/status")
+    return int(kibibytes) * 1024 if kibibytes else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
