@@ -43,10 +43,8 @@ def test_a_shard_has_llm_c_s_layout_and_its_hash_covers_its_size_and_start(tmp_p
 
 def test_the_default_corpus_ships_and_needs_no_vocabulary(monkeypatch):
     monkeypatch.setitem(sys.modules, "tiktoken", None)  # importing it fails
-    said = []
-    corpus = load_corpus(None, said.append)
-    assert (corpus.name, len(corpus), said) == ("tinyshakespeare", 338_025, [])
-    assert corpus.sha256.startswith("86c4e6aa9db7")
+    corpus = load_corpus(None, pytest.fail)
+    assert (corpus.name, len(corpus)) == ("tinyshakespeare", 338_025)
 
 
 def test_a_shard_keeps_no_file_open(tmp_path):

@@ -32,8 +32,6 @@ def test_every_gpu_has_a_source_and_its_rates():
         ("NVIDIA GeForce RTX 4090 D", None),  # another chip
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),  # a part of one
         ("NVIDIA A10-4Q", None),  # a part of one, for a virtual machine
-        ("AMD Instinct MI250X / MI250", None),  # either
-        ("NVIDIA GeForce RTX 2070 with Max-Q Design", None),
     ],
 )
 def test_a_gpu_is_found_by_the_name_that_its_driver_gives(driver, name):
@@ -81,10 +79,9 @@ def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch, run_main):
     assert machine.unseen_gpu() is None
 
 
-def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):
+def test_clocks_are_asked_for_by_the_gpus_own_number(card, monkeypatch):
     monkeypatch.setattr(machine, "first_line", lambda *words: f"of {words[1]}")
     assert machine.clocks(card("H100")) == f"{machine.CLOCKS}: of --id=GPU-0-0"
-    assert machine.clocks(torch.device("cpu")) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +89,6 @@ def test_clocks_are_what_nvidia_smi_says_of_this_gpu(card, monkeypatch):
     [
         ({}, 4),
         ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "max 100000\n"}, 4),
         ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, 0.5),
         ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, 4),
     ],
