@@ -43,6 +43,15 @@ def texts_in(source: Path) -> list[Path]:
     return sorted(texts)
 
 
+def write_split(folder: Path, name: str, tokens: np.ndarray, shard_tokens: int):
+    """Write the shards NAME_000000.bin, … of one split, the last may be shorter."""
+    for number, start in enumerate(range(0, len(tokens), shard_tokens)):
+        some = tokens[start : start + shard_tokens]
+        path = folder / f"{name}_{number:06d}.bin"
+        write_shard(path, some)
+        show(f"{path.name}: {len(some)} tokens")
+
+
 def main(argv=None):
     """The exit status of prepare()."""
     return program(prepare, argv)
@@ -90,14 +99,11 @@ def prepare(argv):
         if held_out:
             (splits["val"],) = tokenize(name, held_out, show).shards
         for split, tokens in splits.items():
-            for number, start in enumerate(range(0, len(tokens), args.shard_tokens)):
-                shard = f"{name}_{split}_{number:06d}.bin"
-                some = tokens[start : start + args.shard_tokens]
-                write_shard(unfinished / shard, some)
-                show(f"{out / shard}: {len(some)} tokens")
+            write_split(unfinished, f"{name}_{split}", tokens, args.shard_tokens)
         for shard in unfinished.glob("*.bin"):
             shard.rename(out / shard.name)
     shutil.rmtree(unfinished)
+    show(f"written: {out}")
 
 
 if __name__ == "__main__":

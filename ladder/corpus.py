@@ -124,12 +124,11 @@ def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard, mapped into memory: uint16, 1-D. Raises UsageError, OSError."""
     import torch  # not above: --help of a subcommand works without it
 
-    header = np.fromfile(path, dtype="<i4", count=256)
-    if header[:2].tolist() != [MAGIC, VERSION]:
+    if not is_shard(path):
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
         how = "make shards of its text with data/prepare.py"
         raise UsageError(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
-    count = int(header[2])
+    count = int(np.fromfile(path, dtype="<i4", count=3)[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
         raise UsageError(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
