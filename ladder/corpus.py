@@ -152,7 +152,8 @@ def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
             train.append(path)
     if not train:
         command = f"python data/prepare.py {shlex.quote(str(folder))}"
-        raise UsageError(f"{folder} has no shards to train on: `{command}` makes them of texts")
+        lacks = "no shards (.bin; not in folders below it) to train on"
+        raise UsageError(f"{folder} has {lacks}: `{command}` makes them of texts")
     name = folder.resolve().name
     return _read_shards(name, train), _read_shards(name, val) if val else None
 

@@ -34,7 +34,7 @@ def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
             raise KeyboardInterrupt
 
     assert prepare(*flags, 4, write=stopped) == 130
-    with pytest.raises(UsageError, match="out has no shards to train on"):
+    with pytest.raises(UsageError, match="out has no shards"):
         load_corpus(str(out), print)
     assert prepare(*flags, 15) == 0
     shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
