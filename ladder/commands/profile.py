@@ -35,7 +35,7 @@ from torch.autograd import DeviceType
 from torch.profiler import profile
 
 import ladder.run
-from ladder.cli import add_flags, at_least, path
+from ladder.cli import add_flags, at_least
 from ladder.errors import UsageError
 from ladder.files import make_folder, write_atomic
 from ladder.machine import busy, load_average
@@ -176,9 +176,7 @@ def add_arguments(parser):
     add_flags(parser, *PASSED_ON)
     steps = "steps left alone, and as many in stages (default: 5)"
     parser.add_argument("--steps", type=at_least(3), default=5, help=steps)
-    parser.add_argument(
-        "--out", type=path, help="new folder for the results (default: runs/profile-…)"
-    )
+    parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
 
 
 def run(args) -> int:

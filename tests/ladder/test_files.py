@@ -71,6 +71,11 @@ def test_a_copy_inside_another_repository_has_no_commit_of_that(repository, monk
 # ------------------------------------------------------------------ another clone's `ladder`
 
 
+def copy_sources(folder, target):
+    """Without __pycache__, in which other tests make files and rename them meanwhile."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 def run(script, tmp_path, package):
     """Run a script with the `ladder` that is in the folder `package`."""
     flags = [*SMALL, "--steps", 1, "--log-dir", tmp_path / "runs"]
@@ -79,8 +84,8 @@ def run(script, tmp_path, package):
 
 def test_a_script_of_another_clone_is_refused(tmp_path):
     clone = tmp_path / "clone"
-    shutil.copytree(ROOT / "ladder", clone / "ladder")
-    shutil.copytree(ROOT / "speedups", clone / "speedups")
+    copy_sources(ROOT / "ladder", clone / "ladder")
+    copy_sources(ROOT / "speedups", clone / "speedups")
     shutil.copy(ROOT / "baseline.py", clone)
     script = clone / "speedups" / "01_weight_tying.py"
     done = run(script, tmp_path, ROOT)
@@ -92,7 +97,7 @@ def test_a_script_of_another_clone_is_refused(tmp_path):
 
 def test_a_package_without_the_scripts_says_what_to_do(tmp_path):
     """As pip install . leaves it: in another folder."""
-    shutil.copytree(ROOT / "ladder", tmp_path / "ladder")
+    copy_sources(ROOT / "ladder", tmp_path / "ladder")
     done = run(shutil.copy(ROOT / "baseline.py", tmp_path / "my_idea.py"), tmp_path, tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error `ladder` works on the scripts, which are not here: clone")
