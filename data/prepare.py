@@ -1,34 +1,55 @@
 """Turn text into token shards that every script here, llm.c and modded-nanogpt can read.
 
-    python data/prepare.py my/texts              a text file or a folder of .txt and .md files
+    python data/prepare.py my/texts              a text file, or all .txt and .md files in a folder
     python baseline.py --data data/texts         then train on them
-    python data/prepare.py                       tinyshakespeare, into data/tinyshakespeare
 
-Scripts tokenize a text at each start, 7 MB a second. Shards are for corpora of more than some
-50 MB, for a fixed held-out split, and for other programs.
+Scripts tokenize a text at each start, 7 MB a second. Shards are for folders of texts, for corpora
+of more than some 50 MB, for a fixed held-out split, and for other programs.
 """
 
 import os
 import shutil
+from glob import glob
 from pathlib import Path
 
 import numpy as np
 
-from ladder.cli import Parser
+from ladder.cli import Parser, at_least, path
 from ladder.commands.main import program
-from ladder.corpus import MAGIC, UNFINISHED, VERSION, load_files
+from ladder.corpus import MAGIC, VERSION, tokenize
 from ladder.errors import UsageError
 from ladder.files import ROOT, lock, require_own, write_atomic
 from ladder.text import show
 
-MOST_TOKENS = 2**31 - 1  # per shard: its header stores the count as int32
-
 
 def write_shard(path: Path, tokens: np.ndarray):
-    """Write `tokens` (uint16, 1-D, at most MOST_TOKENS) as one shard."""
+    """Write `tokens` (uint16, 1-D, fewer than 2**31) as one shard."""
     header = np.zeros(256, dtype="<i4")
     header[:3] = MAGIC, VERSION, len(tokens)
-    write_atomic(path, header.tobytes() + tokens.astype("<u2", copy=False).tobytes())
+    write_atomic(path, np.concatenate((header.view("<u2"), tokens)))
+
+
+def texts_in(source: Path) -> list[Path]:
+    """A text file, or the .txt and .md files in and below a folder, in order, no hidden ones."""
+    if not source.is_dir():
+        return [source]
+    texts = []
+    for name in glob("**", root_dir=source, recursive=True):
+        file = source / name
+        if file.suffix.lower() in (".txt", ".md") and file.is_file():
+            texts.append(file)
+    if not texts:
+        raise UsageError(f"{source} has no .txt or .md files")
+    return sorted(texts)
+
+
+def write_split(folder: Path, name: str, tokens: np.ndarray, shard_tokens: int):
+    """Write the shards NAME_000000.bin, … of one split, the last may be shorter."""
+    for number, start in enumerate(range(0, len(tokens), shard_tokens)):
+        some = tokens[start : start + shard_tokens]
+        path = folder / f"{name}_{number:06d}.bin"
+        write_shard(path, some)
+        show(f"{path.name}: {len(some)} tokens")
 
 
 def main(argv=None):
@@ -36,57 +57,53 @@ def main(argv=None):
     return program(prepare, argv)
 
 
+def parse(argv):
+    """The flags."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("text", type=path, help="text file or folder")
+    add("--out", type=path, help="new folder for the shards (default: data/NAME)")
+    shard_tokens = at_least(1, below=2**31)  # a shard's header has the count as int32
+    add("--shard-tokens", type=shard_tokens, default=100_000_000, help="default: 100M")
+    val = parser.add_mutually_exclusive_group()
+    val.add_argument("--val", type=path, help="text file or folder that is held out")
+    share = at_least(0, float, below=1)
+    val.add_argument("--val-fraction", type=share, default=0.0, help="of the end (default: 0)")
+    return parser.parse_args(argv)
+
+
 def prepare(argv):
     """Tokenize a text and write its shards, NAME_train_000000.bin, … and NAME_val_000000.bin, …,
     into a new folder. Raises UsageError.
-
-    The val shards are the val files of a folder that has some, else what --val-fraction says.
     """
-    require_own(Path(__file__), "prepare.py is in", "PYTHONPATH={}")
-    parser = Parser(__doc__)
-    add = parser.add_argument
-    add("text", nargs="?", help="text file or folder (default: tinyshakespeare)")
-    add("--out", help="new folder for the shards (default: data/NAME)")
-    add("--shard-tokens", type=int, default=100_000_000, help="default: 100M")
-    add("--val-fraction", type=float, default=0.0, help="held out at the end (default: 0)")
-    args = parser.parse_args(argv)
-    if not 1 <= args.shard_tokens <= MOST_TOKENS:
-        parser.error(f"--shard-tokens must be in [1, {MOST_TOKENS}]")
-    if not 0 <= args.val_fraction < 1:
-        parser.error("--val-fraction must be in [0, 1)")
-    source = Path(args.text or "tinyshakespeare")
-    name = source.resolve().name if source.is_dir() else source.stem
+    require_own(Path(__file__))
+    args = parse(argv)
+    source = Path(args.text).resolve()
+    name = source.name if source.is_dir() else source.stem
     out = Path(args.out or ROOT / "data" / name)
-    unfinished = out / UNFINISHED
-    if out.exists() and (out.is_file() or {*os.listdir(out)} - {UNFINISHED}):
+    unfinished = out / ".unfinished"
+    if out.exists() and os.listdir(out) not in ([], [unfinished.name]):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
-    out.mkdir(parents=True, exist_ok=True)  # before the text is read, which may take an hour
-    corpus, held_out = load_files(args.text, print0=show)
-    splits = [("train", corpus, 0, len(corpus))]
-    if held_out:
-        if args.val_fraction:
-            raise UsageError(f"{source} has held-out files of its own: leave --val-fraction out")
-        splits.append(("val", held_out, 0, len(held_out)))
-    elif args.val_fraction:
-        cut = len(corpus) - int(len(corpus) * args.val_fraction)
-        if cut == len(corpus):
-            share = f"--val-fraction {args.val_fraction} of {cut} tokens"
-            raise UsageError(f"{share} is not even one")
-        splits = [("train", corpus, 0, cut), ("val", corpus, cut, len(corpus))]
-    # Nothing trains on a part of them: no corpus is read from a folder with this one in it.
-    unfinished.mkdir(exist_ok=True)
+    texts = texts_in(source)
+    held_out = texts_in(Path(args.val).resolve()) if args.val else []
+    texts = [text for text in texts if text not in held_out]
+    # Before the text is read, which may take an hour. Nothing trains on a part of the shards: those
+    # in here are not read, and all come out at once.
+    unfinished.mkdir(parents=True, exist_ok=True)
     with lock(unfinished):
         for shard in unfinished.glob("*.bin"):  # of a run that was killed
             shard.unlink()
-        for split, text, first, last in splits:
-            for number, start in enumerate(range(first, last, args.shard_tokens)):
-                name = f"{corpus.name}_{split}_{number:06d}.bin"
-                tokens = text.read(start, min(args.shard_tokens, last - start))
-                write_shard(unfinished / name, tokens)
-                show(f"{out / name}: {len(tokens)} tokens")
+        (train,) = tokenize(name, texts, show).shards
+        cut = len(train) - int(len(train) * args.val_fraction)
+        splits = {"train": train[:cut], "val": train[cut:]}
+        if held_out:
+            (splits["val"],) = tokenize(name, held_out, show).shards
+        for split, tokens in splits.items():
+            write_split(unfinished, f"{name}_{split}", tokens, args.shard_tokens)
         for shard in unfinished.glob("*.bin"):
             shard.rename(out / shard.name)
     shutil.rmtree(unfinished)
+    show(f"written: {out}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
     parser = Parser(__doc__)
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
     args = parser.parse_args(argv)
-    require_own(Path(__file__), "propagate.py is in", "PYTHONPATH={}")
+    require_own(Path(__file__))
     edited = one_script(args.rung)
     later = followers(edited)
     if not later:

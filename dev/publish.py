@@ -41,7 +41,7 @@ def run(argv: list[str]):
     shown = "show it in README.md, for its kind of device (default: in RUNLOG.md alone)"
     parser.add_argument("--readme", action="store_true", help=shown)
     args = parser.parse_args(argv)
-    require_own(Path(__file__), "publish.py is in", "PYTHONPATH={}")
+    require_own(Path(__file__))
     publish(args.climb, args.finding, args.readme)
 
 

@@ -22,7 +22,7 @@ from ladder.files import ROOT, require_own, write_atomic
 
 def run(argv: list[str]):
     Parser(__doc__).parse_args(argv)
-    require_own(Path(__file__), "regenerate.py is in", "PYTHONPATH={}")
+    require_own(Path(__file__))
     count_changed()
     for name in ("README.md", "RUNLOG.md", "beyond/README.md", "docs/your-card.md"):
         path = ROOT / name

@@ -4,7 +4,6 @@ import argparse
 import math
 import os
 import re
-import sys
 from contextlib import contextmanager
 
 from ladder.errors import UsageError, exit_with, explain
@@ -20,15 +19,19 @@ MODELS = {
     "gpt2-xl": dict(n_layer=48, n_head=25, n_embd=1600),  # 1558M
 }
 BLOCK_SIZE = 1024  # positions in every GPT-2
+ON_CUDA = dict(steps=50, seq_len=1024, total_batch=524288, val_tokens=10485760)
+ELSEWHERE = dict(steps=20, seq_len=256, total_batch=4096, val_tokens=4096)
 
 
-def at_least(low: int, read: type = int):
-    """An argparse type: integers, or with `read=float` finite numbers, of at least `low`."""
+def at_least(low: int, read: type = int, below: float = math.inf):
+    """An argparse type: integers, or with `read=float` finite numbers, from `low` to `below`."""
 
     def number(text: str):
         value = read(text)
-        if not low <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected a number of at least {low}, got {text}")
+        if not low <= value < below:
+            limit = "" if below == math.inf else f" and below {below}"
+            wanted = f"a number of at least {low}{limit}"
+            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text}")
         return value
 
     return number
@@ -36,7 +39,16 @@ def at_least(low: int, read: type = int):
 
 positive = at_least(1)
 count = at_least(0)
+seed = at_least(0, below=2**63)  # what PyTorch's generators take
 rate = at_least(0, float)
+
+
+def path(text: str) -> str:
+    """An argparse type: a path. `~` is the user's home: most shells leave it alone in --flag=~/…"""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got nothing (an unset variable?)")
+    return os.path.expanduser(text)
+
 
 # The flags of every script. Commands that start scripts take some of them too, and pass them on.
 FLAGS = {
@@ -44,11 +56,11 @@ FLAGS = {
     "steps": dict(type=positive, help="optimizer steps (default: CUDA 50, else 20)"),
     "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
     "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA 1024, else 256)"),
-    "seed": dict(type=int, help="of weights, and where in the text to begin (default: 1337)"),
+    "seed": dict(type=seed, help="of weights, and where in the text to begin (default: 1337)"),
     "shuffle": dict(type=count, help="seed of a random order of the rows (default: in order)"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
-    "data": dict(help="a text, shard or folder of them (default: tinyshakespeare)"),
-    "log_dir": dict(help="folder for the log (default: runs)"),
+    "data": dict(type=path, help="a text, shard or folder of shards (default: tinyshakespeare)"),
+    "log_dir": dict(type=path, help="folder for the log (default: runs)"),
 }
 # The flags of ddp_run.py and fsdp_run.py.
 DDP_FLAGS = FLAGS | {
@@ -61,7 +73,9 @@ DDP_FLAGS = FLAGS | {
     "max_lr": dict(type=rate, default=6e-4, help="after the warm-up (default: 6e-4)"),
     "min_lr": dict(type=rate, help="at the last step (default: a tenth of --max-lr)"),
     "beta2": dict(
-        type=rate, default=0.95, help="AdamW's (default: 0.95, for some 0.5M tokens a step)"
+        type=at_least(0, float, below=1),
+        default=0.95,
+        help="AdamW's (default: 0.95, for some 0.5M tokens a step)",
     ),
     "warmup": dict(type=count, help="steps (default: a fifth of --steps, at most 250)"),
     "dtype": dict(
@@ -79,13 +93,14 @@ DDP_FLAGS = FLAGS | {
     "ckpt_every": dict(
         type=count, default=500, help="steps, and at the end; 0: never (default: 500)"
     ),
-    "ckpt_dir": dict(help="default: a new folder in checkpoints/"),
+    "ckpt_dir": dict(type=path, help="default: a new folder in checkpoints/"),
     "resume": dict(
         action="store_true",
         help="from the newest in --ckpt-dir, or the newest in checkpoints/",
     ),
     "init": dict(
-        help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)"
+        type=path,
+        help="a folder that transformers loads, or one of checkpoints: its best/ (default: none)",
     ),
 }
 
@@ -97,24 +112,11 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, flags: dict = FLAGS)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError.
-
-    `~` is the user's home in `--flag=~/…` too, where most shells leave it alone.
-    """
+    """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError."""
 
     def __init__(self, description: str | None, **more):
         as_it_is = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=as_it_is, **more)
-
-    def parse_args(self, words=None, namespace=None):
-        """As argparse's."""
-        expanded = []
-        for word in sys.argv[1:] if words is None else words:
-            flag, equals, value = word.partition("=")
-            if equals and flag.startswith("--"):
-                word = f"{flag}={os.path.expanduser(value)}"
-            expanded.append(os.path.expanduser(word))
-        return super().parse_args(expanded, namespace)
 
     def error(self, message: str):
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -145,11 +147,6 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
     """
     with _errors_in_a_line():
         args = _parse(doc, argv, DDP_FLAGS)
-        on_gpu = args.device.type == "cuda"
-        if on_gpu:
-            _check_gpus()
-        args.total_batch = args.total_batch or (524288 if on_gpu else 4096)
-        args.val_tokens = args.val_tokens or (10485760 if on_gpu else 4096)
         if args.warmup is None:
             # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the
             # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
@@ -162,8 +159,7 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
             args.dtype = str(half_precision(args.device)).removeprefix("torch.")
         if args.batch_size is None:
             args.batch_size = _ddp_batch_size(args, world_size, sharded)
-        _check_total_batch(args, world_size)
-        _check_schedule(args)
+        _check_together(args, world_size)
     return args
 
 
@@ -180,28 +176,17 @@ def _errors_in_a_line():
 
 
 def _parse(doc, argv, flags: dict):
-    """Parse `flags`, and fill in the defaults that all scripts share."""
+    """Parse `flags`, and fill in the defaults by device."""
     parser = Parser(doc)
     add_flags(parser, flags=flags)
     parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
     args = parser.parse_args(argv)
     args.device = pick_device(args.device)
-    on_gpu = args.device.type == "cuda"
-    if args.steps is None:
-        args.steps = 50 if on_gpu else 20
-    args.seq_len = args.seq_len or (1024 if on_gpu else 256)
+    defaults = ON_CUDA if args.device.type == "cuda" else ELSEWHERE
+    for name, value in defaults.items():
+        if name in flags and getattr(args, name) is None:
+            setattr(args, name, value)
     return args
-
-
-def _check_gpus():
-    """Raise UsageError if torchrun started more processes on this machine than it has GPUs."""
-    import torch
-
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    gpus = torch.cuda.device_count()
-    if gpus < processes:
-        found = f"torchrun started {processes} processes, found {gpus} CUDA device(s)"
-        raise UsageError(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
 
 
 def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
@@ -220,18 +205,10 @@ def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
     return B
 
 
-def _check_schedule(args):
-    """Raise UsageError if the flags of the schedule do not go together."""
-    if args.min_lr > args.max_lr:
-        raise UsageError(f"--min-lr {args.min_lr:g} is above --max-lr {args.max_lr:g}")
+def _check_together(args, world_size: int):
+    """Raise UsageError if flags do not go together, or the ranks cannot fill a step."""
     if args.warmup > max(1, args.steps):
         raise UsageError(f"--warmup {args.warmup} is more than --steps {args.steps}")
-    if not 0 < args.beta2 < 1:
-        raise UsageError(f"--beta2 {args.beta2:g}: expected a number between 0 and 1")
-
-
-def _check_total_batch(args, world_size: int):
-    """Raise UsageError if the ranks cannot fill a step with whole batches."""
     tokens = world_size * args.batch_size * args.seq_len
     full, rest = divmod(args.total_batch, tokens)
     if rest:
@@ -252,13 +229,17 @@ def pick_device(name: str | None):
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     device = torch.device(name)
-    number = device.index or 0
-    exists = True
-    if device.type == "cuda":
-        exists = number < torch.cuda.device_count()
-    elif device.type == "mps":
-        exists = torch.backends.mps.is_available()
-    if not exists:
+    gpus = torch.cuda.device_count()
+    there = {
+        "cpu": True,
+        "cuda": (device.index or 0) < gpus,
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there[device.type]:
         why = unseen_gpu() or "PyTorch finds no such GPU here"
         raise UsageError(f"--device {name}: {why}; try --device cpu")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, on this machine
+    if device.type == "cuda" and processes > gpus:
+        found = f"torchrun started {processes} processes, found {gpus} CUDA device(s)"
+        raise UsageError(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
     return device

@@ -1,21 +1,21 @@
-"""Corpora: a text, a folder of texts or token shards as one stream of token ids.
+"""Corpora: one text, one token shard or a folder of shards as one stream of token ids.
 
-A folder is read with all below it: its shards, or where it has none its texts. It may hold what
-people and their systems leave there: names that begin with a dot are not read, and files for
-validation or tests are not trained on.
-
-The default corpus, tinyshakespeare, ships as a shard. A text is tokenized in memory at each start.
-A shard has the `.bin` layout of llm.c and modded-nanogpt: a header of 256 little-endian int32
-(magic 20240520, version 1, token count, zeros), then the tokens as uint16.
+The default corpus, tinyshakespeare, ships as a shard. A text is tokenized in memory at each start;
+data/prepare.py makes shards of it, once. A shard has the `.bin` layout of llm.c and
+modded-nanogpt: a header of 256 little-endian int32 (magic 20240520, version 1, token count,
+zeros), then the tokens as uint16.
 """
 
 import hashlib
 import os
 import re
+import shlex
 import tempfile
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -26,19 +26,21 @@ from ladder.files import ROOT
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 GPT2_VOCAB_SIZE = 50257
 END_OF_TEXT = 50256
+MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
-# Words in the names of files, and what such a file is for.
-SPLITS = {"train": "train", "test": "test"}
-SPLITS |= dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val")
-UNFINISHED = ".unfinished"  # in a folder of shards that data/prepare.py is still writing
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
 BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
+# Where a text may be cut without changing a token. GPT-2 first splits a text into words, with
+#     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+# In none of these does white space follow anything else, nor a sign a letter or digit: a word ends
+# there whatever follows. Signs are ASCII's, so that every Unicode version agrees, but for the |
+# inside <|endoftext|>, and the full stop and comma of texts without blanks.
+BOUNDARY = re.compile(r"(?<=\S)[ \t\r\n]|(?<=[^\W_])[!-/:-@。，]")
 
 
 @dataclass
@@ -48,26 +50,69 @@ class Corpus:
     name: str
     sha256: str
     shards: list[np.ndarray]  # each uint16, 1-D
+    first: int = 0  # this part of all tokens: first … last-1
+    last: int | None = None
 
     def __post_init__(self):
         self.ends = np.cumsum([len(shard) for shard in self.shards])
+        if self.last is None:
+            self.last = int(self.ends[-1])
 
     def __len__(self) -> int:
-        return int(self.ends[-1])
+        return self.last - self.first
 
     def read(self, start: int, count: int) -> np.ndarray:
-        """Tokens start … start+count-1 of the whole stream, across shard ends: uint16, (count,)."""
+        """Tokens start … start+count-1 of this part, across shard ends: uint16, (count,)."""
+        start += self.first
         index = int(np.searchsorted(self.ends, start, side="right"))
         parts = []
         while count > 0:
             shard = self.shards[index]
-            first = start - int(self.ends[index]) + len(shard)
-            part = shard[first : first + count]
+            here = start - int(self.ends[index]) + len(shard)
+            part = shard[here : here + count]
             parts.append(part)
             start += len(part)
             count -= len(part)
             index += 1
         return np.concatenate(parts)
+
+
+def load_corpus(path: str | None, print0) -> Corpus:
+    """The corpus at `path` (a text, a shard, a folder of shards), or the default.
+
+    `print0` is called with a line for what a user may not expect. Raises UsageError.
+    """
+    corpus, _ = _load(path, print0)
+    return corpus
+
+
+def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
+    """The corpus to train on, and held-out text: a folder's val shards, else the last 10 %."""
+    corpus, held_out = _load(path, print0)
+    if held_out:
+        return corpus, held_out
+    cut = len(corpus) - len(corpus) // 10
+    name = f"{corpus.name}'s last 10 %"
+    return replace(corpus, last=cut), replace(corpus, name=name, first=cut)
+
+
+def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
+    """The corpus at `path`, and that of its val shards or None."""
+    try:
+        if path is None:
+            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
+            return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
+        where = Path(path)
+        if where.is_dir():
+            return _read_folder(where, print0)
+        if where.suffix == ".bin":
+            return _read_shards(where.stem, [where]), None
+        return tokenize(where.stem, [where], print0), None
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
+
+
+# ------------------------------------------------------------------ shards
 
 
 def is_shard(path: Path) -> bool:
@@ -76,153 +121,49 @@ def is_shard(path: Path) -> bool:
 
 
 def read_shard(path: Path) -> np.ndarray:
-    """The tokens of a shard as a memory map: uint16, 1-D. Raises UsageError, OSError."""
-    header = np.fromfile(path, dtype="<i4", count=256)
+    """The tokens of a shard, mapped into memory: uint16, 1-D. Raises UsageError, OSError."""
+    import torch  # not above: --help of a subcommand works without it
+
     if not is_shard(path):
         why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
         how = "make shards of its text with data/prepare.py"
         raise UsageError(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
-    count = int(header[2])
+    count = int(np.fromfile(path, dtype="<i4", count=3)[2])
     size = path.stat().st_size - HEADER_BYTES
     if size != 2 * count or not count:
         raise UsageError(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
-    return np.asarray(np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES))
+    # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
+    # let a program open.
+    first = HEADER_BYTES // 2
+    words = torch.from_file(str(path), size=first + count, dtype=torch.uint16)
+    return words[first:].numpy()
 
 
-def load_corpus(path: str | None, print0) -> Corpus:
-    """The corpus at `path` (text file, folder of texts, shard, folder of shards), or the default.
-
-    Of a folder that is what to train on. `print0` is called with a line for what a user may not
-    expect. Raises UsageError.
-    """
-    corpus, _ = load_files(path, print0, with_val=False)
-    return corpus
-
-
-def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
-    """The corpus to train on, and held-out text: its val files, else its last 10 %."""
-    corpus, held_out = load_files(path, print0)
-    if held_out:
-        return corpus, held_out
-    cut = len(corpus) - len(corpus) // 10
-    before = []
-    after = []
-    for shard, end in zip(corpus.shards, corpus.ends, strict=True):
-        here = max(0, cut - int(end) + len(shard))  # where the cut is in this shard
-        before.append(shard[:here])
-        after.append(shard[here:])
-    name = f"{corpus.name}'s last 10 %"
-    return replace(corpus, shards=before), replace(corpus, name=name, shards=after)
+def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
+    """The shards of a folder, and apart from them those with `val` in their name."""
+    train = []
+    val = []
+    for path in sorted(folder.glob("[!.]*.bin")):
+        if not is_shard(path):
+            print0(f"note  {path.name} is not a shard: it is not read")
+        elif is_held_out(path):
+            val.append(path)
+        else:
+            train.append(path)
+    if not train:
+        command = f"python data/prepare.py {shlex.quote(str(folder))}"
+        lacks = "no shards (.bin; not in folders below it) to train on"
+        raise UsageError(f"{folder} has {lacks}: `{command}` makes them of texts")
+    name = folder.resolve().name
+    return _read_shards(name, train), _read_shards(name, val) if val else None
 
 
-def load_files(path: str | None, print0, with_val: bool = True) -> tuple[Corpus, Corpus | None]:
-    """The corpus at `path`, and its val files or None: as load_corpus, which does not read them."""
-    try:
-        if not path:
-            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
-            return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
-        where = Path(path)
-        name = where.stem
-        train = [where]
-        val = []
-        if where.is_dir():
-            name = where.resolve().name
-            train, val = _split(where, print0)
-        corpus = _read(name, train, print0)
-        if not len(corpus):
-            raise UsageError(f"{path} has no text to train on: 0 tokens")
-        if not (val and with_val):
-            return corpus, None
-        held_out = _read(name, val, print0)
-        if not len(held_out):
-            rest = "the last 10 % of the others are held out"
-            print0(f"note  no tokens in {_some(val, where)}: {rest}")
-            return corpus, None
-        return corpus, held_out
-    except OSError as error:
-        raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
+def is_held_out(shard: Path) -> bool:
+    """Whether its name has `val`, as fineweb_val_000000.bin, and no `train` behind it."""
+    return shard.stem.rfind("val") > shard.stem.rfind("train")
 
 
-def _split(folder: Path, print0) -> tuple[list[Path], list[Path]]:
-    """The files of a folder to train and to validate on: its shards, else its texts.
-
-    Says what is left out.
-    """
-    found = _files_below(folder)
-    binary = _of_kind(found, ".bin")
-    files = [path for path in binary if is_shard(path)]
-    what = "shards"
-    if not files:
-        files = _of_kind(found, ".txt", ".md")
-        what = "texts (.txt, .md)"
-    if not files:
-        for path in binary[:1]:
-            read_shard(path)  # raises what it lacks
-        raise UsageError(f"{folder} holds neither .bin shards nor .txt or .md files")
-    left_out = sorted(set(found) - set(files))
-    if left_out:
-        print0(f"note  only {what} are read, not {_some(left_out, folder)}")
-    splits = {"train": [], "val": [], "test": []}
-    for file in files:
-        splits[split_of(file.relative_to(folder))].append(file)
-    for split in ("val", "test"):
-        held_out = splits[split]
-        if held_out:
-            of = f"{len(held_out)} of {len(files)} files held out ({split})"
-            print0(f"note  {folder.resolve().name} has {of}: {_some(held_out, folder)}")
-    if not splits["train"]:
-        raise UsageError(f"{folder} holds only files for val or test: name one to train on it")
-    return splits["train"], splits["val"]
-
-
-def _of_kind(paths: list[Path], *suffixes: str) -> list[Path]:
-    """Those of these paths that are files with one of these suffixes."""
-    return [path for path in paths if path.suffix.lower() in suffixes and path.is_file()]
-
-
-def split_of(name: Path) -> str:
-    """train, val or test: the last of these words in a name; train if it has none.
-
-    data/prepare.py writes the word behind the text's own name, which may have another one.
-    """
-    for word in reversed(re.findall(r"[^\W\d_]+", str(name).lower())):
-        if word in SPLITS:
-            return SPLITS[word]
-    return "train"
-
-
-def _some(paths: list[Path], folder: Path) -> str:
-    """The first names, and how many more there are."""
-    names = [path.relative_to(folder).as_posix() for path in paths[:5]]
-    if len(paths) > 5:
-        names.append(f"{len(paths) - 5} more")
-    return ", ".join(names)
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """The files in a folder and in those inside it, without hidden ones.
-
-    A link to a folder counts as a file: it is not read, and `_split` says so.
-    """
-    files = []
-    for path in sorted(folder.rglob("*")):
-        if path.name == UNFINISHED:
-            half = f"{path.parent} is not all there"
-            raise UsageError(f"{half}: data/prepare.py is at work, or was stopped")
-        hidden = re.search(r"(^|/)\.", path.relative_to(folder).as_posix())
-        if not hidden and (path.is_symlink() or not path.is_dir()):
-            files.append(path)
-    return files
-
-
-def _read(name: str, files: list[Path], print0) -> Corpus:
-    """A corpus of these shards or texts."""
-    if files[0].suffix.lower() == ".bin":
-        return _shard_corpus(name, files)
-    return _text_corpus(name, files, print0)
-
-
-def _shard_corpus(name: str, files: list[Path]) -> Corpus:
+def _read_shards(name: str, files: list[Path]) -> Corpus:
     """A corpus of token shards. Its hash covers the size and the first 512 KiB of each."""
     digest = hashlib.sha256()
     shards = [read_shard(file) for file in files]
@@ -232,62 +173,57 @@ def _shard_corpus(name: str, files: list[Path]) -> Corpus:
     return Corpus(name, digest.hexdigest(), shards)
 
 
-def _text_corpus(name: str, files: list[Path], print0) -> Corpus:
-    """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them."""
+# ------------------------------------------------------------------ texts
+
+
+def tokenize(name: str, files: list[Path], print0) -> Corpus:
+    """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them.
+
+    Raises UsageError, OSError.
+    """
     vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
-    tokens = []
+    tokens = array("H")  # uint16: a list would need ten times the memory
     done = 0  # characters
-    said = 0  # how many were done when the last note was printed
-    for file in files:
-        document = file.read_bytes()
-        digest.update(document)
+    for number, path in enumerate(files):
+        if number > 0:
+            tokens.append(END_OF_TEXT)
         try:
-            text = document.decode()
-            end = text.find("\0")  # as in UTF-16
+            with path.open(encoding="utf-8", newline="") as file:
+                for piece in pieces(file):
+                    digest.update(piece.encode())
+                    tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
+                    before = done // BETWEEN_NOTES
+                    done += len(piece)
+                    if done // BETWEEN_NOTES > before:
+                        how = "data/prepare.py does it once"
+                        print0(f"note  tokenized {done / 1e6:.0f} MB of {name} ({how})")
         except UnicodeDecodeError as error:
-            end = error.start
-        if end >= 0:
-            raise UsageError(f"{file} is not UTF-8 text (byte {end}): unpack or convert it")
-        for piece in pieces(text):
-            ids = vocabulary.encode(piece, allowed_special={MARK})
-            tokens.append(np.array(ids, dtype=np.uint16))
-            done += len(piece)
-            if done >= said + BETWEEN_NOTES:
-                print0(
-                    f"note  tokenized {done / 1e6:.0f} MB of {name} (data/prepare.py does it once)"
-                )
-                said = done
-        tokens.append(np.array([END_OF_TEXT], dtype=np.uint16))
-    return Corpus(name, digest.hexdigest(), [np.concatenate(tokens[:-1])])
+            raise UsageError(f"{path} is not UTF-8 text: unpack or convert it") from error
+    if not tokens:
+        raise UsageError(f"{name} has no text: 0 tokens")
+    return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
 
 
-def pieces(text: str, size: int = 2**20) -> Iterator[str]:
-    """Cut `text` into pieces of about `size` characters whose tokens are those of the whole text.
+def pieces(text: TextIO, size: int = 2**20) -> Iterator[str]:
+    """Read a text in pieces of about `size` characters whose tokens are those of the whole text.
 
-    The token list of a whole gigabyte would not fit into memory. No word of GPT-2's contains a
-    non-space followed by a newline, so the text is cut only there.
+    A word without a BOUNDARY stays whole, however long.
     """
-    boundary = re.compile(r"(?<=\S)\n")
-    start = 0
-    while end := boundary.search(text, start + size):
-        yield text[start : end.start()]
-        start = end.start()
-    yield text[start:]
+    held = ""
+    block = text.read(size)
+    while block:
+        start = len(held)
+        held += block
+        cut = BOUNDARY.search(held, start)
+        if cut:
+            yield held[: cut.start()]
+            held = held[cut.start() :]
+        block = text.read(size)
+    yield held
 
 
-def cached_vocabulary() -> list[Path]:
-    """encoder.json and vocab.bpe in tiktoken's cache; empty if they are not there."""
-    paths = [cache_folder() / name for name in VOCABULARY_FILES]
-    return paths if all(path.exists() for path in paths) else []
-
-
-def cache_folder() -> Path:
-    """Where tiktoken looks for GPT-2's vocabulary."""
-    for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        if name in os.environ:
-            return Path(os.environ[name])
-    return Path(tempfile.gettempdir()) / "data-gym-cache"
+# ------------------------------------------------------------------ GPT-2's vocabulary
 
 
 def gpt2_vocabulary():
@@ -297,8 +233,25 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
+        why = f"none came over the network ({type(error).__name__})"
         raise UsageError(
-            f"no GPT-2 vocabulary on the network or in {cache_folder()}: connect once, or copy "
-            f"{' and '.join(VOCABULARY_FILES)} from that folder of another machine (or name a "
-            "folder that has both in TIKTOKEN_CACHE_DIR)"
+            f"no GPT-2 vocabulary that this user may read in {cache_folder() or 'a cache'}, and "
+            f"{why}: connect once, or copy {' and '.join(VOCABULARY_FILES)} from that folder of "
+            "another machine (or name a folder that has both in TIKTOKEN_CACHE_DIR)"
         ) from error
+
+
+def cached_vocabulary() -> list[Path]:
+    """encoder.json and vocab.bpe in tiktoken's cache; empty if this user cannot read them."""
+    folder = cache_folder()
+    paths = [Path(folder, name) for name in VOCABULARY_FILES]
+    readable = folder and all(os.access(path, os.R_OK) for path in paths)
+    return paths if readable else []
+
+
+def cache_folder() -> str:
+    """Where tiktoken looks for GPT-2's vocabulary; empty if the user wants no cache."""
+    for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if name in os.environ:
+            return os.environ[name]
+    return os.path.join(tempfile.gettempdir(), "data-gym-cache")

@@ -44,7 +44,8 @@ _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
     "[Cc]an(no|')t allocate memory|not enough memory|out of memory|MemoryError"
     "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED": (
-        "out of memory: try a smaller --batch-size (or --seq-len, or --model)"
+        "out of memory: try a smaller --batch-size (or --seq-len, or --model), or end what else "
+        "nvidia-smi shows on this GPU"
     ),
     # gloo's words, then NCCL's, for a process that has ended
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (
@@ -78,6 +79,9 @@ _CAUSES = {
         "Windows pip install triton-windows): run a rung below 05, or ddp_run.py --no-compile, "
         "which has what the later rungs add"
     ),
+    "No usable temporary directory": (
+        "no folder for temporary files can be written: name one in TMPDIR"
+    ),
     # Inductor could not write, compile or load its generated code. {} is how its error begins.
     "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
         "torch.compile failed ({}): it needs a C++ compiler that works, and room in a cache folder "
@@ -85,36 +89,6 @@ _CAUSES = {
         "05 need neither"
     ),
 }
-
-
-# What PyTorch says of a full GPU: its memory, what is free, what this process holds, what of that
-# PyTorch's allocator does. The third is missing in a container, where no process knows its number.
-_SIZE = r"([\d.]+ (?:GiB|MiB|KiB|bytes))"
-_FULL_GPU = re.compile(
-    rf"capacity of {_SIZE} of which {_SIZE} is free.*?(?:this process has {_SIZE}.*)?"
-    rf"allocated memory {_SIZE} is allocated by PyTorch.* and {_SIZE} is reserved"
-)
-_UNITS = {"GiB": 1, "MiB": 2**-10, "KiB": 2**-20, "bytes": 2**-30}
-
-
-def _held_by_others(text: str) -> str | None:
-    """A line if other programs hold 2 GiB or more of a GPU that is full."""
-    sizes = _FULL_GPU.search(text)
-    if not sizes:
-        return None
-    whole, free, process, allocated, reserved = map(_gibibytes, sizes.groups("0 GiB"))
-    others = whole - free - (process or allocated + reserved)
-    if others < 2:
-        return None
-    who = "nvidia-smi says which"
-    if process:
-        who = "process " + ", ".join(re.findall(r"Process (\d+) has", text))
-    return f"other programs hold {others:.1f} of this GPU's {whole:.1f} GiB ({who}): end them first"
-
-
-def _gibibytes(size: str) -> float:
-    number, unit = size.split()
-    return float(number) * _UNITS[unit]
 
 
 def explain(error: BaseException) -> str | None:
@@ -126,9 +100,6 @@ def explain(error: BaseException) -> str | None:
         if isinstance(error, UsageError):
             return str(error)
         text = f"{type(error).__name__}: {error}"
-        held = _held_by_others(text)
-        if held:
-            return held
         for words, line in _CAUSES.items():
             if re.search(words, text):
                 return line.format(text.partition("\n")[0][:200])

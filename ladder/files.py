@@ -33,18 +33,18 @@ RUNNING_CODE = (
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
-def require_own(path: Path, what: str, how: str, has: str = "ladder/files.py"):
+def require_own(path: Path):
     """Raise UsageError if `path` is in another checkout than this package, or none is here.
 
-    `what` and `how` are words for the error: what is there, and what runs that checkout's package.
-    A checkout is a folder with `has` and baseline.py; a climb's copy of the code counts as one.
+    A climb's copy of the code counts as a checkout.
     """
     path = path.resolve()
     for folder in (path, *path.parents):
-        if (folder / has).exists() and (folder / "baseline.py").exists():
+        if (folder / "baseline.py").exists() and (folder / "ladder").is_dir():
             if folder != ROOT:
-                how = f"{how.format(folder)} runs that one's; or `pip install -e {folder}`"
-                raise UsageError(f"{what} {folder}, but this `ladder` is that of {ROOT}: {how}")
+                whose = f"{path} is in the checkout {folder}, but this `ladder` is that of {ROOT}"
+                how = f"PYTHONPATH={folder} runs its own; or `pip install -e {folder}`"
+                raise UsageError(f"{whose}: {how}")
             return
     if not IS_CHECKOUT:
         how = "clone the repository, and `pip install -e .` in it"
@@ -93,9 +93,9 @@ def make_folder(name: str | Path | None, what: str) -> Path:
 def write_atomic(path: Path, content):
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` is bytes, or a function that writes to the open binary file. What kill -9 leaves of
-    that other file is replaced by the next write into the folder. Raises OSError, or what such a
-    function raises.
+    `content` is bytes or an array, or a function that writes to the open binary file. What kill -9
+    leaves of that other file is replaced by the next write into the folder. Raises OSError, or
+    what such a function raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")
@@ -121,8 +121,11 @@ def write_atomic(path: Path, content):
 def git(*arguments: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. `stderr` says why in one line."""
     command = ["git", "-C", str(ROOT), "--no-optional-locks", *arguments]
+    environment = dict(os.environ)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # of a hook, or of dotfiles
+        environment.pop(name, None)
     try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", "git is not installed")
     done.stderr = " ".join(done.stderr.split())
@@ -163,12 +166,8 @@ def commit() -> str:
         return copied.read_text("utf-8").strip()
     if no_commit():
         return "unknown"
-    head = git("rev-parse", "--short=12", "HEAD")
+    head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
     # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.
     status = ("--glob-pathspecs", "status", "--porcelain", "--untracked-files=all")
     changes = git(*status, "--", *RUNNING_CODE)
-    if changes.returncode:
-        return "unknown"
-    if changes.stdout:
-        return head.stdout.strip() + "-dirty"
-    return head.stdout.strip()
+    return f"{head}-dirty" if changes.stdout else head

@@ -86,18 +86,21 @@ def device_name(device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model_name = re.search(r"^model name\s*: (.+)", info.read_text(), re.MULTILINE)
-        if model_name:
-            name = model_name[1].strip()
+    name = _find_in_proc(r"model name\s*: (.*\S)", "cpuinfo")
+    name = name or platform.processor() or platform.machine()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
     if threads == 1:
         return f"{name} (1 thread)"
     return f"{name} ({threads} threads)"
+
+
+def _find_in_proc(pattern: str, name: str) -> str | None:
+    """What the group of a regular expression matches in a file of Linux's /proc."""
+    path = Path("/proc", name)
+    found = re.search(pattern, path.read_text()) if path.exists() else None
+    return found[1] if found else None
 
 
 def peak_flops(device) -> float | None:
@@ -112,11 +115,11 @@ def peak_bytes(device) -> int | None:
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")  # getrusage's figure would start at the parent's peak
-    if device.type != "cpu" or not status.exists():
+    if device.type != "cpu":
         return None
-    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    return int(peak[1]) * 1024 if peak else None
+    # getrusage's figure would start at the parent's peak.
+    kibibytes = _find_in_proc(r"VmHWM:\s+(\d+) kB", "self/status")
+    return int(kibibytes) * 1024 if kibibytes else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
@@ -163,26 +166,61 @@ def _cpu_has_bf16() -> bool:
 
 
 def load_average() -> float:
-    """How many programs wanted to run at a time, on average of the last minute; 0 on Windows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    """How many programs wanted to run at a time, on average of the last minute; 0 if unknown."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows, and where /proc is hidden
+        return 0.0
+
+
+def usable_cores() -> float:
+    """How many cores this process may use, by its affinity and its container's quota."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    quota = _of_cgroup("cpu.max") or _of_cgroup("cpu.cfs_quota_us") + _of_cgroup(
+        "cpu.cfs_period_us"
+    )
+    limit = re.match(r"(\d+)\s(\d+)", quota)  # microseconds; without a limit "max" or -1
+    return min(cores, int(limit[1]) / int(limit[2])) if limit else cores
+
+
+def throttled() -> int | None:
+    """How often this process and those beside it had to wait, as their quota was used up."""
+    count = re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))
+    return int(count[1]) if count else None
+
+
+def _of_cgroup(name: str) -> str:
+    """What a file of this process's control group holds, of either version; empty without one."""
+    try:
+        groups = re.findall(r":(|cpu.*):/(.*)", Path("/proc/self/cgroup").read_text())
+    except OSError:
+        groups = []
+    for controllers, path in [*groups, ("", ""), ("cpu", "")]:  # in a container its own is the root
+        file = Path("/sys/fs/cgroup", controllers, path, name)
+        if os.access(file, os.R_OK):
+            return file.read_text()
+    return ""
 
 
 def busy(load_average: float) -> str | None:
     """A line if `load_average` is more than three quarters of the cores."""
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     if load_average <= 0.75 * cores:
         return None
-    load = f"load {load_average:.1f} on {cores} core(s)"
+    load = f"load {load_average:.1f} on {cores:g} core(s)"
     return f"{load} in the last minute: if a program still runs, wait"
 
 
 def cpu_seconds_of_others() -> float | None:
     """CPU time of all programs since the machine started, but for this one and those that it
     waited for; None where /proc does not count it."""
-    stat = Path("/proc/stat")
-    if not stat.exists():
+    try:
+        counts = Path("/proc/stat").read_text().split()[1:9]
+        user, nice, system, _, _, *interrupts = map(int, counts)
+    except (OSError, ValueError):  # missing, forbidden or empty
         return None
-    user, nice, system, _, _, *interrupts = map(int, stat.read_text().split()[1:9])
     ticks = user + nice + system + sum(interrupts)  # idle and waiting for a disk left out
     return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
@@ -223,29 +261,11 @@ CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 
 def clocks(device) -> str:
     """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
+    import torch
+
     if device.type != "cuda":
         return "unknown"
-    answer = _nvidia_smi(device, CLOCKS)
-    return f"{CLOCKS}: {answer}" if answer else "unknown"
-
-
-def held_memory(device) -> float:
-    """Bytes of an NVIDIA GPU that other programs hold; 0 if nvidia-smi does not say.
-
-    Nothing is started on the GPU to find out: that would hold memory too.
-    """
-    import torch
-
-    mebibytes = re.fullmatch(r"(\d+) MiB", _nvidia_smi(device, "memory.used"))
-    if not mebibytes:
-        return 0
-    return int(mebibytes[1]) * 2.0**20 - torch.cuda.memory_reserved(device)
-
-
-def _nvidia_smi(device, query: str) -> str:
-    """What nvidia-smi answers of a GPU; empty if it does not."""
-    import torch
-
     # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
     which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    return first_line("nvidia-smi", which, f"--query-gpu={query}", "--format=csv,noheader")
+    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
+    return f"{CLOCKS}: {answer}" if answer else "unknown"

@@ -3,11 +3,6 @@
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
 
-import os
-import sys
-
-from ladder.machine import held_memory
-
 RESERVE = 2e9  # bytes of a GPU for CUDA (half a gigabyte) and a desktop
 
 
@@ -19,19 +14,10 @@ def default_batch_size(device, size: dict, T: int) -> int:
 
 
 def memory_of(device) -> float:
-    """A GPU's memory in bytes, without what other programs hold of it beyond the reserve."""
+    """A GPU's memory in bytes."""
     import torch  # not above: --help of a subcommand works without it
 
-    memory = torch.cuda.get_device_properties(device).total_memory
-    if os.environ.get("WORLD_SIZE", "1") != "1":  # ranks have to agree on B
-        return memory
-    held = held_memory(device)
-    too_much = held + 0.5e9 - RESERVE
-    if too_much <= 0:
-        return memory
-    what = f"other programs hold {held / 1e9:.1f} of this GPU's {memory / 1e9:.1f} GB"
-    print(f"note  {what} (nvidia-smi says which): B leaves them that", file=sys.stderr)
-    return memory - too_much
+    return torch.cuda.get_device_properties(device).total_memory
 
 
 def memory_on_sale(gib: float) -> float:

@@ -70,7 +70,7 @@ class Run:
                 alone = f"{name} is {copies}, but {self.script} would train alone"
                 exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
-            require_own(self.path, f"{self.path.name} is in", "PYTHONPATH={}")
+            require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
             name = f"{self.path.stem}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"

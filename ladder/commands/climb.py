@@ -69,7 +69,7 @@ def add_arguments(parser):
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
     minutes = "begin no round that would not end in this time, and stop when it is over"
     add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
-    add("--out", help="new folder for code, logs and results (default: runs/…)")
+    add("--out", type=cli.path, help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
 
 

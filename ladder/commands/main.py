@@ -38,7 +38,7 @@ def command(argv: list[str]) -> int:
         for command_name, summary in COMMANDS.items():
             print(f"  {command_name:10s}{summary}")
         return 0
-    require_own(Path.cwd(), "you are in", "`python -m ladder` in {}", "ladder/commands")
+    require_own(Path.cwd())
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name}: expected {', '.join(COMMANDS)}")
     module = importlib.import_module(f"ladder.commands.{name}")

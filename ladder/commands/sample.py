@@ -10,7 +10,7 @@ distribution.
 
 import argparse
 
-from ladder.cli import add_flags, pick_device, positive
+from ladder.cli import add_flags, pick_device, positive, seed
 from ladder.corpus import MARK, gpt2_vocabulary
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
     words = "each draws another text (default: 1337)"
-    parser.add_argument("--seed", type=int, default=1337, help=words)
+    parser.add_argument("--seed", type=seed, default=1337, help=words)
     add_flags(parser, "device")
 
 

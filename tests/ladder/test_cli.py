@@ -5,18 +5,15 @@ import torch
 from helpers import CARDS, SMALL, fails
 
 from ladder import machine
-from ladder.cli import MODELS, parse_args, parse_ddp_args, pick_device
+from ladder.cli import parse_args, parse_ddp_args, pick_device
 
 
 def test_the_command_line_is_frozen():
-    args = parse_args("doc", ["--device", "cpu"])
-    assert vars(args) == {
+    assert vars(parse_args("doc", ["--device", "cpu"])) == {
         "model": "gpt2",
         **{"steps": 20, "batch_size": 4, "seq_len": 256, "seed": 1337, "shuffle": None},
         **{"device": torch.device("cpu"), "data": None, "log_dir": "runs"},
     }
-    heads = {"tiny": 32, "gpt2": 64, "gpt2-medium": 64, "gpt2-large": 64, "gpt2-xl": 64}
-    assert {name: size["n_embd"] / size["n_head"] for name, size in MODELS.items()} == heads
 
 
 @pytest.mark.parametrize(
@@ -25,8 +22,9 @@ def test_the_command_line_is_frozen():
         (["--device", "cuda:64"], "--device cuda:64: PyTorch finds no such GPU here; try"),
         (["--device", "tpu"], "--device tpu: expected cpu, cuda, cuda:N or mps"),
         (["--seq-len", "1025"], "--seq-len 1025 is longer than GPT-2's 1024 positions"),
-        (["--steps", "0"], "--steps: expected a number of at least 1, got 0"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
+        (["--data", ""], "--data: expected a path, got nothing (an unset variable?)"),
+        (["--seed", str(2**64)], f"--seed: expected a number of at least 0 and below {2**63}, got"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],
 )
@@ -36,10 +34,9 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     assert words in fails(capsys, *flags)
 
 
-def test_a_home_is_a_home_however_it_is_given(monkeypatch):
+def test_a_home_is_a_home_in_a_path(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    args = parse_args("doc", ["--device=cpu", "--log-dir=~/a=b", "--data", "~/my texts"])
-    assert (args.log_dir, args.data) == ("/home/me/a=b", "/home/me/my texts")
+    assert parse_args("", ["--device=cpu", "--log-dir=~/a=b"]).log_dir == "/home/me/a=b"
 
 
 FLOAT16 = {"P100", "T4", "MI50"}
@@ -61,24 +58,13 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
     assert machine.half_precision(device) == dtype
 
 
-def test_a_gpu_that_does_not_start_is_told_in_one_line(monkeypatch, capsys):
-    def fail(*_):
-        raise RuntimeError("CUDA error: out of memory\nmore")
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
-    assert "error out of memory: try" in fails(capsys, "--device", "cuda")
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--max-lr", "-1"], "--max-lr: expected a number of at least 0, got -1"),
         (["--max-lr", "nan"], "--max-lr: expected a number of at least 0, got nan"),
-        (["--min-lr", "1e-3"], "--min-lr 0.001 is above --max-lr 0.0006"),
         (["--warmup", "9", "--steps", "5"], "--warmup 9 is more than --steps 5"),
         (["--batch-size=2", "--seq-len=64", "--total-batch=500"], "the next one is 512"),
-        (["--beta2", "1"], "--beta2 1: expected a number between 0 and 1"),
+        (["--beta2", "1"], "--beta2: expected a number of at least 0 and below 1, got 1"),
     ],
 )
 def test_a_schedule_that_makes_no_sense(flags, words, capsys):

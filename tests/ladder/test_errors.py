@@ -29,6 +29,8 @@ def test_what_the_machine_refuses_is_said_in_a_line():
     assert explain(OSError(errno.ENOSPC, "No space")) == "the system: No space"
     copied = OSError(errno.ENOSPC, "No space", "from", None, "to")
     assert explain(copied) == "to: No space"
+    no_folder = FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+    assert explain(no_folder).endswith("name one in TMPDIR")
     # Most likely a mistake in a script, which keeps its traceback.
     assert explain(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
 

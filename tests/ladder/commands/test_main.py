@@ -40,7 +40,7 @@ def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys)
     (tmp_path / "speedups").mkdir()
     monkeypatch.chdir(tmp_path / "speedups")
     line = refused(capsys, "diff", "5")
-    assert f"you are in {tmp_path}, but this `ladder` is that of {ROOT}: `python -m ladder`" in line
+    assert f"is in the checkout {tmp_path}, but this `ladder` is that of {ROOT}" in line
 
 
 def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():
