@@ -16,7 +16,7 @@ from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
 from ladder.measure.rates import measured as measured_rates
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import Row, first_log, read_climb
+from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
@@ -193,7 +193,7 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     alt = f"A bar for each rung, {ran[0].ms:,.0f} ms a step for the baseline, {ran[top].ms:,.0f} "
     alt += f"for rung {top}, and what each gains over the one before, with its interval"
     text = f"{embedded(f'measured-{climb.device_type}', alt, 'docs/')}\n\n"
-    text += f"*{machine_of(rows)}, {climb.rounds_begun} rounds ([logs]({folder})). Intervals "
+    text += f"*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})). Intervals "
     text += "are of 95 %; filled dots are significant.*\n\n"
     text += f"Rung 10 is {factor(ran[10].total)} as fast as the baseline"
     if top > 10:

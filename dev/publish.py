@@ -27,7 +27,7 @@ from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs
 from ladder.show.gather import kept
 from ladder.show.tables import caption
@@ -80,7 +80,7 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
     """Why a climb may not be published; None if it may."""
     run = first_log(rows).run
     for_the_loss = int(run["steps"]) >= MIN_STEPS
-    if not climb.ended and not (for_the_loss and climb.rounds_begun > 1):
+    if not climb.ended and not (for_the_loss and rounds_begun(rows) > 1):
         return f"it was stopped: ladder climb --resume {folder}"
     if climb.quick:
         return "a quick climb is not published: climb without --quick"
@@ -128,6 +128,8 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / PACKED, packed)
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
+    for path in folder.glob("*.failed"):  # a line each: of batches that do not fit
+        shutil.copy(path, target)
     for name in from_outside(climb):
         shutil.copy(kept(folder, name), target)
 
@@ -162,9 +164,10 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     # What a log says is text: no marker of ours, no HTML.
     heading = f"## {climb.started[:10]}: {climb.device}: {what}".replace("<", "&lt;")
-    rounds = f"{climb.rounds_begun} round{'s' if climb.rounds_begun > 1 else ''}"
+    begun = rounds_begun(rows)
+    rounds = f"{begun} round{'s' if begun > 1 else ''}"
     if not climb.ended:
-        rounds = f"stopped in or after round {climb.rounds_begun} of {climb.rounds}"
+        rounds = f"stopped in or after round {begun} of {climb.rounds}"
     how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {rounds}, \
 interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {log.measured_steps} measured.""".replace("<", "&lt;")

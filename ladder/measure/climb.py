@@ -1,69 +1,19 @@
-"""A climb on disk: climb.json, and the logs of its runs."""
+"""A climb on disk: climb.json, the logs of its runs, and why runs failed."""
 
 import json
 import re
 import statistics
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import NamedTuple, get_args, get_origin
+from typing import NamedTuple
 
 from ladder.errors import UsageError
 from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
-from ladder.text import printable
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
 _HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
-_RUN = re.compile(r"(.+)\.r([1-9][0-9]{0,3})")  # its name and round
-# A plain relative path: no blank, which would end a header, and no part that begins with a dot.
-SCRIPT = re.compile(r"(\w[\w.-]*/)*\w[\w.-]*\.py")
-HUGE = 1e30  # no number of ours is near
-RATES = ("peak_flops", "fp32_flops", "copy_bytes_per_s")  # that a climb has, or the first alone
-
-
-def are_scripts(paths: list[str]) -> bool:
-    """Whether these are plain paths of scripts whose logs have different names."""
-    stems = {Path(path).stem for path in paths}
-    return len(stems) == len(paths) and all(map(SCRIPT.fullmatch, paths))
-
-
-def are_rates(rates: dict[str, list[float]]) -> bool:
-    """Whether these are RATES, or the first of them, all above zero."""
-    if tuple(rates) not in (RATES, RATES[:1]):
-        return False
-    return all(min(values, default=0) > 0 for values in rates.values())
-
-
-# What the value of a field has to be, beside its type.
-_RIGHT = {
-    "kind": KINDS.__contains__,
-    "started": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d").fullmatch,
-    "commit": re.compile(r"[0-9a-f]{12}(-dirty)?|unknown").fullmatch,
-    "scripts": are_scripts,
-    "rates": are_rates,
-    "batch_sizes": lambda sizes: min(sizes, default=1) > 0,
-}
-
-
-def is_of(value, wanted) -> bool:
-    """Whether a value from JSON is of a type; of a list or a dict also whether all in it is."""
-    container = get_origin(wanted)
-    types = get_args(wanted)
-    if container is UnionType:
-        return any(is_of(value, one) for one in types)
-    if container is list:
-        return isinstance(value, list) and all(is_of(one, types[0]) for one in value)
-    if container is dict:
-        if not isinstance(value, dict) or not is_of([*value], list[str]):
-            return False
-        return is_of([*value.values()], list[types[1]])
-    if wanted is float:
-        return type(value) in (int, float) and abs(value) < HUGE
-    if wanted is int:
-        return type(value) is int and abs(value) < HUGE  # a bool is no number
-    return type(value) is wanted and (wanted is not str or printable(value) == value)
 
 
 class PlannedRun(NamedTuple):
@@ -76,9 +26,10 @@ class PlannedRun(NamedTuple):
 
 @dataclass
 class Climb:
-    """What a climb runs, where, and how far it is: climb.json.
+    """What a climb runs and where: climb.json.
 
-    It may be a stranger's: ValueError is raised unless each field is what one of ours would be.
+    How far it is, its folder says: a run is done if its log NAME.rK.log is there, and has failed if
+    NAME.rK.failed is, which says why.
 
     `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
     `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
@@ -88,9 +39,8 @@ class Climb:
     started: str  # YYYY-MM-DD hh:mm
     commit: str
     rounds: int  # wanted
-    rounds_begun: int  # fewer if the time was over
     scripts: list[str]  # relative to the project; from outside it only the file name
-    flags: list[str]  # of every run
+    flags: list[str]  # of every run, but for the two below, the corpus and B
     device: str
     device_type: str  # cpu, cuda or mps
     system: str
@@ -99,6 +49,8 @@ class Climb:
     peak_dtype: str
     rates: dict[str, list[float]]
     clocks: dict[str, str]  # `before`; once it has ended, `after` too
+    seed: int = 1337  # of round 1; each later round has one more
+    shuffled: bool = False  # each round reads its rows in the random order of its seed
     ended: bool = False  # it ran to its end or to its time limit
     batch_sizes: list[int] = field(default_factory=list)  # empty: that of the flags
     data: str | None = None  # the path of the corpus, if it is not the default
@@ -107,18 +59,6 @@ class Climb:
     minutes: float = 0.0  # that it has run so far
     load_before: float = 0.0  # programs that wanted to run when it started
     load_during: float | None = None  # cores that others took, in the run with most; None: unknown
-    failures: dict[str, str] = field(default_factory=dict)  # why, by NAME.rK
-
-    def __post_init__(self):
-        for one in fields(self):
-            value = getattr(self, one.name)
-            is_right = is_of(value, one.type)
-            if is_right and one.name in _RIGHT:
-                is_right = _RIGHT[one.name](value)
-            if not is_right:
-                raise ValueError(f"its {one.name} is {value!r:.60}")
-        if bool(self.batch_sizes) != (self.kind == "batch-sizes"):
-            raise ValueError(f"its batch_sizes are {self.batch_sizes} and its kind is {self.kind}")
 
     @classmethod
     def read_from(cls, folder: Path) -> "Climb":
@@ -127,9 +67,20 @@ class Climb:
         if not path.is_file():
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"{path} is not a climb.json of this ladder: {error}") from None
+            climb = cls(**json.loads(path.read_text(encoding="utf-8")))
+            climb.check()
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
+        return climb
+
+    def check(self):
+        """Raise KeyError, TypeError or ValueError where what is computed from it would fail."""
+        _ = self.comparison, self.runs
+        for number in (self.rounds, self.cores, self.minutes, self.load_before):
+            float(number)
+        for name in self.rates:
+            float(self.rate(name))
+        float(self.rate("peak_flops"))
 
     def write_to(self, folder: Path):
         """Write climb.json."""
@@ -157,26 +108,6 @@ class Climb:
             return None
         return statistics.median(self.rates[name])
 
-    def last_failures(self) -> dict[str, str]:
-        """Why a run failed, by its name; of several rounds the last one counts."""
-        failures = {}
-        for name_and_round, why in self.failures.items():
-            name = name_and_round.rpartition(".")[0]
-            failures[name] = why
-        return failures
-
-    def out_of_memory(self) -> set[str]:
-        """The names of runs that were out of memory, and of the same script's runs at larger B."""
-        failures = self.last_failures()
-        names = set()
-        paths = set()
-        for run in self.runs:  # from the smallest B to the largest
-            if failures.get(run.name) == OUT_OF_MEMORY:
-                paths.add(run.path)
-            if run.path in paths:
-                names.add(run.name)
-        return names
-
 
 def log_texts(folder: Path) -> dict[str, str]:
     """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.
@@ -196,13 +127,18 @@ def log_texts(folder: Path) -> dict[str, str]:
     elif packed.is_file():
         content = packed.read_bytes()
     else:
-        paths = sorted(path for path in folder.glob("*.log") if path.is_file())
-        return {path.stem: path.read_text("utf-8", "replace") for path in paths}
+        return texts_of(folder, ".log")
     _, *parts = _HEADER.split(content.decode("utf-8", "replace"))
     texts = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         texts[name] = text.removeprefix("\n")
     return texts
+
+
+def texts_of(folder: Path, suffix: str) -> dict[str, str]:
+    """The files in a folder with this suffix, by their stems."""
+    paths = sorted(folder.glob(f"*{suffix}"))
+    return {path.stem: path.read_text("utf-8", "replace") for path in paths if path.is_file()}
 
 
 def pack_logs(texts: dict[str, str]) -> str:
@@ -212,10 +148,34 @@ def pack_logs(texts: dict[str, str]) -> str:
 
 def climb_logs(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
     """The logs in a climb's folder, by the name of the run and the round."""
+    return by_run(climb, log_texts(folder))
+
+
+def climb_failures(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
+    """Why runs failed, in a line each, by the name of the run and the round."""
+    texts = {stem: text.strip() for stem, text in texts_of(folder, ".failed").items()}
+    return by_run(climb, texts)
+
+
+def by_run(climb: Climb, texts: dict[str, str]) -> dict[tuple[str, int], str]:
+    """The texts of a climb's runs, which are called NAME.rK; others in the folder are not ours."""
     names = {run.name for run in climb.runs}
-    texts = {}
-    for stem, text in log_texts(folder).items():
-        found = _RUN.fullmatch(stem)
-        if found and found[1] in names:  # other files in the folder are not ours
-            texts[found[1], int(found[2])] = text
-    return texts
+    found = {}
+    for stem, text in texts.items():
+        name, _, k = stem.rpartition(".r")
+        if name in names and k.isdecimal():
+            found[name, int(k)] = text
+    return found
+
+
+def too_large(climb: Climb, failures: dict[tuple[str, int], str]) -> set[str]:
+    """The names of runs that were out of memory, and of the same script's runs at larger B."""
+    full = {name for (name, _), why in failures.items() if why == OUT_OF_MEMORY}
+    paths = set()
+    names = set()
+    for run in climb.runs:  # from the smallest B to the largest
+        if run.name in full:
+            paths.add(run.path)
+        if run.path in paths:
+            names.add(run.name)
+    return names

@@ -75,7 +75,7 @@ def gather(folder: Path) -> ClimbSection:
     rungs = gather_rungs(folder, climb, rows)
     notices = warnings(climb)
     if not climb.ended:
-        done = len(climb.failures) + sum(len(row.logs) for row in rows)
+        done = sum(len(row.logs) + len(row.failures) for row in rows)
         notices.insert(0, f"not finished: {done} of {climb.rounds * len(rows)} runs are in")
     what = climb.comparison.what
     if climb.kind == "climb":

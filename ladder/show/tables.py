@@ -201,12 +201,11 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     declare, rounds that were disturbed, rows above their roofline, and text read twice."""
     names = {row.name: name_of(row) for row in rows if row.logs}
     notes = []
-    for run, why in climb.failures.items():
-        name, _, k = run.rpartition(".r")
-        if name in names:
-            note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
-            notes.append(note + printable(" ".join(why.split())))
     for row in rows:
+        for k, why in row.failures.items():
+            if row.logs:
+                note = f"Round {k} of {name_of(row)} failed; its row and gains have the others only"
+                notes.append(f"{note}: {printable(why)}")
         for text in differences(row.logs.values()):
             notes.append(f"{names[row.name]} ran {text}.")
         notes += disturbed_rounds(row)
