@@ -13,7 +13,7 @@ from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
-_HEADER = re.compile(r"^(\S+)\.log$", re.MULTILINE)  # the line above each of them
+HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
 
 
 class PlannedRun(NamedTuple):
@@ -76,11 +76,8 @@ class Climb:
     def check(self):
         """Raise KeyError, TypeError or ValueError where what is computed from it would fail."""
         _ = self.comparison, self.runs
-        for number in (self.rounds, self.cores, self.minutes, self.load_before):
+        for number in (self.rounds, self.cores, self.load_before, self.rate("peak_flops")):
             float(number)
-        for name in self.rates:
-            float(self.rate(name))
-        float(self.rate("peak_flops"))
 
     def write_to(self, folder: Path):
         """Write climb.json."""
@@ -128,11 +125,8 @@ def log_texts(folder: Path) -> dict[str, str]:
         content = packed.read_bytes()
     else:
         return texts_of(folder, ".log")
-    _, *parts = _HEADER.split(content.decode("utf-8", "replace"))
-    texts = {}
-    for name, text in zip(parts[::2], parts[1::2], strict=True):
-        texts[name] = text.removeprefix("\n")
-    return texts
+    _, *parts = HEADER.split(content.decode("utf-8", "replace"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def texts_of(folder: Path, suffix: str) -> dict[str, str]:

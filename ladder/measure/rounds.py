@@ -31,7 +31,7 @@ from ladder.files import (
     running_files,
     write_atomic,
 )
-from ladder.log import Log, parse_log, read_log
+from ladder.log import Log, parse_log
 from ladder.measure import process, scripts
 from ladder.measure.climb import (
     OUT_OF_MEMORY,
@@ -45,7 +45,9 @@ from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import check_comparable, check_whole, ms_per_token
 from ladder.text import printable, show
 
-PASSED_ON = [name for name in cli.FLAGS if name != "log_dir"]  # to every script
+OVER = "stopped, the time is over"
+IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
+PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
 
 
 def begin(args, kind: str, chosen: list[Path]) -> Path:
@@ -67,8 +69,7 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     load = extra(machine.load_average) or 0.0
     folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
-    passed_on = [name for name in PASSED_ON if name not in ("data", "seed")]
-    flags = process.given_flags(args, *passed_on)
+    flags = process.given_flags(args, *IN_FLAGS)
     measured = large_matmul(flags)
     climb = Climb(
         kind=kind,
@@ -184,34 +185,32 @@ def run_rounds(folder: Path, scratch: Path, console, show_table: Callable) -> Cl
     """
     climb = Climb.read_from(folder)
     kept = climb_logs(folder, climb)
-    left = runs_left(folder, climb)
-    done = climb.rounds * len(climb.runs) - len(left)
-    newest = max((k for _, k in [*kept, *climb_failures(folder, climb)]), default=1)
     if kept:
         what = f"going on with {folder}: runs kept: {len(kept)}"
         console.say(f"{what}; its code/ runs, without your edits since")
+    left = runs_left(folder, climb)
+    done = climb.rounds * len(climb.runs) - len(left)
+    newest = max((k for _, k in kept), default=1)
     while left and seconds_left(climb) > 0:
         k, run = left[0]
         if k > newest:
-            if not another_round_fits(climb, k):
+            minutes_a_round = climb.minutes / (k - 1)
+            if minutes_a_round * 60 > seconds_left(climb):
                 break
             show_table()
             newest = k
         if len(climb.rates["peak_flops"]) < k:  # begin() timed that of round 1
             console.now(f"round {k}: timing a large matmul")
-            console.say(f"round {k}: {time_matmul(folder, climb)}")
+            time_matmul(folder, climb)
+            rate = climb.rates["peak_flops"][-1] / 1e12
+            console.say(f"round {k}: a large matmul runs at {rate:.3g} TFLOP/s")
             continue
         due = f"{run.name}, round {k} of {climb.rounds}"
         console.now(f"{due}: since {datetime.now():%H:%M} ({forecast(climb, done, len(left))})")
-        started = time.monotonic()
-        others = extra(machine.cpu_seconds_of_others)
-        try:
-            news = run_and_record(folder, climb, run, k, scratch)
+        news = run_and_record(folder, climb, run, k, scratch)
+        if news != OVER:
             del left[0]
             done += 1
-        except subprocess.TimeoutExpired:
-            news = "stopped, the time is over"
-        add_time(folder, climb, started, others)
         full = too_large(climb, climb_failures(folder, climb))
         left = [one for one in left if one[1].name not in full]
         console.say(f"{due}: {news} ({forecast(climb, done, len(left))})")
@@ -243,12 +242,6 @@ def seconds_left(climb: Climb) -> float:
     return (limit - climb.minutes) * 60
 
 
-def another_round_fits(climb: Climb, k: int) -> bool:
-    """Whether round k would end in time, if it takes as long as those before it."""
-    mean_seconds = climb.minutes / (k - 1) * 60
-    return mean_seconds <= seconds_left(climb)
-
-
 def forecast(climb: Climb, done: int, left: int) -> str:
     """`3 of 26 runs, about 12 min left`: as many as the runs so far took, after a round."""
     text = f"{done} of {done + left} runs"
@@ -258,21 +251,35 @@ def forecast(climb: Climb, done: int, left: int) -> str:
     return f"{text}, about {math.ceil(minutes)} min left"
 
 
-def time_matmul(folder: Path, climb: Climb) -> str:
-    """Time the large matmul again, as a round begins. Returns its rate in words."""
+def time_matmul(folder: Path, climb: Climb):
+    """Time the large matmul again, as a round begins."""
     started = time.monotonic()
     measured = large_matmul(climb.flags, folder / "code")
     for name, rate in measured["rates"].items():
         climb.rates[name].append(rate)
-    add_time(folder, climb, started)
-    return f"a large matmul runs at {measured['rates']['peak_flops'] / 1e12:.3g} TFLOP/s"
+    climb.minutes += (time.monotonic() - started) / 60
 
 
-def add_time(folder: Path, climb: Climb, started: float, others: float | None = None):
-    """Save how long the climb has taken, and how many cores other programs took in this run.
+def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
+    """Do one run, and save how it ended. Returns that in a few words.
 
-    `others` are the CPU seconds that they had taken when it started.
+    Its log becomes NAME.rK.log; if it failed, NAME.rK.failed says why in a line.
     """
+    failed = folder / f"{run.name}.r{k}.failed"
+    failed.unlink(missing_ok=True)
+    started = time.monotonic()
+    others = extra(machine.cpu_seconds_of_others)
+    try:
+        news = f"{run_once(folder, climb, run, k, scratch):.0f} tok/s"
+    except subprocess.TimeoutExpired:
+        news = OVER
+    except UsageError as error:
+        why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent
+        news = f"failed: {why}"
+        if run.B and re.search("^out of memory|memory is full$", why):
+            news = why.partition(":")[0]
+            why = OUT_OF_MEMORY
+        write_atomic(failed, f"{why}\n".encode())
     seconds = time.monotonic() - started
     climb.minutes += seconds / 60
     others_now = extra(machine.cpu_seconds_of_others)
@@ -280,15 +287,18 @@ def add_time(folder: Path, climb: Climb, started: float, others: float | None = 
         cores = round((others_now - others) / seconds, 1)
         climb.load_during = max(cores, climb.load_during or 0.0)
     climb.write_to(folder)
+    return news
 
 
-def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
-    """Do one run. Its log becomes NAME.rK.log; if it failed, NAME.rK.failed says why, and
-    NAME.rK.stderr has all that it wrote. Returns how it ended, in a few words."""
+def run_once(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path) -> float:
+    """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
+
+    Raises UsageError, saying why, if it failed; NAME.rK.stderr then has all that it wrote.
+    """
     name = f"{run.name}.r{k}"
-    left = seconds_left(climb)
     log_dir = scratch / name
     log_dir.mkdir(parents=True)
+    left = seconds_left(climb)
     done = process.run_python(
         *words_of(folder, climb, run, k),
         "--log-dir",
@@ -297,36 +307,20 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
         timeout=left if left < math.inf else None,
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run.name),
     )
-    failed = folder / f"{name}.failed"
-    try:
-        path, log = log_of(done, log_dir)
-        check_like_the_others(folder, climb, log, k)
-    except UsageError as error:
-        write_atomic(folder / f"{name}.stderr", done.stderr.encode())
-        why = str(error).replace(f"{log_dir}{os.sep}", "")
-        why = printable(why.replace(str(Path.home()), "~"))  # it may be sent
-        news = f"failed: {why}"
-        if run.B and re.search("^out of memory|memory is full$", why):
-            news = why.partition(":")[0]
-            why = OUT_OF_MEMORY
-        write_atomic(failed, f"{why}\n".encode())
-        return news
-    write_atomic(folder / f"{name}.log", path.read_bytes())
-    failed.unlink(missing_ok=True)
-    failed.with_suffix(".stderr").unlink(missing_ok=True)
-    return f"{1e3 / ms_per_token(log):.0f} tok/s"
-
-
-def log_of(done: process.Finished, log_dir: Path) -> tuple[Path, Log]:
-    """The log that a run wrote. Raises UsageError if it failed or wrote none."""
+    stderr = folder / f"{name}.stderr"
+    write_atomic(stderr, done.stderr.encode())
     if done.failure:
         raise UsageError(done.failure)
-    paths = list(log_dir.glob("*.log"))
-    if not paths:
+    logs = list(log_dir.glob("*.log"))
+    if not logs:
         raise UsageError("it wrote no log to --log-dir")
-    log = read_log(paths[0])
+    text = logs[0].read_text("utf-8", "replace")
+    log = parse_log(text, "its log")
     check_whole("its log", log)
-    return paths[0], log
+    check_like_the_others(folder, climb, log, k)
+    write_atomic(folder / f"{name}.log", text.encode())
+    stderr.unlink()
+    return 1e3 / ms_per_token(log)
 
 
 def words_of(folder: Path, climb: Climb, run: PlannedRun, k: int) -> list:
