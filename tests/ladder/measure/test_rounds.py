@@ -6,15 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from climbs import FOUND, LOG, PUBLISHED, write_climb
-from helpers import closed_pipe, refused
+from climbs import FOUND, LOG, write_climb
+from helpers import closed_pipe
 
-from ladder import files
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
@@ -95,12 +93,6 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
     kept, next_run, *_ = capsys.readouterr().out.splitlines()
     assert kept.startswith(f"going on with {begun}: runs kept: 1; ")
     assert next_run.startswith("b, round 1 of 2: ")
-
-
-def test_one_process_at_a_time_runs_a_climb(begun, capsys):
-    with closing(files.lock(begun)):
-        line = refused(capsys, "climb", "--resume", begun)
-    assert "another run is at work in" in line
 
 
 def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch):
@@ -192,11 +184,6 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert resume(tmp_path) == 0
     assert not [*tmp_path.glob("*.failed"), *tmp_path.glob("*.stderr")]
     assert len(list(tmp_path.glob("*.log"))) == 5
-
-
-def test_a_published_climb_does_not_go_on(capsys):
-    line = refused(capsys, "climb", "--resume", PUBLISHED)
-    assert "is no climb to go on with: it has no code/" in line
 
 
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
