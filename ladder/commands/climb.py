@@ -44,7 +44,6 @@ from rich.console import Console
 from ladder import cli
 from ladder.errors import UsageError
 from ladder.files import lock
-from ladder.machine import busy, clocks
 from ladder.measure import rounds, scripts
 from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
 from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
@@ -143,11 +142,7 @@ def climb_without(args, rungs: list[Path]) -> int:
 
 def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
     """Climb these scripts. Returns the exit status."""
-    folder = rounds.begin(args, kind, chosen)
-    load = busy(Climb.read_from(folder).load_before)
-    if load:
-        print(f"note  {load}")
-    return run_and_report(folder)
+    return run_and_report(rounds.begin(args, kind, chosen))
 
 
 def run_and_report(folder: Path) -> int:
@@ -161,13 +156,8 @@ def run_and_report(folder: Path) -> int:
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(folder)), room as scratch:
         try:
-            climb = rounds.run_rounds(
-                folder, Path(scratch), console, partial(print_table, folder, console)
-            )
-            if not climb.ended:  # a resumed one may have
-                climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
-                climb.ended = True
-                climb.write_to(folder)
+            show_table = partial(print_table, folder, console)
+            rounds.run_rounds(folder, Path(scratch), console, show_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 console.now("")

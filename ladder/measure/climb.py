@@ -48,7 +48,7 @@ class Climb:
     versions: dict[str, str]
     peak_dtype: str
     rates: dict[str, list[float]]
-    clocks: dict[str, str]  # `before`; once it has ended, `after` too
+    clocks: dict[str, str]  # `before`, and as later rounds began
     seed: int = 1337  # of round 1; each later round has one more
     shuffled: bool = False  # each round reads its rows in the random order of its seed
     ended: bool = False  # it ran to its end or to its time limit

@@ -67,6 +67,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         why = no_commit() or "with uncommitted changes"
         print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
     load = extra(machine.load_average) or 0.0
+    busy = extra(machine.busy, load)
+    if busy:
+        print(f"note  {busy}")
     folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
     flags = process.given_flags(args, *IN_FLAGS)
@@ -177,11 +180,11 @@ def large_matmul(flags: list[str], package: Path = ROOT) -> dict:
     return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
 
 
-def run_rounds(folder: Path, scratch: Path, console, show_table: Callable) -> Climb:
+def run_rounds(folder: Path, scratch: Path, console, show_table: Callable):
     """Run what a climb still has to run, round by round, or until its time is over.
 
     show_table() shows the rounds so far, before another one. What is compiled is kept in `scratch`
-    for later rounds. Returns the climb.
+    for later rounds.
     """
     climb = Climb.read_from(folder)
     kept = climb_logs(folder, climb)
@@ -201,7 +204,7 @@ def run_rounds(folder: Path, scratch: Path, console, show_table: Callable) -> Cl
             newest = k
         if len(climb.rates["peak_flops"]) < k:  # begin() timed that of round 1
             console.now(f"round {k}: timing a large matmul")
-            time_matmul(folder, climb)
+            time_matmul(folder, climb, k)
             rate = climb.rates["peak_flops"][-1] / 1e12
             console.say(f"round {k}: a large matmul runs at {rate:.3g} TFLOP/s")
             continue
@@ -214,7 +217,8 @@ def run_rounds(folder: Path, scratch: Path, console, show_table: Callable) -> Cl
         full = too_large(climb, climb_failures(folder, climb))
         left = [one for one in left if one[1].name not in full]
         console.say(f"{due}: {news} ({forecast(climb, done, len(left))})")
-    return climb
+    climb.ended = True
+    climb.write_to(folder)
 
 
 def runs_left(folder: Path, climb: Climb) -> list[tuple[int, PlannedRun]]:
@@ -251,12 +255,13 @@ def forecast(climb: Climb, done: int, left: int) -> str:
     return f"{text}, about {math.ceil(minutes)} min left"
 
 
-def time_matmul(folder: Path, climb: Climb):
-    """Time the large matmul again, as a round begins."""
+def time_matmul(folder: Path, climb: Climb, k: int):
+    """Time the large matmul again, as round k begins."""
     started = time.monotonic()
     measured = large_matmul(climb.flags, folder / "code")
     for name, rate in measured["rates"].items():
         climb.rates[name].append(rate)
+    climb.clocks[f"round {k}"] = measured["clocks"]
     climb.minutes += (time.monotonic() - started) / 60
 
 

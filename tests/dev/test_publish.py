@@ -100,7 +100,9 @@ def test_a_climb_for_the_loss_may_have_been_stopped_after_a_whole_round(project,
     edit(folder, '"ended": true', '"ended": false')
     publish.publish(folder, "Stopped.")
     assert "; stopped in or after round 3 of 3, interleaved;" in (copy / "RUNLOG.md").read_text()
-    change(folder, rounds_begun=1, started="2026-12-25 18:00")
+    change(folder, started="2026-12-25 18:00")
+    for path in folder.glob("*.r[23].log"):
+        path.unlink()
     with pytest.raises(UsageError, match="it was stopped"):
         publish.publish(folder, "In its first round.")
 
