@@ -12,8 +12,8 @@ from ladder.commands.roofline import LISTED, speed_change, usual_share
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
+from ladder.measure.folder import Climb
 from ladder.measure.rates import measured as measured_rates
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import Row, first_log, read_climb, rounds_begun

@@ -24,8 +24,8 @@ from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
-from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.effective import differences
+from ladder.measure.folder import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs

@@ -9,7 +9,7 @@ from ladder.cli import pick_device
 from ladder.files import ROOT
 from ladder.log import Log, pairs, pairs_line, step_line
 from ladder.machine import device_name
-from ladder.measure.climb import Climb, log_texts
+from ladder.measure.folder import Climb, log_texts
 from ladder.measure.rows import Row
 from ladder.measure.scripts import all_scripts
 

@@ -45,7 +45,7 @@ from ladder import cli
 from ladder.errors import UsageError
 from ladder.files import lock
 from ladder.measure import rounds, scripts
-from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_logs
 from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without

@@ -33,7 +33,7 @@ from ladder.files import (
 )
 from ladder.log import Log, parse_log
 from ladder.measure import process, scripts
-from ladder.measure.climb import (
+from ladder.measure.folder import (
     OUT_OF_MEMORY,
     Climb,
     PlannedRun,
@@ -62,10 +62,10 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     unseen = extra(machine.unseen_gpu)
     if unseen:
         print(f"note  {unseen}")
-    measured_commit = commit()
-    if not COMMITTED.fullmatch(measured_commit):
+    its_commit = commit()
+    if not COMMITTED.fullmatch(its_commit):
         why = no_commit() or "with uncommitted changes"
-        print(f"note  commit={measured_commit} ({why}): the climb cannot be published")
+        print(f"note  commit={its_commit} ({why}): the climb cannot be published")
     load = extra(machine.load_average) or 0.0
     busy = extra(machine.busy, load)
     if busy:
@@ -73,24 +73,24 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
     flags = process.given_flags(args, *IN_FLAGS)
-    measured = large_matmul(flags)
+    found = large_matmul(flags)
     climb = Climb(
         kind=kind,
         started=f"{datetime.now():%Y-%m-%d %H:%M}",
-        commit=measured_commit,
+        commit=its_commit,
         rounds=args.rounds or 3,
         scripts=[path.name if path in own else scripts.relative_name(path) for path in chosen],
         flags=flags,
         seed=asked.seed,
         shuffled=asked.shuffle is None and asked.steps >= MIN_STEPS,
-        device=measured["device"],
-        device_type=measured["device_type"],
+        device=found["device"],
+        device_type=found["device_type"],
         system=f"{platform.system()} {platform.machine()}",
         cores=os.cpu_count() or 1,
         versions=versions(),
-        peak_dtype=measured["peak_dtype"],
-        rates={name: [rate] for name, rate in measured["rates"].items()},
-        clocks={"before": measured["clocks"]},
+        peak_dtype=found["peak_dtype"],
+        rates={name: [rate] for name, rate in found["rates"].items()},
+        clocks={"before": found["clocks"]},
         batch_sizes=sorted(set(args.batch_sizes or [])),
         data=args.data and str(Path(args.data).resolve()),
         quick=bool(args.quick),
@@ -258,10 +258,10 @@ def forecast(climb: Climb, done: int, left: int) -> str:
 def time_matmul(folder: Path, climb: Climb, k: int):
     """Time the large matmul again, as round k begins."""
     started = time.monotonic()
-    measured = large_matmul(climb.flags, folder / "code")
-    for name, rate in measured["rates"].items():
+    found = large_matmul(climb.flags, folder / "code")
+    for name, rate in found["rates"].items():
         climb.rates[name].append(rate)
-    climb.clocks[f"round {k}"] = measured["clocks"]
+    climb.clocks[f"round {k}"] = found["clocks"]
     climb.minutes += (time.monotonic() - started) / 60
 
 

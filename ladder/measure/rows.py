@@ -11,7 +11,7 @@ import numpy as np
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
-from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_failures, climb_logs, too_large
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_failures, climb_logs, too_large
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of

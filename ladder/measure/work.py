@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from ladder.machine import find_gpu
-from ladder.measure.climb import Climb
+from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
 
 WORK = Path(__file__).with_name("work.json")

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, git, write_atomic
-from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
+from ladder.measure.folder import Climb, climb_logs
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ladder.machine import busy, find_gpu
-from ladder.measure.climb import OUT_OF_MEMORY, Climb
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
+from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.rows import (
     Row,
     first_log,

@@ -17,8 +17,8 @@ from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.machine import device_name
 from ladder.measure import rounds
-from ladder.measure.climb import Climb
 from ladder.measure.docstrings import parts_of
+from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without

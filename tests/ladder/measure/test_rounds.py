@@ -17,7 +17,7 @@ from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import process, rounds
-from ladder.measure.climb import Climb
+from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 
 
