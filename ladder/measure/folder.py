@@ -13,6 +13,7 @@ from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
+TextOfRun = dict[tuple[str, int], str]  # by the name of the run and the round
 HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
 
 
@@ -131,8 +132,11 @@ def log_texts(folder: Path) -> dict[str, str]:
 
 def texts_of(folder: Path, suffix: str) -> dict[str, str]:
     """The files in a folder with this suffix, by their stems."""
-    paths = sorted(folder.glob(f"*{suffix}"))
-    return {path.stem: path.read_text("utf-8", "replace") for path in paths if path.is_file()}
+    texts = {}
+    for path in sorted(folder.glob(f"*{suffix}")):
+        if path.is_file():
+            texts[path.stem] = path.read_text("utf-8", "replace")
+    return texts
 
 
 def pack_logs(texts: dict[str, str]) -> str:
@@ -140,18 +144,17 @@ def pack_logs(texts: dict[str, str]) -> str:
     return "".join(f"{name}.log\n{text}" for name, text in texts.items())
 
 
-def climb_logs(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
+def climb_logs(folder: Path, climb: Climb) -> TextOfRun:
     """The logs in a climb's folder, by the name of the run and the round."""
     return by_run(climb, log_texts(folder))
 
 
-def climb_failures(folder: Path, climb: Climb) -> dict[tuple[str, int], str]:
+def climb_failures(folder: Path, climb: Climb) -> TextOfRun:
     """Why runs failed, in a line each, by the name of the run and the round."""
-    texts = {stem: text.strip() for stem, text in texts_of(folder, ".failed").items()}
-    return by_run(climb, texts)
+    return by_run(climb, texts_of(folder, ".failed"))
 
 
-def by_run(climb: Climb, texts: dict[str, str]) -> dict[tuple[str, int], str]:
+def by_run(climb: Climb, texts: dict[str, str]) -> TextOfRun:
     """The texts of a climb's runs, which are called NAME.rK; others in the folder are not ours."""
     names = {run.name for run in climb.runs}
     found = {}
@@ -162,7 +165,7 @@ def by_run(climb: Climb, texts: dict[str, str]) -> dict[tuple[str, int], str]:
     return found
 
 
-def too_large(climb: Climb, failures: dict[tuple[str, int], str]) -> set[str]:
+def too_large(climb: Climb, failures: TextOfRun) -> set[str]:
     """The names of runs that were out of memory, and of the same script's runs at larger B."""
     full = {name for (name, _), why in failures.items() if why == OUT_OF_MEMORY}
     paths = set()

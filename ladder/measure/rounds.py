@@ -59,17 +59,9 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     chosen = list(dict.fromkeys(chosen))  # one named twice counts once
     own = scripts_from_outside(chosen)
     asked = checked_flags(args)
-    unseen = extra(machine.unseen_gpu)
-    if unseen:
-        print(f"note  {unseen}")
     its_commit = commit()
-    if not COMMITTED.fullmatch(its_commit):
-        why = no_commit() or "with uncommitted changes"
-        print(f"note  commit={its_commit} ({why}): the climb cannot be published")
     load = extra(machine.load_average) or 0.0
-    busy = extra(machine.busy, load)
-    if busy:
-        print(f"note  {busy}")
+    print_notes(its_commit, load)
     folder = make_folder(args.out, kind)
     print("timing a large matmul, as before each round: up to half a minute")
     flags = process.given_flags(args, *IN_FLAGS)
@@ -101,6 +93,16 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     copy_code(folder / "code", own, climb.commit)
     climb.write_to(folder)
     return folder
+
+
+def print_notes(its_commit: str, load: float):
+    """Say what a climb lacks as it begins."""
+    lacking = [extra(machine.unseen_gpu), extra(machine.busy, load)]
+    if not COMMITTED.fullmatch(its_commit):
+        why = no_commit() or "with uncommitted changes"
+        lacking.append(f"commit={its_commit} ({why}): the climb cannot be published")
+    for line in filter(None, lacking):
+        print(f"note  {line}")
 
 
 def extra(measure: Callable, *arguments):
@@ -284,7 +286,7 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
         if run.B and re.search("^out of memory|memory is full$", why):
             news = why.partition(":")[0]
             why = OUT_OF_MEMORY
-        write_atomic(failed, f"{why}\n".encode())
+        write_atomic(failed, why.encode())
     seconds = time.monotonic() - started
     climb.minutes += seconds / 60
     others_now = extra(machine.cpu_seconds_of_others)

@@ -83,7 +83,8 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     failures = climb_failures(folder, climb)
     rows = {}
     for run in climb.runs:
-        rows[run.name] = Row(run.name, {}, stem=Path(run.path).stem, B=run.B)
+        stem = Path(run.path).stem
+        rows[run.name] = Row(run.name, {}, stem=stem, B=run.B)
     for (name, k), why in failures.items():
         rows[name].failures[k] = why
     for (name, k), text in climb_logs(folder, climb).items():
@@ -110,8 +111,9 @@ def check_whole(where: str, log: Log):
     """Raise UsageError unless a run ended well and its log has all its steps, from 1 on."""
     if log.result["status"] != "ok":
         raise UsageError(f"{where}: its run ended {log.result['status']}")
+    steps = int(log.run["steps"])
     numbers = [step["step"] for step in log.steps]
-    if not numbers or numbers != list(range(1, int(log.run["steps"]) + 1)):
+    if not numbers or numbers != list(range(1, steps + 1)):
         raise UsageError(f"{where} does not have the steps 1 to {log.run['steps']}")
     if not all(math.isfinite(step["loss"]) for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")

@@ -126,12 +126,6 @@ def test_below_100_steps_and_of_other_libraries_there_are_none(kind, steps, tmp_
     assert "loss" not in tables.columns(climb, rows)
 
 
-def test_with_a_rung_left_out_the_top_one_is_compared_with_the_rest(tmp_path):
-    losses = {"10_fused_adamw": falling(6.0), "without_08_x": falling(6.2) + SPREAD_BY_ROUND}
-    _, rows = climb_in(tmp_path, losses, kind="without")
-    assert rows[1].loss_change.value == pytest.approx(-0.2)  # the top's is lower
-
-
 def test_a_note_says_that_text_was_read_twice(tmp_path):
     losses = {"baseline": falling(6.0), TYING: falling(6.0)}
     for number, epoch in enumerate(("99.9", "100")):

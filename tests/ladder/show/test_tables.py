@@ -9,13 +9,7 @@ from rich.console import Console
 
 from ladder.measure.rows import Row, read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.tables import footnotes, for_terminal, percent, titles, warnings
-
-
-def test_scripts_of_all_branches_have_titles():
-    names = titles()
-    assert names["12_causal_blocks"] == "12 causal blocks"
-    assert names["without_25_muon"] == "without 25 Muon"
+from ladder.show.tables import footnotes, for_terminal, percent, warnings
 
 
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
