@@ -22,7 +22,8 @@ the log ratios between neighbours in the same round, with its 95 % interval.
 From 100 steps on, the table also says what a rung does to the loss, and how
 long it takes to where the first one ends. All runs start from a copy of the
 code in the climb's folder: edit, or switch branches, meanwhile. Nothing that
-git tracks is changed.
+git tracks is changed. If a run fails, the others go on, and the climb ends with
+status 1.
 
 What a rung gains depends on the order. --without measures each of them as the
 last one to be missing: the rung's own change is taken back from the top

@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class Climb:
     def check(self):
         """Raise KeyError, TypeError or ValueError where what is computed from it would fail."""
         _ = self.comparison, self.runs
+        datetime.strptime(self.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
         for number in (self.rounds, self.cores, self.load_before, self.rate("peak_flops")):
             float(number)
 

@@ -36,6 +36,7 @@ def told(sent, tmp_path, capsys):
     [
         {"kind": "ablate"},
         {"more": 1},
+        {"started": "../../2026-12-24 10:00"},
         {"rates": {"peak_flops": ["fast"]}},
         {"rounds": "many"},
     ],
