@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ladder.machine import busy, find_gpu
+from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
@@ -240,10 +240,9 @@ def disturbed_rounds(row: Row) -> list[str]:
 def disturbances(climb: Climb, good: list[Row]) -> list[str]:
     """What else ran on the machine, and an MFU that cannot be."""
     notes = []
-    line = busy(climb.load_before)
-    if line:
-        # Without the advice to wait.
-        notes.append(f"Before the climb: {line.partition(':')[0]}.")
+    if climb.load_before > 0.75 * climb.cores:
+        load = f"load {climb.load_before:.1f} on {climb.cores} core(s)"
+        notes.append(f"Before the climb: {load} in the last minute.")
     cores = climb.load_during or 0
     if cores > OTHERS * climb.cores:
         note = f"Other programs took up to {cores:.1f} of {climb.cores} cores during a run: "
