@@ -184,15 +184,6 @@ def set_gains(climb: Climb, rows: list[Row]):
         holm(getattr(row, name) for row in rows)
 
 
-def missing_base(rows: list[Row], index: int) -> Path | None:
-    """The script that a row goes on from, if that is not in the climb and its gain is over another
-    one."""
-    base = base_by_stem().get(rows[index].stem)
-    if base and rows[index_of_base(rows, index)].stem != base.stem:
-        return base
-    return None
-
-
 def index_of_base(rows: list[Row], index: int) -> int:
     """The index of the row that this row of a climb is compared with.
 

@@ -18,10 +18,10 @@ from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.rows import (
     Row,
+    base_by_stem,
     first_log,
     index_of_base,
     median_ms,
-    missing_base,
     step_times,
 )
 from ladder.measure.scripts import all_scripts, transformers_scripts
@@ -260,13 +260,16 @@ def gaps(climb: Climb, rows: list[Row]) -> list[str]:
     if climb.comparison.against != "previous":
         return []
     notes = []
-    from_outside = {Path(path).stem for path in climb.scripts if "/" not in path}
+    bases = base_by_stem()
+    for path in climb.scripts:
+        if "/" not in path:
+            bases.pop(Path(path).stem, None)  # it is from outside
     for index, row in enumerate(rows):
-        base = missing_base(rows, index)
-        if row.gain and base and row.stem not in from_outside:
-            compared = name_of(rows[index_of_base(rows, index)])
+        base = bases.get(row.stem)
+        compared = rows[index_of_base(rows, index)]
+        if row.gain and base and compared.stem != base.stem:
             goes_on = f"not with {title(base)}, which it goes on from"
-            notes.append(f"{name_of(row)} is compared with {compared}, {goes_on}.")
+            notes.append(f"{name_of(row)} is compared with {name_of(compared)}, {goes_on}.")
     return notes
 
 
