@@ -12,10 +12,10 @@ from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, title
+from ladder.measure.folder import Climb
 from ladder.measure.rates import CARDS, measured_rates, rates_of
-from ladder.measure.rows import Row, first_log, read_climb
+from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
@@ -112,14 +112,6 @@ def by_number(rows: list[Row]) -> dict[int, Row]:
     """The rungs among the rows that ran, by number."""
     ran = {row.stem: row for row in rows if row.logs}
     return {number_of(path): ran[path.stem] for path in rungs_for("cpu") if path.stem in ran}
-
-
-def rounds_begun(rows: list[Row]) -> int:
-    """The last round that a row has."""
-    return max(max(row.logs) for row in rows if row.logs)
-
-
-# ------------------------------------------------------------------ a climb
 
 
 def full_table(of_climb: tuple) -> str:

@@ -17,16 +17,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from blocks import USUAL, measured_climbs, other_setting, render, rounds_begun
+from blocks import USUAL, measured_climbs, other_setting, render
 
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
-from ladder.measure.climb import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.effective import differences
+from ladder.measure.folder import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs
 from ladder.show.tables import caption
 
@@ -121,6 +121,8 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / PACKED, packed)
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
+    for path in folder.glob("*.failed"):  # a line each: of batches that do not fit
+        shutil.copy(path, target)
     for name in from_outside(climb):
         shutil.copy(folder / "code" / name, target)
 

@@ -8,7 +8,6 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,33 +117,14 @@ class Log:
         return len(self.steps) - self.warmup_steps
 
 
-def at_least(low: float, read: Callable) -> Callable:
-    """A function that reads a number of at least `low`, and raises ValueError for any other."""
-
-    def read_number(text: str):
-        number = read(text)
-        if not low <= number < HUGE:
-            raise ValueError(f"{text} is out of range")
-        return number
-
-    return read_number
-
-
-def read_peak(text: str) -> float | None:
-    """The peak of the mfu line in FLOP/s; None if it is unknown. Raises ValueError."""
-    return None if text == "unknown" else at_least(1, float)(text)
-
-
-HUGE = 1e30  # no number of ours is near
-COUNT = at_least(1, int)
-AMOUNT = at_least(0, float)
-# What a line has to have, and what reads it: nothing computed from a stranger's log may fail.
-_LINES = {
-    "run": dict.fromkeys(("params", "B", "T", "tokens"), COUNT)
-    | {"steps": at_least(0, int), "epoch_batches": AMOUNT}
-    | dict.fromkeys(("script", "commit", "torch", "python", "device", "model", "data"), str),
-    "mfu": {"flops_per_token": COUNT, "peak_flops": read_peak},
-    "val": {"step": at_least(0, float), "loss": float, "tokens": AMOUNT},
+# What a line has to have: in numbers, and as text.
+NUMBERS = {
+    "run": ("params", "B", "T", "steps", "tokens", "epoch_batches"),
+    "mfu": ("flops_per_token",),
+}
+TEXTS = {
+    "run": {"script", "commit", "torch", "python", "device", "model", "data"},
+    "mfu": {"peak_flops"},
 }
 
 
@@ -159,62 +139,52 @@ def read_log(path: Path, ended: bool = True) -> Log:
 def parse_log(text: str, name: str, ended: bool = True) -> Log:
     """Parse the text of a log, as `read_log` does; errors call it `name`."""
     log = Log()
-    not_ours = f"{name} is not a log of this ladder"
+    lines = text.split("\n")
     if not ended:
-        text = text[: text.rfind("\n") + 1]  # the last line may not be complete
-    for number, line in enumerate(text.split("\n"), 1):
+        lines.pop()  # it may not be complete
+    for number, line in enumerate(lines, 1):
         try:
             read_line(log, line)
-        except (ValueError, KeyError, RecursionError) as error:
-            raise UsageError(f"{not_ours}: line {number}: {line[:60].rstrip()!r}") from error
+        except (ValueError, KeyError, TypeError, RecursionError):
+            where = f"line {number}: {line[:60].rstrip()!r}"
+            raise UsageError(f"{name} is not a log of this ladder: {where}") from None
     if not log.run:
-        raise UsageError(f"{not_ours}: it has no run line")
+        raise UsageError(f"{name} is not a log of this ladder: it has no run line")
     if ended and not log.result:
         raise UsageError(f"{name} is cut short: it has no RESULT line")
     return log
 
 
 def read_line(log: Log, line: str):
-    """Add what one line says to `log`. Raises ValueError or KeyError if it is not ours."""
+    """Add what one line says to `log`. Raises ValueError, KeyError or TypeError if it is not ours.
+
+    What follows RESULT, as in a copy of the screen, is not read.
+    """
     name, _, rest = line.partition(" ")
-    if log.result:  # a copy of the screen has a line after RESULT
-        if line.endswith(".log"):  # where logs are packed, another one would begin here
-            raise ValueError("the name of a log")
+    if log.result or name in ("", "error"):
         return
     if name in ("run", "effective", "mfu"):
         found = pairs(shlex.split(rest))
-        check_values(name, found)
-        COUNT(found.get("total_batch", "1"))  # of ddp_run.py
+        for key in NUMBERS.get(name, ()):
+            float(found[key])
+        if not found.keys() >= TEXTS.get(name, set()):
+            raise ValueError("a value is missing")
         setattr(log, name, found)
     elif name == "note":
         log.notes.append(rest.strip())
     elif name == "step":
         log.steps.append(read_step(rest))
     elif name == "val":
-        values = pairs(rest.split())
-        check_values(name, values)
-        log.vals.append({key: float(value) for key, value in values.items()})
+        values = {key: float(value) for key, value in pairs(rest.split()).items()}
+        if not values.keys() >= {"step", "loss", "tokens"}:
+            raise ValueError("a validation without its step, loss or tokens")
+        log.vals.append(values)
     elif name == "RESULT" and log.mfu:
-        log.result = read_result(rest)
-    elif line.strip() and name not in ("error", "sample"):  # older logs of ddp_run.py have that
+        found = json.loads(rest)
+        float(found["peak_bytes"] or 0)
+        log.result = found
+    else:
         raise ValueError(f"unknown line: {name}")
-
-
-def check_values(name: str, found: dict[str, str]):
-    """Raise ValueError or KeyError unless a line of this name has what it has to have."""
-    for key, read in _LINES.get(name, {}).items():
-        read(found[key])
-
-
-def read_result(text: str) -> dict:
-    """RESULT: its status and its peak memory count, the rest is computed from the steps."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or type(found["status"]) is not str:
-        raise ValueError("no result")
-    peak = found["peak_bytes"]
-    if peak is not None and not (type(peak) is int and 0 <= peak < HUGE):
-        raise ValueError("no number of bytes")
-    return found
 
 
 def pairs(words: list[str]) -> dict[str, str]:
@@ -225,12 +195,13 @@ def pairs(words: list[str]) -> dict[str, str]:
 def read_step(text: str) -> dict[str, float]:
     """What follows `step`: `20/50 | loss 6.123456 | dt 98.31 ms | tok/s 166657`."""
     position, *fields = text.split("|")
-    step = {"step": COUNT(position.partition("/")[0])}
+    step = {"step": int(position.partition("/")[0])}
     for field_text in fields:
         key, value, *_unit = field_text.split()
         if key != "left":  # the screen's: the time that is left
             step[key] = float(value)
-    step["dt_ms"] = at_least(0.01, float)(step.pop("dt"))
-    step["tok_per_s"] = AMOUNT(step.pop("tok/s"))
-    step["loss"] = float(step["loss"])
+    if "loss" not in step:
+        raise ValueError("a step without its loss")
+    step["dt_ms"] = step.pop("dt")
+    step["tok_per_s"] = step.pop("tok/s")
     return step

@@ -9,7 +9,7 @@ from ladder.cli import pick_device
 from ladder.files import ROOT
 from ladder.log import Log, pairs, pairs_line, step_line
 from ladder.machine import device_name
-from ladder.measure.climb import Climb, log_texts
+from ladder.measure.folder import Climb, log_texts
 from ladder.measure.rows import Row
 from ladder.measure.scripts import all_scripts
 
@@ -30,7 +30,6 @@ def a_climb(**facts) -> Climb:
         started="2026-11-21 10:00",
         commit="0123456789ab",
         rounds=2,
-        rounds_begun=1,
         scripts=[],
         flags=[],
         device=device_name(pick_device(None)),
@@ -97,7 +96,7 @@ def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, 
     """
     scripts = [NAMES.get(stem, f"{stem}.py") for stem in times]
     facts = {"commit": "unknown"} | facts
-    write_climb(folder, scripts, rounds=rounds, rounds_begun=rounds, device=device, **facts)
+    write_climb(folder, scripts, rounds=rounds, device=device, **facts)
     line = {"device": device, "commit": facts["commit"], **(run or {})}
     for stem, ms in times.items():
         for k in range(rounds if ms else 0):

@@ -14,7 +14,7 @@ from rich.console import Console
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
-from ladder.measure.climb import log_texts
+from ladder.measure.folder import log_texts
 from ladder.measure.rows import compared, log_time_to_loss, read_climb
 from ladder.measure.scripts import all_scripts, branch
 from ladder.measure.stats import gain_of

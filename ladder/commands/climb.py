@@ -22,7 +22,8 @@ the log ratios between neighbours in the same round, with its 95 % interval.
 From 100 steps on, the table also says what a rung does to the loss, and how
 long it takes to where the first one ends. All runs start from a copy of the
 code in the climb's folder: edit, or switch branches, meanwhile. Nothing that
-git tracks is changed.
+git tracks is changed. If a run fails, the others go on, and the climb ends with
+status 1.
 
 What a rung gains depends on the order. --without measures each of them as the
 last one to be missing: the rung's own change is taken back from the top
@@ -43,11 +44,10 @@ from rich.console import Console
 
 from ladder import cli
 from ladder.errors import UsageError
-from ladder.files import lock, write_atomic
-from ladder.machine import busy, clocks
+from ladder.files import lock
 from ladder.measure import rounds, scripts
-from ladder.measure.climb import Climb, climb_logs
-from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
@@ -77,28 +77,29 @@ def run(args) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume:
         return resume(args)
+    device_type = cli.pick_device(args.device).type
     if args.without is not None:
-        return climb_without(args)
-    device = cli.pick_device(args.device)
+        return climb_without(args, scripts.rungs_for(device_type))
     if args.quick:
-        steps, in_rounds = (12, 3) if device.type == "cuda" else (4, 1)
+        steps, in_rounds = (12, 3) if device_type == "cuda" else (4, 1)
         args.steps = args.steps or steps
         args.rounds = args.rounds or in_rounds
         args.max_minutes = args.max_minutes or 5
     chosen = select(args.rungs)
     if not chosen:
-        chosen = scripts.rungs_for(device.type)
+        chosen = scripts.rungs_for(device_type)
         if args.quick:
             chosen = [*chosen[:6], chosen[10], chosen[-1]]
+    of_transformers = scripts.transformers_scripts()
+    if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
+        raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
     kind = "climb"
     if args.batch_sizes:
         if args.batch_size:
             raise UsageError("give --batch-size or --batch-sizes, not both")
         kind = "batch-sizes"
-    elif chosen[0] in scripts.transformers_scripts():
+    elif chosen[0] in of_transformers:
         kind = "transformers"
-    if find_spec("transformers") is None and set(chosen) & set(scripts.transformers_scripts()):
-        raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
     return begin_and_run(args, kind, chosen)
 
 
@@ -114,20 +115,18 @@ def resume(args) -> int:
     return run_and_report(args.resume)
 
 
-def climb_without(args) -> int:
+def climb_without(args, rungs: list[Path]) -> int:
     """Climb the top rung, and it without single rungs. Returns the exit status."""
     if len(args.rungs) > 1:
         raise UsageError("name one top rung before --without, and what to leave out after it")
     if args.quick or args.batch_sizes:
         raise UsageError("--without goes with neither --quick nor --batch-sizes")
-    rungs = scripts.rungs_for(cli.pick_device(args.device).type)
     if args.rungs:
         rungs = select([f"0-{args.rungs[0]}"])
     top = rungs[-1]
-    chosen = select(args.without) or rungs[1:]
     made = []
     with tempfile.TemporaryDirectory() as scratch:
-        for rung in chosen:
+        for rung in select(args.without) or rungs[1:]:
             if rung not in rungs[1:]:
                 raise UsageError(f"{rung.stem} cannot be left out: it is not below {top.stem} here")
             source = without(scripts.base_of(rung), rung, top)
@@ -135,7 +134,7 @@ def climb_without(args) -> int:
                 print(f"{rung.stem} cannot be left out: a later rung changed it too")
                 continue
             path = Path(scratch, f"without_{rung.name}")
-            write_atomic(path, source.encode())
+            path.write_text(source, encoding="utf-8")
             made.append(path)
         if not made:
             raise UsageError("none of these changes can be taken back from the top script")
@@ -144,15 +143,11 @@ def climb_without(args) -> int:
 
 def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
     """Climb these scripts. Returns the exit status."""
-    folder = rounds.begin(args, kind, chosen)
-    load = busy(Climb.read_from(folder).load_before)
-    if load:
-        print(f"note  {load}")
-    return run_and_report(folder)
+    return run_and_report(rounds.begin(args, kind, chosen))
 
 
 def run_and_report(folder: Path) -> int:
-    """Do what is left of a climb and print its table; 1 if no run ended well.
+    """Do what is left of a climb and print its table. Returns 1 if a run failed, else 0.
 
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises UsageError if another process climbs there.
@@ -163,12 +158,7 @@ def run_and_report(folder: Path) -> int:
     with closing(lock(folder)), room as scratch:
         try:
             show_table = partial(print_table, folder, console)
-            said = (console.say, console.now, show_table)
-            climb = rounds.Rounds(folder, Path(scratch), *said).run()
-            if not climb.ended:  # a resumed one may have
-                climb.clocks["after"] = clocks(cli.parse_args("", climb.flags).device)
-                climb.ended = True
-                climb.write_to(folder)
+            rounds.run_rounds(folder, Path(scratch), console, show_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 console.now("")
@@ -177,17 +167,19 @@ def run_and_report(folder: Path) -> int:
                 print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
-    good = any(row.logs for row in rows)
     report(climb, rows, console.say)
     command = partial(console.print, soft_wrap=True)  # not wrapped: it is to be copied
     command(f"Logs, climb.json, what ran: {folder}")
-    if good:
+    if any(row.logs for row in rows):
         command(f"As a page: ladder report {quote(str(folder))} --open")
-        # Without tracebacks, which name paths, and the name of a user.
-        options = "--numeric-owner --exclude=code --exclude='*.failed'"
+        # Without what scripts wrote, which names paths, and the name of a user. ./ as tar takes a
+        # name with a colon for a host.
+        options = "--numeric-owner --exclude=code --exclude='*.stderr'"
+        archive = quote(f"./{folder.name}.tar.gz")
         what = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
-        command(f"To send it: tar czf {quote(folder.name)}.tar.gz {options} {what}")
-    return 0 if good else 1
+        command(f"To send it: tar czf {archive} {options} {what}")
+    failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
+    return 1 if failed or not any(row.logs for row in rows) else 0
 
 
 def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
@@ -211,7 +203,7 @@ def report(climb: Climb, rows: list[Row], say):
     log = first_log(rows)
     say(tables.caption(climb, rows))
     say(
-        f"Rounds: {climb.rounds_begun} of {climb.rounds}. Steps of each run: {log.warmup_steps} "
+        f"Rounds: {rounds_begun(rows)} of {climb.rounds}. Steps of each run: {log.warmup_steps} "
         f"of warm-up, {log.measured_steps} measured. In brackets: the gain's 95 % interval, from "
         "three rounds on. docs/measuring.md says what the columns mean."
     )

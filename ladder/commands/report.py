@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
-from ladder.measure.climb import PACKED
+from ladder.measure.folder import PACKED
 from ladder.show.console import screen
 from ladder.show.gather import ClimbSection, gather
 from ladder.show.page import page

@@ -22,16 +22,15 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
     a = torch.randn(n, n, device=device, dtype=dtype)
     b = torch.randn(n, n, device=device, dtype=dtype)
-    warm_up(a)
-    times = [seconds(lambda: a @ b, device) for _ in range(TIMES)]
-    return 2 * n**3 / statistics.median(times)
-
-
-def warm_up(a: torch.Tensor):
-    """Multiply `a` by itself for a second."""
     end = time.perf_counter() + WARMUP_SECONDS
     while time.perf_counter() < end:
-        seconds(lambda: a @ a, a.device)
+        seconds(lambda: a @ b, device)
+    return 2 * n**3 / median_seconds(lambda: a @ b, device)
+
+
+def median_seconds(call: Callable, device: torch.device) -> float:
+    """The median over TIMES of the seconds of a call."""
+    return statistics.median(seconds(call, device) for _ in range(TIMES))
 
 
 def seconds(call: Callable, device: torch.device) -> float:
@@ -49,8 +48,7 @@ def copy_rate() -> float:
     """Bytes per second that a CPU copies, read and written, over the median time."""
     source = torch.ones(COPIED, dtype=torch.uint8)
     target = torch.ones(COPIED, dtype=torch.uint8)
-    times = [seconds(lambda: target.copy_(source), source.device) for _ in range(TIMES)]
-    return 2 * COPIED / statistics.median(times)
+    return 2 * COPIED / median_seconds(lambda: target.copy_(source), source.device)
 
 
 def main():

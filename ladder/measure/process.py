@@ -11,6 +11,17 @@ from pathlib import Path
 from ladder.files import ROOT
 from ladder.text import printable
 
+# Not by PYTHONPATH: a colon in the folder's name would cut it in two.
+START = """import runpy, sys
+sys.path[0], *sys.argv = sys.argv[1:]
+if sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE")  # of another repository
+
 
 @dataclass
 class Finished:
@@ -28,16 +39,12 @@ def run_python(*arguments, package: Path = ROOT, timeout: float | None = None, *
     It imports the `ladder` that is in the folder `package`. Ctrl-C and `timeout` (seconds) kill it:
     KeyboardInterrupt and subprocess.TimeoutExpired are raised.
     """
-    path = str(package)
-    if "PYTHONPATH" in os.environ:
-        path += os.pathsep + os.environ["PYTHONPATH"]
-    where = None
-    if arguments[0] == "-m" and package != ROOT:
-        where = package  # `python -m` looks into the current folder first
+    inherited = os.environ.copy()
+    for name in NOT_INHERITED:
+        inherited.pop(name, None)
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, **env},
-        cwd=where,
+        [sys.executable, "-c", START, str(package), *map(str, arguments)],
+        env=inherited | env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -56,11 +63,9 @@ def failure(status: int, stderr: str) -> str:
         return "killed by SIGKILL, as where memory is full"
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
-    lines = stderr.strip().splitlines()
-    if not lines:
-        return "no output on stderr"
+    lines = stderr.strip().splitlines() or ["no output on stderr"]
     errors = [line for line in lines if line.startswith("error ")]
-    last = errors[-1] if errors else lines[-1]
+    last = [*lines, *errors][-1]
     return printable(last.removeprefix("error "))[:300]
 
 

@@ -4,14 +4,14 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from ladder.errors import UsageError
-from ladder.log import HUGE, Log, parse_log, read_peak
-from ladder.measure.climb import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.log import Log, parse_log
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_failures, climb_logs, too_large
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of
@@ -38,9 +38,9 @@ class Row:
 
     name: str  # the script's stem; where batch sizes are compared, its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
+    failures: dict[int, str] = field(default_factory=dict)  # why, by round
     stem: str = ""  # of the script
     status: str = OK  # or why it has no logs, in two or three words
-    failure: str | None = None  # why it failed, in full
     B: int | None = None  # only where batch sizes are compared
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
     tok_per_s: float | None = None
@@ -55,6 +55,13 @@ class Row:
 
     def __post_init__(self):
         self.stem = self.stem or self.name
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed, of a row without logs: in its last round."""
+        if self.logs or not self.failures:
+            return None
+        return self.failures[max(self.failures)]
 
     @property
     def status_in_full(self) -> str:
@@ -73,39 +80,42 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
     climb = Climb.read_from(folder)
-    logs = {run.name: {} for run in climb.runs}
+    failures = climb_failures(folder, climb)
+    rows = {}
+    for run in climb.runs:
+        stem = Path(run.path).stem
+        rows[run.name] = Row(run.name, {}, stem=stem, B=run.B)
+    for (name, k), why in failures.items():
+        rows[name].failures[k] = why
     for (name, k), text in climb_logs(folder, climb).items():
         where = f"{folder}/{name}.r{k}.log"
-        logs[name][k] = parse_log(text, where)
-        check_whole(where, logs[name][k])
-    failures = climb.last_failures()
-    if not failures and not any(logs.values()):
+        rows[name].logs[k] = parse_log(text, where)
+        rows[name].failures.pop(k, None)
+        check_whole(where, rows[name].logs[k])
+    if not any(row.logs or row.failures for row in rows.values()):
         why = "holds no logs of a climb"
         if climb.ended:
             why = "has no run: its time was over before the first one had ended (--max-minutes)"
         raise UsageError(f"{folder} {why}")
-    check_comparable(folder, climb, logs.values())
-    too_large = climb.out_of_memory()
-    rows = []
-    for run in climb.runs:
-        stem = Path(run.path).stem
-        row = Row(run.name, logs[run.name], stem, failure=failures.get(run.name), B=run.B)
-        # A run that was skipped because a smaller B did not fit has no row.
-        if row.logs or row.failure or run.name not in too_large:
-            rows.append(measure(row, climb))
-    set_gains(climb, rows)
-    return climb, rows
+    check_comparable(folder, climb, [row.logs for row in rows.values()])
+    for name in too_large(climb, failures):
+        if not (rows[name].logs or rows[name].failures):
+            del rows[name]  # it was skipped, as a smaller B did not fit
+    for row in rows.values():
+        measure(row, climb)
+    set_gains(climb, [*rows.values()])
+    return climb, [*rows.values()]
 
 
 def check_whole(where: str, log: Log):
     """Raise UsageError unless a run ended well and its log has all its steps, from 1 on."""
     if log.result["status"] != "ok":
         raise UsageError(f"{where}: its run ended {log.result['status']}")
-    steps = len(log.steps)
+    steps = int(log.run["steps"])
     numbers = [step["step"] for step in log.steps]
-    if steps == 0 or steps != int(log.run["steps"]) or numbers != list(range(1, steps + 1)):
+    if not numbers or numbers != list(range(1, steps + 1)):
         raise UsageError(f"{where} does not have the steps 1 to {log.run['steps']}")
-    if not all(abs(step["loss"]) < HUGE for step in log.steps):
+    if not all(math.isfinite(step["loss"]) for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")
 
 
@@ -119,20 +129,23 @@ def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, L
                 found[key].add(str(log.run.get(key)))
             for key in ("seed", "shuffle"):
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
+    if climb.batch_sizes:
+        del found["B"]
     for key, values in found.items():
-        if len(values) > 1 and not (key == "B" and climb.batch_sizes):
+        if len(values) > 1:
             differs = f"{key} ({', '.join(sorted(values))})"
             raise UsageError(
                 f"{where}: its logs differ in {differs}: they cannot stand in one table"
             )
 
 
-def measure(row: Row, climb: Climb) -> Row:
-    """`row` with its status and the numbers that need no other row."""
+def measure(row: Row, climb: Climb):
+    """Set the row's status and the numbers that need no other row."""
     if not row.logs:
-        row.status = status_without_logs(row.failure, climb.ended)
-        return row
-    row.failure = None  # of another round: footnotes name it
+        row.status = OUT_OF_TIME if climb.ended else NOT_YET
+        if row.failure:
+            row.status = OUT_OF_MEMORY if row.failure == OUT_OF_MEMORY else FAILED
+        return
     logs = row.logs.values()
     row.ms = statistics.geometric_mean(median_ms(log) for log in logs)
     row.tok_per_s = step_tokens(row.log) * 1e3 / row.ms
@@ -143,47 +156,32 @@ def measure(row: Row, climb: Climb) -> Row:
     row.peak_bytes = int(np.median(peaks)) or None
     if climb.comparison.loss_heading and len(row.log.steps) >= MIN_STEPS:
         row.loss = statistics.mean(map(end_loss, logs))
-    return row
 
 
-def status_without_logs(failure: str | None, ended: bool) -> str:
-    """Why a row has no log, in two or three words."""
-    if failure == OUT_OF_MEMORY:
-        return OUT_OF_MEMORY
-    if failure:
-        return FAILED
-    return OUT_OF_TIME if ended else NOT_YET
+def rounds_begun(rows: list[Row]) -> int:
+    """The last round of which a run is in."""
+    return max(k for row in rows for k in [*row.logs, *row.failures])
 
 
 def set_gains(climb: Climb, rows: list[Row]):
     """Compare each row with the one that its kind of climb says, and with the first."""
-    comparison = climb.comparison
-    if not comparison.gain_heading:
+    against = climb.comparison.against
+    if not against:
         return
-    for index in range(1, len(rows)):
-        row = rows[index]
-        row.total = compared(rows[0], row, log_gain, gain_of)
-        if comparison.against == "previous":
-            old, new = rows[index_of_base(rows, index)], row
-        elif comparison.against == "first":
-            old, new = rows[0], row
-        else:  # "top"
-            old, new = row, rows[0]
+    first = rows[0]
+    for index, row in enumerate(rows[1:], 1):
+        old, new = first, row
+        if against == "previous":
+            old = rows[index_of_base(rows, index)]
+        elif against == "top":
+            old, new = row, first
         row.gain = compared(old, new, log_gain, gain_of)
+        row.total = compared(first, row, log_gain, gain_of)
         if row.loss is not None:
             row.loss_change = compared(old, new, loss_change, mean_of)
-            row.time_to_loss = compared(rows[0], row, log_time_to_loss, gain_of)
+            row.time_to_loss = compared(first, row, log_time_to_loss, gain_of)
     for name in COMPARED:
         holm(getattr(row, name) for row in rows)
-
-
-def missing_base(rows: list[Row], index: int) -> Path | None:
-    """The script that a row goes on from, if its gain is over another one, as that is not in the
-    climb."""
-    base = bases().get(rows[index].stem)
-    if base and rows[index_of_base(rows, index)].stem != base.stem:
-        return base
-    return None
 
 
 def index_of_base(rows: list[Row], index: int) -> int:
@@ -191,14 +189,14 @@ def index_of_base(rows: list[Row], index: int) -> int:
 
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
-    base = bases().get(rows[index].stem)
+    base = base_by_stem().get(rows[index].stem)
     for above in range(index):
         if base and rows[above].stem == base.stem:
             return above
     return index - 1
 
 
-def bases() -> dict[str, Path | None]:
+def base_by_stem() -> dict[str, Path | None]:
     """The script that each rung goes on from, by the rung's stem; one from outside has none."""
     return {path.stem: base_of(path) for path in all_scripts()}
 
@@ -250,9 +248,10 @@ def limit_tok_per_s(climb: Climb, log: Log) -> float:
     The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
     FP32 on a CPU that multiplies that faster.
     """
-    peak = read_peak(log.mfu["peak_flops"])
-    if peak is None:
+    if log.mfu["peak_flops"] == "unknown":
         peak = max(climb.rate("peak_flops"), climb.rate("fp32_flops") or 0)
+    else:
+        peak = float(log.mfu["peak_flops"])
     return peak / int(log.mfu["flops_per_token"])
 
 
@@ -263,8 +262,8 @@ def first_log(rows: list[Row]) -> Log:
 
 def step_times(log: Log) -> np.ndarray:
     """Milliseconds of the measured steps, without the warm-up."""
-    measured = log.steps[log.warmup_steps :]
-    return np.array([step["dt_ms"] for step in measured])
+    times = [step["dt_ms"] for step in log.steps]
+    return np.array(times[log.warmup_steps :])
 
 
 def median_ms(log: Log) -> float:

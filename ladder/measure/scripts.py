@@ -11,7 +11,7 @@ from ladder.errors import UsageError
 from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all but candidates and beyond)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
 BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number
@@ -19,16 +19,11 @@ BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number
 
 def rungs() -> list[Path]:
     """baseline.py and rungs 01 to 10, in order."""
-    return [ROOT / "baseline.py", *numbered_in("speedups")]
+    return [ROOT / "baseline.py", *branch("speedups")]
 
 
 def branch(folder: str) -> list[Path]:
-    """The scripts of one of BRANCHES, in order."""
-    return numbered_in(folder)
-
-
-def numbered_in(folder: str) -> list[Path]:
-    """The numbered scripts in a folder, in order."""
+    """The numbered scripts in a folder, one of BRANCHES or speedups, in order."""
     return sorted((ROOT / folder).glob("[0-9][0-9]_*.py"))
 
 
@@ -83,7 +78,7 @@ def select(words: list[str]) -> list[Path]:
     for word in words:
         numbers = re.fullmatch(r"(\d+)(?:-(\d+))?", word, re.ASCII)
         if numbers:
-            selected += numbered(numbers[1], numbers[2] or numbers[1])
+            selected += numbered(int(numbers[1]), int(numbers[2] or numbers[1]))
         elif Path(word).is_file():
             selected.append(Path(word).resolve())
         elif word == "transformers":
@@ -93,31 +88,21 @@ def select(words: list[str]) -> list[Path]:
     return selected
 
 
-def numbered(first: str, last: str) -> list[Path]:
+def numbered(first: int, last: int) -> list[Path]:
     """The script numbered `last` and those that it goes on from, down to `first`; in order.
 
-    Raises UsageError if there is none, several have a number, or `first` is on another branch.
+    Raises UsageError if there is none, or `first` is on another branch.
     """
-    start = with_number(int(first))
-    line = [with_number(int(last))]
-    while line[0] != start:
+    by_number = {number_of(path): path for path in all_scripts()}
+    if last not in by_number:
+        raise UsageError(f"no rung has a number {last}: they end with {max(by_number)}")
+    line = [by_number[last]]
+    while number_of(line[0]) != first:
         base = base_of(line[0])
         if base is None:
             raise UsageError(f"{last} does not go on from {first}: name each rung")
         line.insert(0, base)
     return line
-
-
-def with_number(number: int) -> Path:
-    """The script with this number. Raises UsageError if there is none, or several have it."""
-    found = [path for path in all_scripts() if number_of(path) == number]
-    if not found:
-        top = number_of(all_scripts()[-1])
-        raise UsageError(f"no rung has a number {number}: they end with {top}")
-    if len(found) > 1:  # in two branches
-        names = " or ".join(path.stem for path in found)
-        raise UsageError(f"{number} is {names}: write its name")
-    return found[0]
 
 
 def named(word: str, paths: list[Path]) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.machine import find_gpu
-from ladder.measure.climb import Climb
+from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, git, write_atomic
-from ladder.measure.climb import Climb, climb_logs
 from ladder.measure.docstrings import describe, docstring
+from ladder.measure.folder import Climb, climb_logs
 from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show.diffs import diff_lines
@@ -75,7 +75,7 @@ def gather(folder: Path) -> ClimbSection:
     rungs = gather_rungs(folder, climb, rows)
     notices = warnings(climb)
     if not climb.ended:
-        done = len(climb.failures) + sum(len(row.logs) for row in rows)
+        done = sum(len(row.logs) + len(row.failures) for row in rows)
         notices.insert(0, f"not finished: {done} of {climb.rounds * len(rows)} runs are in")
     what = climb.comparison.what
     if climb.kind == "climb":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ladder.measure.rows import Row
+from ladder.measure.rows import Row, rounds_begun
 from ladder.measure.stats import MIN_ROUNDS
 from ladder.show.draw import Mark, Scale, Tick, between, draw_mark, share, state
 from ladder.show.gather import ClimbSection, Rung
@@ -172,7 +172,7 @@ def facts(section: ClimbSection) -> list[tuple[str, str]]:
         ("Clocks", pairs(climb.clocks)),
         ("Versions", pairs(climb.versions)),
         ("Text", f"{run['data']}, SHA-256 {run.get('data_sha256')}…"),
-        ("Rounds", f"{climb.rounds_begun}, interleaved"),
+        ("Rounds", f"{rounds_begun([rung.row for rung in section.rungs])}, interleaved"),
         ("Steps", section.steps),
         ("Raw logs", section.id),
         ("Flags of every run", " ".join(climb.flags)),

@@ -1,9 +1,9 @@
 """A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
 
-import re
 import statistics
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
@@ -12,17 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ladder.machine import busy, find_gpu
-from ladder.measure.climb import OUT_OF_MEMORY, Climb
+from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
+from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.rows import (
-    COMPARED,
     Row,
+    base_by_stem,
     first_log,
     index_of_base,
     median_ms,
-    missing_base,
     step_times,
 )
 from ladder.measure.scripts import all_scripts, transformers_scripts
@@ -34,7 +33,9 @@ COLUMNS = (
     "rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain",
     "total", "MFU", "of roofline", "memory", "first step", "final loss",
 )  # fmt: skip
+NOT_REACHED = "not reached"
 IN_PRINT = COLUMNS[:7]
+NOTHING = {"", "–", "unknown", NOT_REACHED}  # of a column that has only these, a footnote says more
 FEWEST = 4  # columns on a narrow screen
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
@@ -67,57 +68,53 @@ def name_of(row: Row) -> str:
 
 
 def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
-    """The heading of each of COLUMNS that this kind of climb shows."""
+    """The heading of each of COLUMNS that says something of a row."""
     comparison = climb.comparison
-    headings = dict(zip(COLUMNS, COLUMNS, strict=True))
-    headings["gain"] = comparison.gain_heading
-    headings["total"] = comparison.total_heading
-    headings["loss_change"] = comparison.loss_heading
-    headings["time_to_loss"] = f"time to the loss of {name_of(rows[0])}"
-    if not comparison.gain_heading:
-        del headings["gain"], headings["total"]
-    if not any(row.loss for row in rows):
-        del headings["loss"], headings["loss_change"]
-    if not any(row.time_to_loss for row in rows):  # a footnote says so
-        del headings["time_to_loss"]
-    if not any(row.roofline for row in rows):
-        del headings["of roofline"]
+    names = {
+        "gain": comparison.gain_heading,
+        "total": comparison.total_heading,
+        "loss_change": comparison.loss_heading,
+        "time_to_loss": f"time to the loss of {name_of(rows[0])}",
+    }
+    headings = {}
+    for name in COLUMNS:
+        texts = {cells(row)[name].text for row in rows}
+        if not texts <= NOTHING:
+            headings[name] = names.get(name, name)
     return headings
 
 
 def cells(row: Row, in_full=True) -> dict[str, Cell]:
-    """Each of COLUMNS. A row without logs has only its status."""
-    if row.logs:
-        texts = figures(row)
-    else:
-        status = row.status_in_full if in_full else row.status
-        texts = dict.fromkeys(COLUMNS, "") | {"rung": name_of(row), "ms / step": status}
-    line = {name: Cell(text) for name, text in texts.items()}
-    for name in COMPARED:
-        line[name] = gain_cell(texts[name], getattr(row, name))
+    """Each of COLUMNS. A row without logs has only its status, `in_full` with why it failed."""
+    line = dict.fromkeys(COLUMNS, Cell(""))
+    line["rung"] = Cell(name_of(row))
+    if not row.logs:
+        line["ms / step"] = Cell(row.status_in_full if in_full else row.status)
+        return line
+    for name, text in figures(row).items():
+        line[name] = Cell(text)
+    line["gain"] = gain_cell(percent(row.gain), row.gain)
+    line["total"] = gain_cell(factor(row.total), row.total)
+    line["loss_change"] = gain_cell(loss_change(row.loss_change), row.loss_change)
+    time_to_loss = factor(row.time_to_loss)
+    if row.total and row.loss_change and not row.time_to_loss:
+        time_to_loss = NOT_REACHED
+    line["time_to_loss"] = gain_cell(time_to_loss, row.time_to_loss)
     return line
 
 
 def figures(row: Row) -> dict[str, str]:
-    """The text of each of COLUMNS, of a row with logs."""
-    first_ms = row.log.steps[0]["dt_ms"]
-    time_to_loss = factor(row.time_to_loss)
-    if row.total and row.loss_change and not row.time_to_loss:
-        time_to_loss = "not reached"
+    """The columns that need no other row, of a row with logs."""
+    first, last = row.log.steps[0], row.log.steps[-1]
     return {
-        "rung": name_of(row),
         "loss": f"{row.loss:.4f}" if row.loss else "",
-        "loss_change": loss_change(row.loss_change),
-        "time_to_loss": time_to_loss,
         "ms / step": f"{row.ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
-        "gain": percent(row.gain),
-        "total": factor(row.total),
         "MFU": f"{row.mfu:.1%}",
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
-        "first step": f"{first_ms / 1e3:.1f} s",
-        "final loss": f"{row.log.steps[-1]['loss']:.4f}",
+        "first step": f"{first['dt_ms'] / 1e3:.1f} s",
+        "final loss": f"{last['loss']:.4f}",
     }
 
 
@@ -128,14 +125,12 @@ def gain_cell(text: str, gain: Estimate | None) -> Cell:
 
 def loss_change(change: Estimate | None) -> str:
     """`+0.123 (+0.101 … +0.146)` nats, or `no change (−0.001 … +0.000)`; `–` without one."""
-    text = with_interval(change, "{:+.3f}".format, "")
-    return re.sub(r"^[+−]0\.000( \([+−]0\.000 … [+−]0\.000\))?", "no change", text)
+    return with_interval(change, "{:+.3f}".format, "")
 
 
 def percent(gain: Estimate | None) -> str:
     """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; `–` without a gain."""
-    text = with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
-    return re.sub(r"^[+−]0\.0 %", "no change", text)
+    return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
 
 
 def factor(gain: Estimate | None) -> str:
@@ -147,17 +142,19 @@ def with_interval(found: Estimate | None, text: Callable[[float], str], unit: st
     """`+12.3 % (+10.1 … +14.6)`, each number written by `text`, or `+12.3 % (2 rounds)`."""
     if found is None:
         return "–"
+    value = text(found.value)
+    shown = f"{value}{unit}" if float(value) else "no change"
+    certainty = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     if found.low is not None:
-        certainty = f"{text(found.low)} … {text(found.high)}"
-    elif found.rounds == 1:
-        certainty = "1 round"
-    else:
-        certainty = f"{found.rounds} rounds"
-    return f"{text(found.value)}{unit} ({certainty})".replace("-", "−")
+        low, high = text(found.low), text(found.high)
+        if float(low) == float(high) == 0:
+            return shown
+        certainty = f"{low} … {high}"
+    return f"{shown} ({certainty})".replace("-", "−")
 
 
 def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[Cell]]:
-    """The headings and the cells of each row below them, with why a row failed or without."""
+    """The headings, and below them the cells of each row in these columns."""
     lines = [[Cell(heading) for heading in headings.values()]]
     for row in rows:
         line = cells(row, in_full)
@@ -199,29 +196,27 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     """What has to be said of a table: rounds that failed, rungs that ran something else than they
     declare, rounds that were disturbed, rows above their roofline, and text read twice."""
-    names = {row.name: name_of(row) for row in rows if row.logs}
+    good = [row for row in rows if row.logs]
     notes = []
-    for run, why in climb.failures.items():
-        name, _, k = run.rpartition(".r")
-        if name in names:
-            note = f"Round {k} of {names[name]} failed; its row and gains have the others only: "
-            notes.append(note + printable(" ".join(why.split())))
-    for row in rows:
+    for row in good:
+        for k, why in row.failures.items():
+            note = f"Round {k} of {name_of(row)} failed; its row and gains have the others only"
+            notes.append(f"{note}: {printable(why)}")
+    for row in good:
         for text in differences(row.logs.values()):
-            notes.append(f"{names[row.name]} ran {text}.")
+            notes.append(f"{name_of(row)} ran {text}.")
         notes += disturbed_rounds(row)
-    if any(row.roofline and sum(row.roofline) > row.ms for row in rows):
+    if any(row.roofline and sum(row.roofline) > row.ms for row in good):
         above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
         notes.append(above)
-    notes += disturbances(climb, rows) + gaps(climb, rows)
-    shared = any(row.total and row.loss_change for row in rows)  # else there is nothing to reach
-    if shared and not any(row.time_to_loss for row in rows):
+    notes += disturbances(climb, good) + gaps(climb, rows)
+    shared = any(row.total and row.loss_change for row in good)  # else there is nothing to reach
+    if shared and not any(row.time_to_loss for row in good):
         notes.append(f"The loss that {name_of(rows[0])} ends at is not reached by the others.")
-    if any(row.loss for row in rows):
-        run = first_log(rows).run
-        if float(run["epoch_batches"]) < int(run["steps"]):
-            note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
-            notes.append(f"{note}losses may be lower than those on unseen text.")
+    run = good[0].log.run if good else {}
+    if good and good[0].loss and float(run["epoch_batches"]) < int(run["steps"]):
+        note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
+        notes.append(f"{note}losses may be lower than those on unseen text.")
     return notes
 
 
@@ -242,20 +237,19 @@ def disturbed_rounds(row: Row) -> list[str]:
     return notes
 
 
-def disturbances(climb: Climb, rows: list[Row]) -> list[str]:
+def disturbances(climb: Climb, good: list[Row]) -> list[str]:
     """What else ran on the machine, and an MFU that cannot be."""
     notes = []
-    line = busy(climb.load_before)
-    if line:
-        # Without the advice to wait.
-        notes.append(f"Before the climb: {line.partition(':')[0]}.")
+    if climb.load_before > 0.75 * climb.cores:
+        load = f"load {climb.load_before:.1f} on {climb.cores} core(s)"
+        notes.append(f"Before the climb: {load} in the last minute.")
     cores = climb.load_during or 0
     if cores > OTHERS * climb.cores:
         note = f"Other programs took up to {cores:.1f} of {climb.cores} cores during a run: "
         notes.append(f"{note}times may be too long, and gains mean less.")
-    if any(row.mfu and row.mfu > 1 for row in rows):
+    if any(row.mfu > 1 for row in good):
         what = "the matmul that is its peak was disturbed"
-        if find_gpu(first_log(rows).run["device"]):
+        if find_gpu(good[0].log.run["device"]):
             what = "the data sheet is that of another card"
         notes.append(f"MFU above 100 %: {what}, or the times of the steps are wrong.")
     return notes
@@ -263,15 +257,19 @@ def disturbances(climb: Climb, rows: list[Row]) -> list[str]:
 
 def gaps(climb: Climb, rows: list[Row]) -> list[str]:
     """The rows whose gain is over another script than the one that they go on from."""
+    if climb.comparison.against != "previous":
+        return []
     notes = []
-    ours = {run.name for run in climb.runs if "/" in run.path}
+    bases = base_by_stem()
+    for path in climb.scripts:
+        if "/" not in path:
+            bases.pop(Path(path).stem, None)  # it is from outside
     for index, row in enumerate(rows):
-        base = None
-        if row.gain and row.name in ours and climb.comparison.against == "previous":
-            base = missing_base(rows, index)
-        if base:
-            note = f"{name_of(row)} is compared with {name_of(rows[index_of_base(rows, index)])}, "
-            notes.append(f"{note}not with {title(base)}, which it goes on from.")
+        base = bases.get(row.stem)
+        compared = rows[index_of_base(rows, index)]
+        if row.gain and base and compared.stem != base.stem:
+            goes_on = f"not with {title(base)}, which it goes on from"
+            notes.append(f"{name_of(row)} is compared with {name_of(compared)}, {goes_on}.")
     return notes
 
 
@@ -281,7 +279,7 @@ def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
     scripts = {}
     for row in rows:
         scripts.setdefault(title_of(row), {})[row.B] = row
-    sizes = sorted(set().union(*scripts.values()))
+    sizes = sorted({row.B for row in rows})
     lines = [["", *(f"B={B}" for B in sizes), "largest B"]]
     for name, by_size in scripts.items():
         rates = [f"{name}, tok/s"]
@@ -289,16 +287,17 @@ def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
         largest = 0
         for B in sizes:
             row = by_size.get(B)
-            line = {"tok/s": row.status if row else "–", "memory": ""}
             if row and row.logs:
                 line = figures(row)
+                rates.append(line["tok/s"])
+                memory.append(line["memory"].removesuffix(" GB"))
                 largest = B
-            rates.append(line["tok/s"])
-            memory.append(line["memory"].removesuffix(" GB"))
+            else:
+                rates.append(row.status if row else "–")
+                memory.append("")
         is_limit = by_size[max(by_size)].status == OUT_OF_MEMORY
         rates.append(f"{largest}" if is_limit else f"≥ {largest}")
-        memory.append("")
-        lines += [rates, memory]
+        lines += [rates, [*memory, ""]]
     return [[Cell(text) for text in line] for line in lines]
 
 
@@ -309,13 +308,15 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     headings = columns(climb, rows)
     lines = table(rows, headings, in_full=False)  # a note below says why a row failed
     unbounded = console.options.update(width=10**4)
-    for count in range(len(headings), FEWEST - 1, -1):
-        shown = drawn([line[:count] for line in lines])
-        if console.measure(shown, options=unbounded).maximum <= console.width:
+    others = []
+    while True:
+        shown = drawn([line[: len(headings)] for line in lines])
+        fits = console.measure(shown, options=unbounded).maximum <= console.width
+        if fits or len(headings) == FEWEST:
             break
-    if count < len(headings):
-        others = ", ".join([*headings.values()][count:])
-        shown.caption = f"On a wider screen also: {others}."
+        others.insert(0, headings.popitem()[1])
+    if others:
+        shown.caption = f"On a wider screen also: {', '.join(others)}."
     return shown
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
-from ladder.measure.climb import PACKED, log_texts
+from ladder.measure.folder import PACKED, log_texts
 from ladder.measure.losses import running_mean
 from ladder.measure.rows import step_tokens
 from ladder.show.draw import Scale, Tick, color_of, svg

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.log import parse_log
-from ladder.measure.climb import log_texts
+from ladder.measure.folder import log_texts
 
 logs = [parse_log(text, name) for name, text in log_texts(Path(__file__).parent).items()]
 assert {(log.run["model"], log.run["B"], log.run["T"]) for log in logs} == {("tiny", "2", "64")}

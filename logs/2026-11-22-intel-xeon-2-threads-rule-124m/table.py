@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ladder.log import parse_log
-from ladder.measure.climb import log_texts
+from ladder.measure.folder import log_texts
 
 NAMES = ("same_a", "same_b", "same_c", "slower_by_10_percent")
 TEXTS = log_texts(Path(__file__).parent)

@@ -10,7 +10,7 @@ from climbs import PUBLISHED, as_it_ran, change, edit
 from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import ROOT
-from ladder.measure.climb import Climb, log_texts
+from ladder.measure.folder import Climb, log_texts
 
 CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
 OLDER = "\n## 2025-01-01: an older entry\n"

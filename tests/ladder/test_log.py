@@ -15,7 +15,7 @@ def test_lines_survive_a_round_trip(tmp_path):
         pairs_line("run", FIELDS | {"device": device, "data": 'a "b" \\ c\n', "B": 16}),
         "note  downloading",
         step_line(19, 50, loss=6.123456, dt=0.09831, tok_per_s=166657.3, norm=1.5, lr=6e-4),
-        pairs_line("effective", {"matmul": "high(setting)", "autocast": "bfloat16"}),
+        pairs_line("effective", {"matmul": "tf32", "autocast": "bfloat16"}),
         MFU,
         RESULT,
     ]
@@ -26,7 +26,7 @@ def test_lines_survive_a_round_trip(tmp_path):
     path.write_text("\n".join(lines))
     log = read_log(path)
     assert log.run == FIELDS | {"device": device, "data": r'a "b" \ c\n'}
-    assert log.effective == {"matmul": "high(setting)", "autocast": "bfloat16"}
+    assert log.effective == {"matmul": "tf32", "autocast": "bfloat16"}
     (step,) = log.steps
     assert step.pop("dt_ms") == 98.31
     assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}

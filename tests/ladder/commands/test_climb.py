@@ -1,4 +1,4 @@
-"""`ladder climb`, from its command line to its folder."""
+"""`ladder climb`, from its command line to its folder, in each of its kinds."""
 
 import contextlib
 import io
@@ -7,16 +7,24 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from climbs import FOUND
-from helpers import SMALL, SMALLER, refused, rung
+from climbs import FOUND, LOG
+from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
 
 from ladder import machine
+from ladder.cli import pick_device
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
+from ladder.machine import device_name
 from ladder.measure import rounds
-from ladder.measure.climb import Climb
-from ladder.measure.rows import ms_per_token, read_climb
+from ladder.measure.docstrings import parts_of
+from ladder.measure.folder import Climb
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import base_of, branch, rungs_for
+from ladder.measure.without import without
+from ladder.show.tables import markdown
+
+TOP = rungs_for("cpu")[-1]
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +50,19 @@ def climbed(shard, tmp_path_factory):
 
 
 def test_a_climb_leaves_logs_its_json_and_code(climbed):
-    folder, _ = climbed
+    """Each run has one line, and every second round is backwards."""
+    folder, out = climbed
     climb, (_, mine) = read_climb(folder)
     assert climb.scripts == ["speedups/01_weight_tying.py", "mine.py"]
     assert climb.rates["peak_flops"] == [1e12, 2e12]
     assert climb.ended and climb.minutes > 0
     assert (folder / "code" / "COMMIT").read_text().strip() == climb.commit
     assert mine.log.run["commit"] == climb.commit and mine.log.run["script"] == "mine.py"
-    assert (folder / "code" / "ladder" / "measure" / "matmul.py").exists()
-
-
-def test_each_run_has_one_line_and_every_second_round_is_backwards(climbed):
-    folder, out = climbed
-    begun = re.findall(r"^(\w+), round (\d) of 2: ", out, re.M)
+    begun = re.findall(r"^(\w+), round (\d) of 2: \d+ tok/s", out, re.M)
     tying = "01_weight_tying"
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
-    rate = 1e3 / ms_per_token(read_climb(folder)[1][0].logs[1])  # RESULT has other digits
-    assert f"\n01_weight_tying, round 1 of 2: {rate:.0f} tok/s (1 of 4 runs)\n" in out
-    assert out.count("note  load 999.0 on ") == 1  # as it begins, and below the table
-    assert out.count("Before the climb: load 999.0 on ") == 1
-    assert out.count("Other programs took up to ") == 1
+    for line in ("note  load 999.0 on ", "Before the climb: load", "Other programs took up to "):
+        assert out.count(line) == 1
 
 
 def test_a_climb_begins_with_one_batch_for_all_and_says_what_it_lacks(
@@ -74,40 +75,164 @@ def test_a_climb_begins_with_one_batch_for_all_and_says_what_it_lacks(
     monkeypatch.setattr(climb, "run_and_report", lambda folder: 0)
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     out = tmp_path / "run"
-    assert main(["climb", "0", "1", f"--data={shard}", f"--out={out}"]) == 0
-    assert Climb.read_from(out).flags == ["--batch-size=4"]
+    words = ["climb", "0", "1", f"--data={shard}", f"--out={out}", "--steps=100", "--seed=7"]
+    assert main(words) == 0
+    found = Climb.read_from(out)
+    assert set(found.flags) == {"--batch-size=4", "--steps=100"}
+    assert (found.seed, found.shuffled) == (7, True)
     said = capsys.readouterr().out
     assert "note  commit=unknown (fatal: detected dubious ownership" in said
-    assert "): the climb cannot be published\n" in said
     assert "note  a GPU that is not seen\n" in said
 
 
-@pytest.mark.parametrize("name", ["my script.py", "my", ".hidden.py", "my\nscript.py"])
-def test_a_name_that_climb_json_may_not_have_is_refused(name, tmp_path, capsys):
-    """A blank would end the header of its logs."""
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("my script.py", "the name of a script has letters, digits"),
+        ("05_torch_compile.py", "another script has this file name too: rename yours"),
+    ],
+)
+def test_a_name_that_logs_cannot_have_is_refused(name, why, tmp_path, capsys):
     path = tmp_path / name
     path.touch()
     line = refused(capsys, "climb", path, "--out", tmp_path / "out")
-    assert "the name of a script has letters, digits" in line and not (tmp_path / "out").exists()
+    assert why in line and not (tmp_path / "out").exists()
 
 
-def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
-    path = tmp_path / "05_torch_compile.py"
-    path.touch()
-    said = "another script has this file name too: rename yours"
-    assert said in refused(capsys, "climb", path)
+@pytest.fixture
+def asked(monkeypatch):
+    """asked(device, *words): what `ladder climb` would run: the flags, the kind and the scripts."""
+    given = []
+    monkeypatch.setattr(climb, "begin_and_run", lambda *words: given.append(words))
+
+    def ask(device, *words):
+        device = SimpleNamespace(type=device)
+        monkeypatch.setattr(climb.cli, "pick_device", lambda _: device)
+        main(["climb", *words])
+        args, kind, chosen = given[-1]
+        return args, kind, [path.stem for path in chosen]
+
+    return ask
 
 
 @pytest.mark.parametrize(
     ("device", "count", "quick"), [("cpu", 13, (4, 1, 5)), ("cuda", 11, (12, 3, 5))]
 )
-def test_what_is_climbed_without_numbers(device, count, quick, monkeypatch):
-    given = []
-    monkeypatch.setattr(climb.cli, "pick_device", lambda _: SimpleNamespace(type=device))
-    monkeypatch.setattr(climb, "begin_and_run", lambda *words: given.append(words))
-    main(["climb"])
-    main(["climb", "--quick"])
-    (_, _, full), (args, _, some) = given
-    assert len(full) == count
+def test_what_is_climbed_without_numbers(device, count, quick, asked):
+    _, kind, full = asked(device)
+    args, _, some = asked(device, "--quick")
+    assert (kind, len(full)) == ("climb", count)
     assert {*some} == {*full[:6], full[10], full[-1]}
     assert (args.steps, args.rounds, args.max_minutes) == quick
+
+
+def test_the_kind_of_a_climb(asked, monkeypatch):
+    """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
+    monkeypatch.setattr(climb, "find_spec", lambda name: True)
+    assert asked("cpu", "transformers", "0")[1] == "transformers"
+    assert asked("cpu", "0", "transformers")[1] == "climb"
+    _, kind, names = asked("cpu", "--without", "5", "6")
+    assert (kind, names) == ("without", [TOP.stem, "without_05_torch_compile"])
+
+
+# ------------------------------------------------------------------ --batch-sizes
+
+# It leaves a log at the B of its command line, and fails above some B.
+SCRIPT = """import os, sys
+B = int(sys.argv[-3].removeprefix("--batch-size="))
+assert os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith(f"_B{{B}}")
+if B > {largest}:
+    {fail}
+open(sys.argv[-1] + "/x.log", "w").write({text!r}.replace(" B=4 ", f" B={{B}} "))
+"""
+MEMORY = "raise SystemExit('error out of memory: try less')"
+KILLED = "os.kill(os.getpid(), 9)"
+
+
+def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    """a runs up to B=4, b up to 2, and c at all of them."""
+    found = FOUND | {"device": device_name(pick_device(None))}
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**found})
+    for name, largest, fail in (("a", 4, MEMORY), ("b", 2, KILLED), ("c", 99, "pass")):
+        source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
+        (tmp_path / f"{name}.py").write_text(source)
+    out = tmp_path / "out"
+    scripts = sorted(map(str, tmp_path.glob("*.py")))
+    words = f"--batch-sizes 4 1 2 8 16 --rounds=2 --out {out}"
+    assert main(["climb", *scripts, *words.split()]) == 0
+    said = capsys.readouterr().out
+    begun = " ".join(re.findall(r"^(\w+), round", said, re.M))
+    first = "a_B1 b_B1 c_B1 a_B2 b_B2 c_B2 a_B4 b_B4 c_B4 a_B8 c_B8 c_B16"
+    assert begun == f"{first} c_B16 c_B8 c_B4 a_B4 c_B2 b_B2 a_B2 c_B1 b_B1 a_B1"
+    assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of " in said
+    assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
+    assert ", round " not in capsys.readouterr().out
+    lines = markdown(*read_climb(out)).split("\n")
+    assert lines[2].endswith(" 4 |") and lines[6].endswith(" ≥ 16 |")
+    assert lines[4].endswith(" | out of memory | – | – | 2 |")
+
+
+# ------------------------------------------------------------------ transformers
+
+
+@pytest.mark.slow
+def test_all_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
+    """The real command with the tiny model."""
+    folder = tmp_path / "out"
+    words = ["transformers", 0, 10, *SMALL, "--steps=3", "--rounds=1", "--data", shard]
+    assert main(["climb", *map(str, words), "--out", str(folder)]) == 0
+    # Which refuses logs that differ in B, T, steps, seed or corpus.
+    _, (fast, plain, baseline, top) = read_climb(folder)
+    assert fast.name == "transformers_compiled"
+    assert fast.log.effective == top.log.effective
+    for key in ("autocast", "compiled", "optimizer"):
+        assert plain.log.effective[key] == baseline.log.effective[key]
+    flops = baseline.log.mfu["flops_per_token"]  # the untied head is counted once
+    assert plain.log.mfu["flops_per_token"] == flops
+
+
+def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(climb, "find_spec", lambda name: None)
+    line = refused(capsys, "climb", "transformers", "--out", tmp_path / "out")
+    assert "pip install -e '.[transformers]'" in line
+
+
+# ------------------------------------------------------------------ --without
+
+
+BEYOND = branch("beyond")
+CASES = [(rung(number), TOP) for number in (*range(1, 6), *range(7, 13))]
+CASES += [(path, BEYOND[-1]) for path in BEYOND]
+
+
+@pytest.mark.parametrize(("path", "top"), CASES, ids=lambda path: path.stem)
+def test_one_change_is_taken_back_and_the_rest_is_there(path, top, tmp_path):
+    without_it = tmp_path / "without.py"
+    without_it.write_text(without(base_of(path), path, top))
+    load(without_it)
+    for line in re.findall("# speedup [0-9]{2}: ", top.read_text()):
+        assert (line in without_it.read_text()) == (path.stem[:2] not in line), line
+    if path.stem[:2] not in ("03", "08", "09"):  # later rungs changed some
+        own = changed_lines(code_lines(path), code_lines(base_of(path)))
+        assert sorted(changed_lines(code_lines(top), code_lines(without_it))) == sorted(own)
+
+
+def test_half_precision_goes_with_the_line_of_08_that_unscales():
+    left = {*without(rung(2), rung(3), TOP).splitlines()[1:]}
+    top = {*parts_of(TOP)[1].splitlines()}
+    came = {line.strip() for line in left - top}
+    assert came == {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--without 6", "none of these changes can be taken back"),
+        ("25 --without 11", "11_keep_memory cannot be left out: it is not below 25_muon"),
+        ("--without 3 --quick", "--without goes with neither --quick nor --batch-sizes"),
+    ],
+)
+def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):
+    out = tmp_path / "run"
+    line = refused(capsys, "climb", "--device=cpu", "--out", out, *words.split())
+    assert why in line and not out.exists()

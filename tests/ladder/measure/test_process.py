@@ -1,6 +1,7 @@
 """process.py: Python in a process of its own."""
 
 import subprocess
+import sys
 import time
 
 import pytest
@@ -10,31 +11,40 @@ from ladder.measure import process
 
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
-    (tmp_path / "ladder").mkdir()
-    (tmp_path / "ladder" / "__init__.py").touch()  # else a checkout on PYTHONPATH has the name
-    (tmp_path / "ladder" / "__main__.py").write_text("print(__file__)")
+    """Nor has it the repository of the caller, such as a hook of git's."""
+    copy = tmp_path / "10:21" / "ladder"
+    copy.mkdir(parents=True)
+    (copy / "__init__.py").touch()  # else a checkout on PYTHONPATH has the name
+    (copy / "__main__.py").write_text("import os; print(__file__, os.environ.get('GIT_DIR'))")
     monkeypatch.chdir(ROOT)
-    done = process.run_python("-m", "ladder", package=tmp_path)
-    assert done.stdout == f"{tmp_path}/ladder/__main__.py\n"
+    monkeypatch.setenv("GIT_DIR", "elsewhere")
+    done = process.run_python("-m", "ladder", package=copy.parent)
+    assert done.stdout == f"{copy}/__main__.py None\n"
 
 
 USED = """
-import time
+import sys, time
 from ladder.measure.process import run_python
 before = time.process_time()
-run_python("-c", "import time; time.sleep(2)")
+run_python(sys.argv[1])
 print(time.process_time() - before)
 """
 
 
-def test_while_another_process_runs_this_one_sleeps():
+def sleeping(path, seconds):
+    path.write_text(f"import time; time.sleep({seconds})")
+    return path
+
+
+def test_while_another_process_runs_this_one_sleeps(tmp_path):
     """In a process of its own: that of the tests has threads, and much to collect."""
-    done = process.run_python("-c", USED)
+    script = sleeping(tmp_path / "sleeps.py", 2)
+    done = subprocess.run([sys.executable, "-c", USED, script], cwd=ROOT, capture_output=True)
     assert float(done.stdout) < 0.03  # half a per cent, and what it takes to start one
 
 
-def test_a_process_is_killed_when_its_time_is_over():
+def test_a_process_is_killed_when_its_time_is_over(tmp_path):
     begun = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        process.run_python("-c", "import time; time.sleep(60)", timeout=0.5)
+        process.run_python(sleeping(tmp_path / "sleeps.py", 60), timeout=0.5)
     assert time.monotonic() - begun < 20

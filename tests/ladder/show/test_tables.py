@@ -1,23 +1,14 @@
 """tables.py: what stands in a cell and below a table."""
 
 import io
-import os
 
 import numpy as np
-import pytest
-from climbs import HERE, LOGS, a_climb, as_row, change, climb_of
+from climbs import PUBLISHED, a_climb, as_row, climb_of
 from rich.console import Console
 
-from ladder.measure.rows import read_climb
+from ladder.measure.rows import Row, read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.gather import gather
-from ladder.show.tables import footnotes, for_terminal, percent, titles, warnings
-
-
-def test_scripts_of_all_branches_have_titles():
-    names = titles()
-    assert names["12_causal_blocks"] == "12 causal blocks"
-    assert names["without_25_muon"] == "without 25 Muon"
+from ladder.show.tables import footnotes, for_terminal, percent, warnings
 
 
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
@@ -31,23 +22,24 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
     for log in rows[1].logs.values():
         log.run["script"] = "speedups/05_torch_compile.py"
         log.effective = {"compiled": "no"}
-    climb = a_climb(failures={"05_torch_compile.r3": "killed", "none.r1": "no log at all"})
+    rows[1].failures[3] = "killed"
+    rows += [Row("none", {}, {1: "no log at all"})]
+    for row in rows:
+        row.mfu = 0.5
+    rows[1].ms = 3
     rows[0].roofline = (2.0, 1.0)
     rows[0].ms = 2.9
-    failed, slow, eager, above = footnotes(climb, rows)
+    failed, slow, eager, above = footnotes(a_climb(), rows)
     assert above.startswith("Above 100 % of the roofline")
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert eager.startswith("05 torch.compile ran compiled=no, not yes (is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
 
 
-@pytest.mark.parametrize(("width", "missing"), [(200, ""), (80, "screen also: vs. first, MFU")])
-def test_a_narrow_screen_names_the_columns_that_it_lacks(width, missing):
-    console = Console(width=width, file=io.StringIO())
-    console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-3"), console))
-    printed = console.file.getvalue()
-    assert ("MFU" in printed.partition("00 baseline")[0]) == (not missing)
-    assert ("On a wider screen" in printed) == bool(missing) and missing in printed
+def test_a_narrow_screen_names_the_columns_that_it_lacks():
+    console = Console(width=80, file=io.StringIO())
+    console.print(for_terminal(*read_climb(PUBLISHED), console))
+    assert "On a wider screen also: vs. first, MFU" in console.file.getvalue()
 
 
 def test_a_peak_that_moved_is_named():
@@ -57,20 +49,13 @@ def test_a_peak_that_moved_is_named():
     assert warnings(a_climb(rates={"peak_flops": [1e12, 1.05e12]})) == []
 
 
-def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table_and_on_the_page(
-    tmp_path,
-):
+def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table(tmp_path):
     times = {"baseline": 20, "01_weight_tying": 0.01}
-    busy = dict(load_before=3.0 * os.cpu_count(), load_during=1.2, cores=2)
-    folder = climb_of(tmp_path / "busy", times, **busy)
-    climb, rows = read_climb(folder)
-    before, during, mfu = footnotes(climb, rows)
+    busy = dict(load_before=6.0, load_during=1.2, cores=2)
+    before, during, mfu = footnotes(*read_climb(climb_of(tmp_path, times, **busy)))
     assert before.startswith("Before the climb: load ")
     assert during.startswith("Other programs took up to 1.2 of 2 cores during a run")
     assert mfu.startswith("MFU above 100 %: the matmul that is its peak was disturbed, or ")
-    assert gather(folder).notes[:3] == [before, during, mfu]
-    change(folder, load_before=0.2, load_during=0.5)
-    assert footnotes(*read_climb(folder)) == [mfu]
 
 
 def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):

@@ -1,10 +1,10 @@
-"""climb.py: climb.json, and the logs in a folder."""
+"""folder.py: climb.json, and the logs in a folder."""
 
 import pytest
 from climbs import LOGS, PUBLISHED, as_it_ran
 
 from ladder.log import parse_log
-from ladder.measure.climb import Climb, climb_logs, log_texts
+from ladder.measure.folder import Climb, climb_logs, log_texts
 
 
 @pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)

@@ -1,0 +1,180 @@
+"""A climb on disk: climb.json, the logs of its runs, and why runs failed."""
+
+import json
+import re
+import statistics
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ladder.errors import UsageError
+from ladder.files import write_atomic
+from ladder.measure.kinds import KINDS, Comparison
+
+OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
+PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
+TextOfRun = dict[tuple[str, int], str]  # by the name of the run and the round
+HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
+
+
+class PlannedRun(NamedTuple):
+    """A script that each round runs once."""
+
+    name: str  # the script's stem; where batch sizes are compared, its B too
+    path: str  # of the script, as in `Climb.scripts`
+    B: int | None  # only where batch sizes are compared
+
+
+@dataclass
+class Climb:
+    """What a climb runs and where: climb.json.
+
+    How far it is, its folder says: a run is done if its log NAME.rK.log is there, and has failed if
+    NAME.rK.failed is, which says why.
+
+    `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
+    `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
+    """
+
+    kind: str  # of KINDS
+    started: str  # YYYY-MM-DD hh:mm
+    commit: str
+    rounds: int  # wanted
+    scripts: list[str]  # relative to the project; from outside it only the file name
+    flags: list[str]  # of every run, but for the two below, the corpus and B
+    device: str
+    device_type: str  # cpu, cuda or mps
+    system: str
+    cores: int
+    versions: dict[str, str]
+    peak_dtype: str
+    rates: dict[str, list[float]]
+    clocks: dict[str, str]  # `before`, and as later rounds began
+    seed: int = 1337  # of round 1; each later round has one more
+    shuffled: bool = False  # each round reads its rows in the random order of its seed
+    ended: bool = False  # it ran to its end or to its time limit
+    batch_sizes: list[int] = field(default_factory=list)  # empty: that of the flags
+    data: str | None = None  # the path of the corpus, if it is not the default
+    quick: bool = False
+    max_minutes: float | None = None
+    minutes: float = 0.0  # that it has run so far
+    load_before: float = 0.0  # programs that wanted to run when it started
+    load_during: float | None = None  # cores that others took, in the run with most; None: unknown
+
+    @classmethod
+    def read_from(cls, folder: Path) -> "Climb":
+        """Read climb.json. Raises UsageError if there is none, or it is not of this ladder."""
+        path = folder / "climb.json"
+        if not path.is_file():
+            raise UsageError(f"{folder} is not a climb's: it has no climb.json")
+        try:
+            climb = cls(**json.loads(path.read_text(encoding="utf-8")))
+            climb.check()
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
+        return climb
+
+    def check(self):
+        """Raise KeyError, TypeError or ValueError where what is computed from it would fail."""
+        _ = self.comparison, self.runs
+        datetime.strptime(self.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
+        for number in (self.rounds, self.cores, self.load_before, self.rate("peak_flops")):
+            float(number)
+
+    def write_to(self, folder: Path):
+        """Write climb.json."""
+        write_atomic(folder / "climb.json", json.dumps(asdict(self), indent=1).encode() + b"\n")
+
+    @property
+    def comparison(self) -> Comparison:
+        """What its rows are compared with."""
+        return KINDS[self.kind]
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """The runs of a round, in order: all scripts at the smallest B, then at the next one."""
+        planned = []
+        for B in self.batch_sizes or [None]:
+            for script in self.scripts:
+                stem = Path(script).stem
+                name = f"{stem}_B{B}" if B else stem
+                planned.append(PlannedRun(name, script, B))
+        return planned
+
+    def rate(self, name: str) -> float | None:
+        """The median over the rounds of one of `rates`; None if it was not measured."""
+        if name not in self.rates:
+            return None
+        return statistics.median(self.rates[name])
+
+
+def log_texts(folder: Path) -> dict[str, str]:
+    """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.
+
+    A published folder has them all in runs.log or runs.log.xz, each below a line with its file's
+    name. While a climb runs, each is a file.
+    """
+    packed = folder / PACKED
+    large = folder / f"{PACKED}.xz"
+    if large.is_file():
+        import lzma  # not above: some builds of Python lack it
+
+        try:
+            content = lzma.decompress(large.read_bytes())
+        except lzma.LZMAError as error:
+            raise UsageError(f"{large} cannot be decompressed: {error}") from None
+    elif packed.is_file():
+        content = packed.read_bytes()
+    else:
+        return texts_of(folder, ".log")
+    _, *parts = HEADER.split(content.decode("utf-8", "replace"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def texts_of(folder: Path, suffix: str) -> dict[str, str]:
+    """The files in a folder with this suffix, by their stems."""
+    texts = {}
+    for path in sorted(folder.glob(f"*{suffix}")):
+        if path.is_file():
+            texts[path.stem] = path.read_text("utf-8", "replace")
+    return texts
+
+
+def pack_logs(texts: dict[str, str]) -> str:
+    """The text of runs.log."""
+    return "".join(f"{name}.log\n{text}" for name, text in texts.items())
+
+
+def climb_logs(folder: Path, climb: Climb) -> TextOfRun:
+    """The logs in a climb's folder, by the name of the run and the round."""
+    return by_run(climb, log_texts(folder))
+
+
+def climb_failures(folder: Path, climb: Climb) -> TextOfRun:
+    """Why runs failed, in a line each, by the name of the run and the round."""
+    return by_run(climb, texts_of(folder, ".failed"))
+
+
+def by_run(climb: Climb, texts: dict[str, str]) -> TextOfRun:
+    """The texts of a climb's runs, which are called NAME.rK; others in the folder are not ours."""
+    names = {run.name for run in climb.runs}
+    found = {}
+    for stem, text in texts.items():
+        name, _, k = stem.rpartition(".r")
+        if name in names and k.isdecimal():
+            found[name, int(k)] = text
+    return found
+
+
+def too_large(climb: Climb, failures: TextOfRun) -> set[str]:
+    """The names of runs that were out of memory, and of the same script's runs at larger B."""
+    full = {name for (name, _), why in failures.items() if why == OUT_OF_MEMORY}
+    paths = set()
+    names = set()
+    for run in climb.runs:  # from the smallest B to the largest
+        if run.name in full:
+            paths.add(run.path)
+        if run.path in paths:
+            names.add(run.name)
+    return names
