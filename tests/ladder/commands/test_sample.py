@@ -45,7 +45,7 @@ def test_what_is_drawn_follows_the_model():
         logits = torch.full((*idx.shape, 50304), -100.0)
         logits[0, -1, (idx[0, -1] + 1) % 10] = 0
         logits[..., END_OF_TEXT + 1 :] = 1000
-        return logits, None
+        return logits
 
     model.forward = forward
     drawn = list(sample(model, [7], 9, seed=0))
@@ -56,7 +56,8 @@ def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatc
     """--seq-len of its run; later positions have random weights."""
     monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
     model = saved_model(tmp_path)
-    weights.save(tmp_path / "best", model.config, model.state_dict(), {"seq_len": "3"})
+    metadata = {"seq_len": "3", "val_loss": "9"}
+    weights.save(tmp_path / "best", model.config, model.state_dict(), metadata)
     for name in (tmp_path, tmp_path / "best"):
         assert load_model(str(name)).config.block_size == 3
 
