@@ -233,8 +233,9 @@ def train(args):
         if checkpoints.newest:  # ddp: resume where a run stopped (before compiling)
             restored = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = restored
-        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward
-            model = DistributedDataParallel(model)
+        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward, in
+            # the buckets that are sent
+            model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
         run.compiled = not args.no_compile
