@@ -27,8 +27,6 @@ NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
-# What a checkpoint has.
-HELD = {"step", "saved_at", "settings", "schedule"} | {"model", "optimizer", "scaler", "position"}
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
@@ -54,38 +52,41 @@ class Checkpoints:
                 self.folder = folder
 
     def _open(self, args) -> tuple[Path, Path | None, float]:
+        """The folder, the checkpoint to go on from, and the loss of the model in best/."""
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         lock_until_end(folder)
         if args.resume:
-            return folder, *self._resume(args, folder)
-        if checkpoints_in(folder) or (folder / BEST).exists():
+            path, saved = find_checkpoint(folder, self.run.print0)
+            if path:
+                self._compare(path, saved, args.steps)
+                return folder, path, self._loss_of_best(folder / BEST)
+            where = args.ckpt_dir or "checkpoints"
+            self.run.print0(f"note  no checkpoint in {where}: starting from the beginning")
+        elif checkpoints_in(folder) or (folder / BEST).exists():
             do = "continue it with --resume, delete it, or choose another --ckpt-dir"
             raise UsageError(f"{folder} holds an earlier run: {do}")
         return folder, None, math.inf
 
-    def _resume(self, args, folder: Path) -> tuple[Path | None, float]:
-        """The checkpoint to go on from, or None, and the loss of the model in best/."""
-        print0 = self.run.print0
-        path, saved = find_checkpoint(folder, print0)
-        if not path:
-            where = args.ckpt_dir or "checkpoints"
-            print0(f"note  no checkpoint in {where}: starting from the beginning")
-            return None, math.inf  # best/ is of a start that left no checkpoint: replace it
+    def _compare(self, path: Path, saved: dict, steps: int):
+        """Say what is resumed. Raises UsageError if its settings are others."""
         check_settings(path, saved["settings"], self.settings)
         step, before = saved["step"], saved["schedule"]
-        print0(f"note  resumed after step {step}, from {path}")
-        if step < args.steps and before != self.schedule:
-            print0(f"note  another schedule from here on: {self.schedule}, not {before}")
-        best = folder / BEST
+        self.run.print0(f"note  resumed after step {step}, from {path}")
+        if step < steps and before != self.schedule:
+            change = f"{self.schedule}, not {before}"
+            self.run.print0(f"note  another schedule from here on: {change}")
+
+    def _loss_of_best(self, best: Path) -> float:
+        """Infinite if there is no best model: the next one is saved."""
         try:
             metadata = weights.read_metadata(best)
         except Damaged as error:
-            print0(f"note  {error}: the next validation replaces it")
-            return path, math.inf
+            self.run.print0(f"note  {error}: the next validation replaces it")
+            return math.inf
         if not metadata:
-            return path, math.inf
+            return math.inf
         check_settings(best, metadata, self.settings)
-        return path, float(metadata["val_loss"])
+        return float(metadata["val_loss"])
 
     def save(self, step: int, **state):
         """Save a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
@@ -229,7 +230,7 @@ def read(path: Path) -> dict:
         require_readable(path)
         if explain(error) and not isinstance(error, OSError):  # out of memory
             raise
-    if not isinstance(saved, dict) or not saved.keys() >= HELD:
+    if "saved_at" not in saved:
         raise Damaged(f"{path} is damaged, or is not a checkpoint of ddp_run.py")
     return saved
 
@@ -247,14 +248,12 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
         params.extend(group["params"])
     for index, moments in saved["optimizer"]["state"].items():
         p = params[index]
-        own = {
-            "step": torch.zeros((), device=p.device),
-            "exp_avg": torch.zeros_like(p),
-            "exp_avg_sq": torch.zeros_like(p),
-        }
-        for name, tensor in own.items():
-            copy(moments[name], tensor)
-        optimizer.state[p] = own
+        for name, moment in moments.items():
+            own = torch.zeros_like(p)
+            if name == "step":
+                own = torch.zeros((), device=p.device)
+            copy(moment, own)
+            optimizer.state[p][name] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
     return saved["step"], saved["position"]
