@@ -3,7 +3,6 @@
 import runpy
 
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE
-from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
@@ -15,9 +14,6 @@ def load_model(name: str):
     from ladder import weights  # it imports torch, which --help need not
 
     shape, state = weights.load(name)
-    if shape["vocab_size"] <= END_OF_TEXT:
-        words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
-        raise UsageError(f"{name} has {words}: it was trained with another tokenizer")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,17 +29,16 @@ def stepped():
     return model, optimizer
 
 
-def save(folder, step, scaler=OFF, run=None):
+def save(folder, step, scaler=OFF, settings=None):
     model, optimizer = stepped()
-    state = dict(model=model.state_dict(), optimizer=optimizer.state_dict(), step=step)
-    state |= dict(scaler=scaler.state_dict(), position=0, settings={}, schedule="9 steps")
-    if run:
-        state["settings"] = run.settings
+    parts = dict(model=model, optimizer=optimizer, scaler=scaler)
+    state = {name: part.state_dict() for name, part in parts.items()}
+    state |= dict(step=step, position=0, settings=settings, schedule="9 steps")
     return checkpoint.save(folder, state)
 
 
-def find(folder, print0=print):
-    path, _ = checkpoint.find_checkpoint(folder, print0)
+def find(folder):
+    path, _ = checkpoint.find_checkpoint(folder, print)
     return path
 
 
@@ -55,52 +53,38 @@ def open_run(folder, *flags):
     return checkpoint.Checkpoints(parse_ddp_args("", own), text, text, run)
 
 
-def truncated(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-99])
 
 
-def of_lightning(path):
-    torch.save({"state_dict": {}, "epoch": 1}, path)
-
-
-def with_code(path):
+def replace_by_code(path):
     torch.save(torch.nn.Linear(1, 1), path)
 
 
-@pytest.mark.parametrize("damage", [truncated, of_lightning, with_code])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path):
+@pytest.mark.parametrize("damage", [truncate, replace_by_code])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path, capsys):
     """And if there is none, the run does not start."""
     first = save(tmp_path, 1)
     second = save(tmp_path, 2)
     assert find(tmp_path) == second
     damage(second)
-    said = []
-    assert find(tmp_path, said.append) == first
-    assert "is damaged, or is not a checkpoint of ddp_run.py: the one before it" in said[0]
-    assert save(tmp_path, 3).exists() and first.exists() and not second.exists()
-    (tmp_path / "step_000003.pt").unlink()
+    assert find(tmp_path) == first
+    assert "is not a checkpoint of ddp_run.py: the one before it" in capsys.readouterr().out
+    third = save(tmp_path, 3)
+    assert third.exists() and first.exists() and not second.exists()
+    third.unlink()
     damage(first)
     with pytest.raises(UsageError, match=r"step_000001.pt is damaged.*: move it away"):
         find(tmp_path)
     assert first.exists()
 
 
-def test_what_cannot_be_read_is_not_damaged(tmp_path, monkeypatch):
-    """The disk fails, or the memory is full: nothing is renamed, and no older one is resumed."""
-    path = save(tmp_path, 1)
-    newest = tmp_path / "step_000009.pt"
-    newest.symlink_to("/proc/self/mem")  # its first byte is an error of input
+def test_what_cannot_be_read_is_not_damaged(tmp_path):
+    """No older one is resumed."""
+    path = tmp_path / "step_000009.pt"
+    path.symlink_to("/proc/self/mem")  # its first byte is an error of input
     with pytest.raises(UsageError, match=r"^cannot read .*step_000009.pt: Input/output error$"):
         find(tmp_path)
-    newest.unlink()
-
-    def fail(*_, **__):
-        raise RuntimeError("unable to mmap 99 bytes: Cannot allocate memory (12)")
-
-    monkeypatch.setattr(torch, "load", fail)
-    with pytest.raises(RuntimeError, match="Cannot allocate memory"):
-        find(tmp_path)
-    assert path.exists()
 
 
 def test_a_folder_is_of_one_run(tmp_path):
@@ -115,15 +99,13 @@ def test_a_folder_is_of_one_run(tmp_path):
 def test_the_run_that_saved_last_is_resumed(tmp_path, monkeypatch):
     """By what is in its checkpoint: its name has the local time, its copy was made at any time."""
     monkeypatch.chdir(tmp_path)
-    run = open_run(None)
-    names = ["20990101-000000-1", "20260101-000000-2"]
-    for name in names:
-        path = save(Path("checkpoints", name), 3, run=run)
-    os.utime(path, (1, 1))
-    for later in ("20990102-000000-3", "20990103-000000-4 (copy)"):
-        Path("checkpoints", later, weights.BEST).mkdir(parents=True)
-    shutil.copy(save(tmp_path, 4), Path("checkpoints", "20990103-000000-4 (copy)"))
-    assert open_run(None, "--resume").newest == path
+    settings = open_run(None).settings
+    for name in ("20990101-000000-1", "20260101-000000-2"):
+        newest = save(Path("checkpoints", name), 3, settings=settings)
+    os.utime(newest, (1, 1))
+    Path("checkpoints", "20990102-000000-3", weights.BEST).mkdir(parents=True)
+    save(Path("checkpoints", "20990103-000000-4 (copy)"), 4, settings=settings)
+    assert open_run(None, "--resume").newest == newest
 
 
 def save_best(folder, run):
@@ -137,11 +119,11 @@ def test_the_best_model_stays_best_only_for_the_run_that_is_resumed(tmp_path):
     run = open_run(tmp_path / "other")
     save_best(tmp_path, run)
     assert open_run(tmp_path, "--resume", "--seed=7").best_loss == math.inf
-    save(tmp_path, 3, run=run)
+    save(tmp_path, 3, settings=run.settings)
     with pytest.raises(UsageError, match="was saved with val_tokens 8, this run has 16"):
         open_run(tmp_path, "--resume", "--val-tokens=16")
     assert open_run(tmp_path, "--resume").best_loss == 3.5
-    truncated(tmp_path / weights.BEST / weights.WEIGHTS)
+    truncate(tmp_path / weights.BEST / weights.WEIGHTS)
     assert open_run(tmp_path, "--resume").best_loss == math.inf
 
 
