@@ -204,7 +204,8 @@ def train(args):
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         text, held_out = distributed.load_text(args, run.print0)
-        checkpoints = Checkpoints(args, text, held_out, run)  # ddp: of these the one to resume
+        # ddp: where the run is saved, and with --resume the newest checkpoint there
+        checkpoints = Checkpoints(args, text, held_out, run)
         run.copy_log(checkpoints.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
@@ -242,9 +243,9 @@ def train(args):
         # ddp: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
-        if checkpoints.newest:  # ddp: resume where a run stopped (before compiling)
-            restored = restore(checkpoints.newest, raw_model, optimizer, scaler)
-            first_step, batches.position = restored
+        if checkpoints.newest:  # ddp: go on where it was saved (before compiling)
+            saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
+            first_step, batches.position = saved
         if not args.no_compile:  # ddp: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
@@ -295,8 +296,8 @@ def train(args):
             done = step + 1
             with run.between_steps():  # ddp: checkpoints and held-out loss, outside the clock
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    # ddp: rank 0 writes a file beside it, waits until that is on the disk, and
-                    # renames it: kill -9 and power loss leave this one whole, or the one before
+                    # ddp: rank 0 writes it under another name, waits until it is on the disk, and
+                    # renames it: whatever kills the run leaves it whole, or the one before it
                     checkpoints.save(
                         done,
                         model=raw_model.state_dict(),
