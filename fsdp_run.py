@@ -19,8 +19,9 @@ import torch.nn as nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
-from ladder import checkpoint, distributed, weights
+from ladder import distributed, weights
 from ladder.batches import Batches
+from ladder.checkpoint import Checkpoints, due, restore
 from ladder.cli import BLOCK_SIZE, MODELS, parse_ddp_args
 from ladder.distributed import all_gather, on_rank_0
 from ladder.run import Run
@@ -120,7 +121,7 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        """idx, targets: (B, T) token ids -> mean loss; without targets logits (B, T, V)."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
@@ -130,8 +131,8 @@ class GPT(nn.Module):
     def head(self, x, targets):  # fsdp: a method, so that it can be compiled, with the loss
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 # --------------------------------------------------------------------------- training
@@ -139,22 +140,23 @@ class GPT(nn.Module):
 
 @torch.no_grad()
 @torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
-def evaluate(model, held_out, rows, args, autocast):
-    """ddp: mean loss of the first `rows` rows of held-out text; each rank takes its share."""
-    B = args.batch_size
+def evaluate(model, held_out, args, autocast):
+    """ddp: mean loss of --val-tokens of held-out text, and how many; each rank takes its share."""
+    B, T = args.batch_size, args.seq_len
     loss_sum = 0.0
-    batches = Batches(held_out, 1, args.seq_len)  # read by row: the last batch may be smaller
+    batches = Batches(held_out, 1, T)  # read by row: the last batch may be smaller
+    rows = min(max(1, args.val_tokens // T), batches.rows_per_epoch)
     for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
         own = range(first, min(first + B, rows))
         # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
         x, y = batches.rows(own or range(1))
         with autocast:
-            logits, _ = model(x.to(args.device))
+            logits = model(x.to(args.device))
         # In FP32: outside autocast the loss has the type of the logits.
         loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
         loss_sum += loss.item() * len(own)
-    return sum(all_gather(loss_sum)[0]) / rows  # one sum for each rank
+    return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
 
 def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
@@ -173,18 +175,17 @@ def synchronize(device):
 
 def main(argv=None):
     """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    with distributed.exits():  # ddp: a rank that exits ends at once, with its status
+    with distributed.clean_exit():  # ddp: a rank that exits ends at once, with its status
         # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-        # ddp: ranks meet at MASTER_ADDR, and leave their addresses there; waits for all of them
-        if DISTRIBUTED:
-            store = distributed.store()
-            dist.init_process_group(backend, store=store, rank=RANK, world_size=WORLD_SIZE)
+        if DISTRIBUTED:  # ddp: ranks meet at MASTER_ADDR, and wait for each other
+            addresses = distributed.addresses()
+            dist.init_process_group(backend, store=addresses, rank=RANK, world_size=WORLD_SIZE)
         else:  # fsdp: fully_shard wants a group, be it of one
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         # ddp: rank 0 reads the command line for all, so that a mistake is told once
-        args = on_rank_0(lambda: parse_ddp_args(__doc__, argv, WORLD_SIZE, sharded=True))
+        args = on_rank_0(parse_ddp_args, __doc__, argv, WORLD_SIZE, sharded=True)
         if DISTRIBUTED and args.device.type == "cuda":
             args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
         result = train(args)
@@ -202,15 +203,15 @@ def train(args):
         dtype = getattr(torch, args.dtype)  # ddp: a flag here
         # speedup 03: half precision; off where dtype is float32
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        text, held_out = distributed.load_text(args.data, run.print0)
-        # ddp: the folder of checkpoints, and of these the one to resume
-        job = on_rank_0(lambda: checkpoint.open_job(args, text, held_out, run.print0))
-        run.copy_log(job.folder)  # ddp: the log is also beside the checkpoints
+        text, held_out = distributed.load_text(args, run.print0)
+        # ddp: where the run is saved, and with --resume the newest checkpoint there
+        checkpoints = Checkpoints(args, text, held_out, run)
+        run.copy_log(checkpoints.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
             raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
-        if args.init and not job.checkpoint:  # ddp: weights of a best model, or of transformers'
-            on_rank_0(lambda: weights.fill(raw_model, *weights.load(args.init)))
+        if args.init and not checkpoints.newest:  # ddp: of a best model, or of transformers'
+            on_rank_0(weights.start_from, raw_model, args.init)
         initial = model.state_dict()
         mesh = dist.init_device_mesh(device.type, (WORLD_SIZE,))  # fsdp: one dimension, all ranks
         # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
@@ -223,7 +224,7 @@ def train(args):
         fully_shard(model, mesh=mesh)
         del model.norms
         model.to_empty(device=device)
-        checkpoint.scatter(initial, model)  # fsdp: a tensor at a time, to each rank its shard
+        distributed.scatter(initial, model)  # fsdp: a tensor at a time, to each rank its shard
         del initial
         # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
@@ -241,9 +242,9 @@ def train(args):
         # ddp: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
-        if job.checkpoint:  # ddp: resume where a run stopped (before compiling)
-            found = checkpoint.restore(job.checkpoint, raw_model, optimizer, scaler)
-            first_step, batches.position = found
+        if checkpoints.newest:  # ddp: go on where it was saved (before compiling)
+            saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
+            first_step, batches.position = saved
         if not args.no_compile:  # ddp: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
@@ -258,9 +259,9 @@ def train(args):
             first_step=first_step,
             finish_step=True,  # ddp: Ctrl-C or SIGTERM ends the run after its step, saved
         )
-        if args.eval_every and not 0 < first_step < args.steps:  # ddp: before training, or after
-            val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
-            job.validated(run, first_step, raw_model, val_loss)
+        if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
+            val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+            checkpoints.keep_best(first_step, raw_model, val_loss, tokens)
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -275,7 +276,7 @@ def train(args):
                 else:
                     x, y = x.to(device), y.to(device)
                 with autocast:
-                    _, loss = model(x, y)
+                    loss = model(x, y)
                 # fsdp: each backward averages over the ranks; waiting would take whole gradients
                 scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()
@@ -299,21 +300,22 @@ def train(args):
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1
-            with run.paused():  # ddp: held-out loss and checkpoints, outside clock and profile
-                if checkpoint.due(args.eval_every, done, args.steps):
-                    val_loss = evaluate(raw_model, held_out, job.val_rows, args, autocast)
-                    job.validated(run, done, raw_model, val_loss)
-                if stopping or checkpoint.due(args.ckpt_every, done, args.steps):
-                    job.save(  # ddp: a checkpoint; added are flags and the hash of the text
-                        run,
+            with run.paused():  # ddp: checkpoints, held-out loss: outside clock and profile
+                if stopping or due(args.ckpt_every, done, args.steps):
+                    # ddp: rank 0 writes it under another name, waits until it is on the disk, and
+                    # renames it: whatever kills the run leaves it whole, or the one before it
+                    checkpoints.save(
                         done,
                         model=raw_model.state_dict(),
                         optimizer=optimizer.state_dict(),  # AdamW's moments and counts
                         scaler=scaler.state_dict(),
                         position=batches.position,  # rows read by all ranks
                     )
+                if due(args.eval_every, done, args.steps) and not stopping:
+                    val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+                    checkpoints.keep_best(done, raw_model, val_loss, tokens)
             if stopping:
-                run.stopped(stopping, job.checkpoint)
+                run.stopped(stopping, checkpoints.newest)
                 break
     return run.result
 

@@ -6,20 +6,17 @@ A checkpoint is one file, written atomically. The last two are kept.
 import math
 import os
 import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from zipfile import is_zipfile
 
 import torch
-import torch.distributed as dist
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ladder import weights
-from ladder.batches import Batches
 from ladder.corpus import Corpus
-from ladder.distributed import on_rank_0
+from ladder.distributed import copy, gather, on_rank_0, scatter
 from ladder.errors import Damaged, UsageError, explain
 from ladder.files import lock, require_readable, write_atomic
 from ladder.run import NotFinite
@@ -29,119 +26,131 @@ from ladder.weights import BEST
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
-MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle")
-VAL_TOKENS = "--val-tokens"  # of the identity too, but what older versions saved lacks it
-# What a checkpoint has at least.
-HELD = {"step", "model", "optimizer", "scaler", "position", "identity", "schedule"}
+MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
-@dataclass
-class Job:
-    """What rank 0 finds out for all ranks before the first step."""
+class Checkpoints:
+    """Where a run is saved, and what it goes on from. Every rank has one, rank 0 has the files.
 
-    val_rows: int  # rows of T tokens to validate on; 0 for none
-    identity: dict[str, str]  # what must match for a checkpoint to be resumed
-    schedule: str  # what schedule() says
-    folder: Path | None  # where checkpoints go; None: none are kept
-    checkpoint: Path | None  # the newest: the one to resume, then the last one saved
-    best: float  # the lowest validation loss of a model in `folder`
+    `newest` is the checkpoint to resume, then the last one saved; None if there is none. `folder`
+    is None if nothing is to be saved.
+    """
 
-    def save(self, run, step: int, **state):
-        """Rank 0 saves a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
+    def __init__(self, args, text: Corpus, held_out: Corpus, run):
+        """Find what to resume. Raises UsageError, OSError."""
+        self.run = run
+        self.settings = settings_of(args, text, held_out)
+        self.schedule = schedule_of(args)
+        self.folder = None
+        self.newest = None
+        self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
+        self.tokenizer_tried = False
+        if args.ckpt_every or args.resume:
+            folder, self.newest, self.best_loss = on_rank_0(self._open, args)
+            if args.ckpt_every:
+                self.folder = folder
+
+    def _open(self, args) -> tuple[Path, Path | None, float]:
+        """The folder, the checkpoint to go on from, and the loss of the model in best/."""
+        folder = Path(args.ckpt_dir or default_folder(args.resume))
+        lock_until_end(folder)
+        if args.resume:
+            path, saved = find_checkpoint(folder, self.run.print0)
+            if path:
+                self._compare(path, saved, args.steps)
+                return folder, path, self._loss_of_best(folder / BEST)
+            where = args.ckpt_dir or "checkpoints"
+            self.run.print0(f"note  no checkpoint in {where}: starting from the beginning")
+        elif checkpoints_in(folder) or (folder / BEST).exists():
+            do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+            raise UsageError(f"{folder} holds an earlier run: {do}")
+        return folder, None, math.inf
+
+    def _compare(self, path: Path, saved: dict, steps: int):
+        """Say what is resumed. Raises UsageError if its settings are others."""
+        check_settings(path, saved["settings"], self.settings)
+        step, before = saved["step"], saved["schedule"]
+        self.run.print0(f"note  resumed after step {step}, from {path}")
+        if step < steps and before != self.schedule:
+            change = f"{self.schedule}, not {before}"
+            self.run.print0(f"note  another schedule from here on: {change}")
+
+    def _loss_of_best(self, best: Path) -> float:
+        """Infinite if there is no best model: the next one is saved."""
+        try:
+            metadata = weights.read_metadata(best)
+        except Damaged as error:
+            self.run.print0(f"note  {error}: the next validation replaces it")
+            return math.inf
+        if not metadata:
+            return math.inf
+        check_settings(best, metadata, self.settings)
+        return float(metadata["val_loss"])
+
+    def save(self, step: int, **state):
+        """Save a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
         for name, w in state["model"].items():
             if not w.isfinite().all():
                 raise NotFinite(f"{name} is not finite after step {step}: it is not saved")
         state = gather(state)
-        state["model"]["lm_head.weight"] = state["model"][weights.WTE]  # tied: one in the file
-        more = {"identity": self.identity, "schedule": self.schedule}
+        state["model"][weights.HEAD] = state["model"][weights.WTE]  # tied: one in the file
+        state |= {"step": step, "settings": self.settings, "schedule": self.schedule}
         # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.checkpoint = on_rank_0(lambda: save(self.folder, step, **state, **more))
-        run.print0(f"note  saved {self.checkpoint}")
+        self.newest = on_rank_0(save, self.folder, state)
+        self.run.print0(f"note  saved {self.newest}")
 
-    def validated(self, run, step: int, model, val_loss: float):
-        """Say the validation loss. Rank 0 saves the model for transformers if none was lower.
+    def keep_best(self, step: int, model, val_loss: float, tokens: int):
+        """Say the validation loss, and save the model to best/ if none was lower.
 
         What training starts from is not saved: best/ is better than that.
         """
-        tokens = self.val_rows * run.args.seq_len
-        run.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
-        lower = val_loss < self.best  # NaN is no lower
+        self.run.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
+        lower = val_loss < self.best_loss  # NaN is no lower
         if lower:
-            self.best = val_loss
+            self.best_loss = val_loss
         if math.isfinite(val_loss):
-            run.validation = {"val_loss": val_loss, "best_val_loss": self.best}
-        if not self.folder or not lower or step == 0:
-            return
-        metadata = {"step": str(step), "val_loss": str(val_loss)} | self.identity
-        state = gather(model.state_dict())
+            self.run.validation = {"val_loss": val_loss, "best_val_loss": self.best_loss}
+        if self.folder and lower and step > 0:
+            metadata = self.settings | {"step": str(step), "val_loss": str(val_loss)}
+            on_rank_0(self._save_best, model.config, gather(model.state_dict()), metadata)
+
+    def _save_best(self, config, state: dict, metadata: dict[str, str]):
         folder = self.folder / BEST
-        on_rank_0(lambda: weights.save(folder, model.config, state, metadata))
-        run.print0(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
-        if not on_rank_0(lambda: weights.save_tokenizer(folder)):
-            run.print0("note  it has no tokenizer: GPT-2's vocabulary is not here (docs/train.md)")
+        weights.save(folder, config, state, metadata)
+        self.run.print0(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
+        if self.tokenizer_tried:
+            return
+        self.tokenizer_tried = True
+        try:
+            weights.save_tokenizer(folder, config.block_size)
+        except Exception as error:  # it is an extra: no trouble with it ends the run
+            self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
 
 
-def open_job(args, text: Corpus, held_out: Corpus, print0: Callable) -> Job:
-    """Find the folder of a run, and what to resume. For rank 0. Raises UsageError, OSError."""
-    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if the text is too short
-    val_rows = 0
-    if args.eval_every:
-        wanted = max(1, args.val_tokens // args.seq_len)
-        val_rows = min(wanted, Batches(held_out, 1, args.seq_len).rows_per_epoch)
-    identity = {name: str(getattr(args, name)) for name in MUST_MATCH}
-    identity["data"] = f"{text.name} {text.sha256[:12]}"
+def settings_of(args, text: Corpus, held_out: Corpus) -> dict[str, str]:
+    """What must match for a checkpoint to be resumed."""
+    settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
+    settings["data"] = f"{text.name} {text.sha256[:12]}"
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
-    identity["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
-    identity[VAL_TOKENS] = str(args.val_tokens)
-    job = Job(val_rows, identity, schedule(args), folder=None, checkpoint=None, best=math.inf)
-    if not args.ckpt_every and not args.resume:
-        return job
-    folder = Path(args.ckpt_dir or default_folder(args.resume))
-    lock_until_end(folder)
-    if args.resume:
-        job.checkpoint = _resume(args, folder, job, print0)
-        job.best = _best_loss(folder, job, print0)
-    elif checkpoints(folder) or (folder / BEST).exists():
-        do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-        raise UsageError(f"{folder} holds an earlier run: {do}")
-    if args.ckpt_every:
-        job.folder = folder
-    return job
+    settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
+    return settings
 
 
-def _resume(args, folder: Path, job: Job, print0: Callable) -> Path | None:
-    """Find the checkpoint to go on from, or None, and say so. Raises UsageError."""
-    path, saved = find_checkpoint(folder, print0)
-    if not path:
-        where = args.ckpt_dir or "checkpoints"
-        print0(f"note  no checkpoint in {where}: starting from the beginning")
-        return None
-    check_identity(path, saved["identity"], job.identity)
-    step, before = saved["step"], saved["schedule"]
-    print0(f"note  resumed after step {step}, from {path}")
-    if step < args.steps and before != job.schedule:
-        print0(f"note  another schedule from here on: {job.schedule}, not {before}")
-    return path
+def schedule_of(args) -> str:
+    """What the update of a step depends on, beside the gradient, in words."""
+    rates = f"from {args.max_lr:g} to {args.min_lr:g}"
+    return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}, beta2 {args.beta2:g}"
 
 
-def _best_loss(folder: Path, job: Job, print0: Callable) -> float:
-    """The validation loss of the model in best/; infinite if the next one is to replace it."""
-    best = folder / BEST
-    try:
-        metadata = weights.read_metadata(best)
-    except Damaged as error:
-        print0(f"note  {error}: the next validation replaces it")
-        return math.inf
-    if not metadata:
-        return math.inf
-    if not job.checkpoint:  # it was stopped before its first, and begins again
-        print0(f"note  {best} has no checkpoint beside it: the next validation replaces it")
-        return math.inf
-    check_identity(best, metadata, job.identity)
-    return float(metadata["val_loss"])
+def check_settings(path: Path, saved: dict, settings: dict[str, str]):
+    """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
+    for key, now in settings.items():
+        before = str(saved.get(key))
+        if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
+            raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
 
 
 def due(every: int, done: int, steps: int) -> bool:
@@ -150,41 +159,61 @@ def due(every: int, done: int, steps: int) -> bool:
 
 
 def default_folder(resume: bool) -> Path:
-    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
+    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
+
+    By the time in the checkpoint: a copy has new times, and names have the local time.
+    """
     root = Path("checkpoints")
     saved = {}
     if resume and root.exists():
         for folder in root.iterdir():
-            if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
-                for path in checkpoints(folder):
-                    # By what is in it: names have the local time, which time zones and summer shift
-                    saved[path.stat().st_mtime_ns] = folder
+            if not OWN_FOLDER.fullmatch(folder.name):  # a copy of one
+                continue
+            for path in checkpoints_in(folder):
+                with suppress(Damaged):
+                    saved[read(path)["saved_at"]] = folder
     if saved:
         return saved[max(saved)]
     return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
-def schedule(args) -> str:
-    """What the update of a step depends on, beside the gradient, in words."""
-    rates = f"from {args.max_lr:g} to {args.min_lr:g}"
-    return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}, beta2 {args.beta2:g}"
+def lock_until_end(folder: Path):
+    """Make `folder` and lock it until this process ends. Raises UsageError, OSError."""
+    _locks.clear()  # of an earlier run in this process
+    folder.mkdir(parents=True, exist_ok=True)
+    _locks.append(lock(folder))
 
 
-def checkpoints(folder: Path) -> list[Path]:
+def checkpoints_in(folder: Path) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first. Raises OSError."""
     # Not glob(), which finds nothing in a folder that may not be read.
-    found = [path for path in Path(folder).iterdir() if NAME.fullmatch(path.name)]
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
-def save(folder: str, step: int, **state) -> Path:
-    """Write step_NNNNNN.pt with `state`. Returns its path.
+def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple[None, None]:
+    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError."""
+    paths = checkpoints_in(folder)
+    for path in reversed(paths):
+        try:
+            return path, read(path)
+        except Damaged as error:
+            if path == paths[0]:
+                raise UsageError(f"{error}: move it away to start from the beginning") from None
+            print0(f"note  {error}: the one before it is used")
+            path.rename(f"{path}.damaged")  # it must not count as one of two to keep
+    return None, None
+
+
+def save(folder: Path, state: dict) -> Path:
+    """Write step_NNNNNN.pt with `state`, atomically. Returns its path.
 
     The one before it is kept, older ones are deleted. Raises OSError.
     """
-    path = Path(folder) / f"step_{step:06d}.pt"
-    write_atomic(path, lambda file: torch.save({"step": step, **state}, file))
-    for old in checkpoints(folder)[:-2]:
+    path = folder / f"step_{state['step']:06d}.pt"
+    state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
+    write_atomic(path, lambda file: torch.save(state, file))
+    for old in checkpoints_in(folder)[:-2]:
         old.unlink()
     return path
 
@@ -192,20 +221,17 @@ def save(folder: str, step: int, **state) -> Path:
 def read(path: Path) -> dict:
     """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises Damaged, or UsageError if the file cannot be read or somebody else wrote it.
+    Raises Damaged, also of a file that somebody else wrote, or UsageError if it cannot be read.
     """
+    saved = {}
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many kinds, also where the disk fails
         require_readable(path)
         if explain(error) and not isinstance(error, OSError):  # out of memory
             raise
-        if not is_zipfile(path):
-            raise Damaged(f"{path} is damaged") from None
-        saved = None  # whole, but torch.load does not take what is in it
-    if not isinstance(saved, dict) or not saved.keys() >= HELD:
-        move = "move it away, or choose another --ckpt-dir"
-        raise UsageError(f"{path} is not a checkpoint of ddp_run.py: {move}")
+    if "saved_at" not in saved:
+        raise Damaged(f"{path} is damaged, or is not a checkpoint of ddp_run.py")
     return saved
 
 
@@ -222,74 +248,12 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
         params.extend(group["params"])
     for index, moments in saved["optimizer"]["state"].items():
         p = params[index]
-        own = {
-            "step": torch.zeros((), device=p.device),
-            "exp_avg": torch.zeros_like(p),
-            "exp_avg_sq": torch.zeros_like(p),
-        }
-        for name, tensor in own.items():
-            copy(moments[name], tensor)
-        optimizer.state[p] = own
+        for name, moment in moments.items():
+            own = torch.zeros_like(p)
+            if name == "step":
+                own = torch.zeros((), device=p.device)
+            copy(moment, own)
+            optimizer.state[p][name] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
     return saved["step"], saved["position"]
-
-
-def scatter(state: dict, model):
-    """Copy the weights in `state` into `model`, one at a time. If sharded, scatter rank 0's."""
-    for name, w in model.state_dict().items():
-        copy(state[name], w)
-
-
-def copy(source: torch.Tensor, target: torch.Tensor):
-    """Copy `source`, a whole tensor, into `target`. If that is sharded, scatter rank 0's tensor."""
-    if isinstance(target, DTensor):
-        if dist.get_rank() > 0:  # only receives its shard
-            source = torch.empty(target.shape, device=target.device)
-        source = source.to(target.device, target.dtype)
-        source = distribute_tensor(source, target.device_mesh, target.placements)
-    target.detach().copy_(source)
-
-
-def gather(state):
-    """Return `state` with its sharded tensors gathered, one at a time, on the CPU of rank 0."""
-    if isinstance(state, dict):
-        return {key: gather(part) for key, part in state.items()}
-    if isinstance(state, DTensor):
-        whole = state.full_tensor()
-        return None if dist.get_rank() else whole.cpu()
-    return state
-
-
-def check_identity(path: Path, saved: dict, identity: dict[str, str]):
-    """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
-    for key, now in identity.items():
-        if key == VAL_TOKENS and key not in saved:
-            continue
-        before = str(saved.get(key))
-        if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
-            raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
-
-
-def lock_until_end(folder: Path):
-    """Make `folder` and lock it until this process ends. Raises UsageError, OSError."""
-    _locks.clear()  # of an earlier run in this process
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError:  # where no folder can be made, as in /proc
-        raise UsageError(f"cannot make the folder {folder}: choose another --ckpt-dir") from None
-    _locks.append(lock(folder))
-
-
-def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple[None, None]:
-    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError."""
-    paths = checkpoints(folder)
-    for path in reversed(paths):
-        try:
-            return path, read(path)
-        except Damaged as error:
-            if path == paths[0]:
-                raise UsageError(f"{error}: move it away to start from the beginning") from None
-            print0(f"note  {error}: the one before it is used")
-            path.rename(f"{path}.damaged")  # it must not count as one of two to keep
-    return None, None

@@ -1,4 +1,4 @@
-"""What ddp_run.py and fsdp_run.py need not show: how ranks exchange objects, start again and end.
+"""What ddp_run.py and fsdp_run.py need not show: how ranks exchange what they have, and exit.
 
 Without a process group each function does its work for the one process that there is.
 """
@@ -10,13 +10,15 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ladder.batches import Batches
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import UsageError
 from ladder.files import commit
 
 
-def store() -> dist.Store:
+def addresses() -> dist.Store:
     """Where the ranks that torchrun starts leave their addresses.
 
     torchrun keeps it when it restarts the ranks of a node, with the addresses of those that died:
@@ -29,7 +31,7 @@ def store() -> dist.Store:
 
 
 @contextmanager
-def exits():
+def clean_exit():
     """Let a rank that exits inside do so at once, with its status; torchrun then ends the others.
 
     Python's shutdown would abort gloo's threads, and hide the status.
@@ -45,17 +47,18 @@ def exits():
         raise
 
 
-def on_rank_0(function: Callable):
-    """Return on all ranks what function() returns on rank 0. If it raises, the others exit with 0.
+def on_rank_0(function: Callable, *arguments, **more):
+    """Call a function on rank 0, and return on all ranks what it returns.
 
-    Exit 0, so that rank 0 can print its error: if another rank failed, torchrun would end rank 0.
+    If it raises, the others exit with 0, so that rank 0 can print its error: if another rank
+    failed, torchrun would end rank 0.
     """
     if not dist.is_initialized():
-        return function()
+        return function(*arguments, **more)
     message = [None]  # stays None if function() raises
     try:
         if dist.get_rank() == 0:
-            message = [{"returned": function()}]
+            message = [{"returned": function(*arguments, **more)}]
     finally:
         dist.broadcast_object_list(message)
     if message[0] is None:
@@ -72,16 +75,51 @@ def all_gather(*values: float) -> list[tuple[float, ...]]:
     return list(zip(*rows, strict=True))
 
 
-def load_text(data: str | None, print0: Callable) -> tuple[Corpus, Corpus]:
-    """Read text and held-out text on every rank. Raises UsageError if a rank has others."""
+def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
+    """Read text and held-out text on every rank. Raises UsageError if a rank has others.
+
+    Or if one of them has not a batch.
+    """
     # Rank 0 is the first: if the text is wrong, it alone says so.
     splits = []
-    on_rank_0(lambda: splits.extend(load_splits(data, print0)))
-    if not splits:
-        splits = load_splits(data, print0)
-    text, held_out = splits
+    on_rank_0(lambda: splits.extend(_load_text(args, print0)))
+    text, held_out = splits or _load_text(args, print0)
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
-    there = on_rank_0(lambda: here)
+    there = on_rank_0(str, here)
     if here != there:
         raise UsageError(f"this rank has {here}; rank 0 {there}: give every machine the same")
     return text, held_out
+
+
+def _load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
+    text, held_out = load_splits(args.data, print0)
+    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if it is too short
+    if args.eval_every:
+        Batches(held_out, 1, args.seq_len)
+    return text, held_out
+
+
+def gather(state):
+    """Return `state` with its sharded tensors gathered, one at a time, on the CPU of rank 0."""
+    if isinstance(state, dict):
+        return {key: gather(part) for key, part in state.items()}
+    if isinstance(state, DTensor):
+        whole = state.full_tensor()
+        return None if dist.get_rank() else whole.cpu()
+    return state
+
+
+def scatter(state: dict, model):
+    """Copy the weights in `state` into `model`, one at a time. If sharded, scatter rank 0's."""
+    for name, w in model.state_dict().items():
+        copy(state[name], w)
+
+
+def copy(source: torch.Tensor, target: torch.Tensor):
+    """Copy `source`, a whole tensor, into `target`. If that is sharded, scatter rank 0's tensor."""
+    if isinstance(target, DTensor):
+        if dist.get_rank() > 0:  # only receives its shard
+            source = torch.empty(target.shape, device=target.device)
+        source = source.to(target.device, target.dtype)
+        source = distribute_tensor(source, target.device_mesh, target.placements)
+    target.detach().copy_(source)

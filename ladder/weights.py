@@ -1,7 +1,6 @@
 """Models on disk: folders with config.json and model.safetensors, as transformers loads them.
 
-Others save the same model in several files, under names without a prefix (OpenAI), with masks of
-attention, and with the tied matrix as the output head. Names are put right once, as they are read.
+best/ of a run is written and read here; transformers reads all others, where it is installed.
 """
 
 import json
@@ -23,23 +22,19 @@ from ladder.files import require_readable, write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"  # names the files of a large model
 WTE = "transformer.wte.weight"
-HEAD = "lm_head.weight"
+HEAD = "lm_head.weight"  # tied: the same matrix
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
 CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-# Of config.json, what is the same in every model here. A file that leaves one out means this.
+# Of config.json, what is the same in every model here.
 FIXED = {
     "model_type": "gpt2",
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
-    "n_inner": None,
     "tie_word_embeddings": True,
 }
-# Its sizes: a file that leaves one out means GPT-2 124M, as in transformers.
-SIZES = dict(vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12)
 # transformers has dropout of 0.1 by default, the scripts have none.
 DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
@@ -50,7 +45,7 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
     `metadata` goes into the file of the weights, so that both are replaced at once. Raises OSError.
     """
     weights = {name: _transposed(name, w) for name, w in state.items()}
-    del weights[HEAD]  # tied
+    del weights[HEAD]
     weights[WTE] = weights[WTE][:GPT2_VOCAB_SIZE]
     fields = asdict(config)
     fields["n_positions"] = fields.pop("block_size")
@@ -69,25 +64,22 @@ def download_vocabulary():
         subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=15)  # seconds
 
 
-def save_tokenizer(folder: Path) -> bool:
-    """Write GPT-2's tokenizer to `folder`, for transformers, which else makes an empty one.
+def save_tokenizer(folder: Path, longest: int):
+    """Write GPT-2's tokenizer beside a model of `longest` positions.
 
-    The model's config.json must be there. Returns False if the vocabulary is neither cached nor
-    comes over the network. Raises OSError.
+    Without one transformers makes an empty one. Raises UsageError, OSError.
     """
-    if not (folder / "merges.txt").exists():
-        if not cached_vocabulary():
-            download_vocabulary()
-        if not cached_vocabulary():
-            return False
-        vocabulary, merges = cached_vocabulary()
-        write_atomic(folder / "vocab.json", vocabulary.read_bytes())
-        write_atomic(folder / "merges.txt", merges.read_bytes())
-    longest = json.loads((folder / "config.json").read_text("utf-8"))["n_positions"]
+    if not cached_vocabulary():
+        download_vocabulary()
+    found = cached_vocabulary()
+    if not found:
+        raise UsageError("GPT-2's vocabulary is not here")
+    vocabulary, merges = found
+    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
+    write_atomic(folder / "merges.txt", merges.read_bytes())
     end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest, **end}
     write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
-    return True
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
@@ -96,62 +88,69 @@ def read_metadata(folder: Path) -> dict[str, str]:
     Raises Damaged, or UsageError if the file cannot be read.
     """
     path = folder / WEIGHTS
-    try:
-        path.open("rb").close()  # safetensors says of any file that it cannot open: not found
-        return safe_open(path, "pt").metadata() or {}
-    except FileNotFoundError:
+    if not path.exists():
         return {}
+    try:
+        return safe_open(path, "pt").metadata() or {}
     except (OSError, SafetensorError) as error:
         require_readable(path)
         raise Damaged(f"{path} is damaged ({error})") from None
 
 
-def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
-    """Return the fields of GPTConfig and the FP32 weights, as in the scripts, of a model on disk.
-
-    `name` is its folder, or a folder of checkpoints, which has its best model. Raises UsageError.
-    """
+def find(name: str) -> Path:
+    """The folder of a model: `name`, or best/ if that has checkpoints. Raises UsageError."""
     folder = Path(name)
     if (folder / BEST).is_dir():
         folder = folder / BEST
-    tensors = {}
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        for path in _files(folder):
-            path.open("rb").close()
-            tensors |= load_file(path)
-        config = SIZES | config
-        if config.get("n_inner") == 4 * config["n_embd"]:
-            config["n_inner"] = None  # the same
-    except (OSError, LookupError, TypeError, ValueError, SafetensorError) as error:
+    if not (folder / "config.json").exists():
         holds = f"{BEST}/ of ddp_run.py (--eval-every writes it), or config.json and {WEIGHTS}"
-        raise UsageError(f"no model in {name} ({error}): expected a folder with {holds}") from None
-    for key, ours in FIXED.items():
-        value = config.get(key, ours)
-        if value != ours:
-            raise UsageError(f"{folder} has {key}={value!r} in config.json, GPT-2 here {ours!r}")
+        raise UsageError(f"no model in {name}: expected a folder with {holds}")
+    return folder
+
+
+def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
+    """Return the fields of GPTConfig and the FP32 weights, as in the scripts, of a model on disk.
+
+    Raises UsageError.
+    """
+    folder = find(name)
+    if "val_loss" in read_metadata(folder):  # we saved it
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        tensors = load_file(folder / WEIGHTS)
+    else:
+        config, tensors = _load_with_transformers(folder)
     shape = {name: config[name] for name in ("vocab_size", "n_layer", "n_head", "n_embd")}
     shape["block_size"] = config["n_positions"]
-    weights = {}
-    for key, w in tensors.items():
-        own = "transformer." + key.removeprefix("transformer.")
-        if not own.endswith((".attn.bias", ".attn.masked_bias")):
-            weights[own] = _transposed(own, w.float())
-    head = weights.pop("transformer." + HEAD, None)
-    if head is not None and not torch.equal(head, weights.setdefault(WTE, head)):
-        raise UsageError(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
-    if WTE not in weights:
-        raise UsageError(f"{folder} has no {WTE}: it is no GPT-2, or not all of it")
+    weights = {name: _transposed(name, w.float()) for name, w in tensors.items()}
     return shape, weights
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of a model's weights: one, or those that its index names."""
-    index = folder / INDEX
-    if (folder / WEIGHTS).exists() or not index.exists():  # in the order of transformers
-        return [folder / WEIGHTS]
-    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-    return [folder / name for name in sorted(set(names))]
+def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
+    """Return the config and the weights, without the tied head, of any GPT-2. Raises UsageError."""
+    try:
+        from transformers import GPT2LMHeadModel
+    except ImportError:
+        how = "pip install transformers"
+        raise UsageError(f"{folder} is no {BEST}/ of ddp_run.py: to read it, {how}") from None
+    try:
+        model, report = GPT2LMHeadModel.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True
+        )
+    except Exception as error:  # of many kinds
+        why = " ".join(str(error).split())[:300]
+        raise UsageError(f"transformers does not load {folder}: {why}") from None
+    config = model.config.to_dict()
+    for key, ours in FIXED.items():
+        if config[key] != ours:
+            wrong = f"{key}={config[key]!r} in config.json"
+            raise UsageError(f"{folder} has {wrong}, GPT-2 here {ours!r}")
+    for missing in report["missing_keys"]:  # transformers has filled it with random numbers
+        raise UsageError(f"{folder} is no GPT-2, or not all of it: it has no {missing}")
+    tensors = model.state_dict()
+    head = tensors.pop(HEAD)
+    if not torch.equal(head, tensors[WTE]):
+        raise UsageError(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
+    return config, tensors
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -159,6 +158,11 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
     if name.endswith(CONV1D):
         return weight.t().contiguous()
     return weight
+
+
+def start_from(model, name: str):
+    """Copy the weights of the model called `name` into `model`. Raises UsageError."""
+    fill(model, *load(name))
 
 
 def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
@@ -169,16 +173,12 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     at most. Zeros would outweigh all others, because GPT-2's logits lie far below 0.
     """
     ours = asdict(model.config)
-    rows = weights[WTE]  # (vocab_size, C)
-    missing = ours["vocab_size"] - len(rows)
+    missing = ours["vocab_size"] - shape["vocab_size"]
     padded = shape | {"vocab_size": ours["vocab_size"]}
     if ours != padded or not 0 <= missing < 128:
         flags = "--model sets the size, and --seq-len above 1024 block_size"
         raise UsageError(f"the model to start from has {shape}, this run {ours}: {flags}")
+    rows = weights[WTE]
     padding = rows.mean(dim=0).expand(missing, -1)
     rows = torch.cat([rows, padding])
-    try:
-        model.load_state_dict({**weights, WTE: rows, HEAD: rows})
-    except RuntimeError as error:  # names the keys that are missing, or too many, and wrong sizes
-        why = " ".join(str(error).split())[:300]
-        raise UsageError(f"the model to start from is no GPT-2 of {shape}: {why}") from None
+    model.load_state_dict({**weights, WTE: rows, HEAD: rows})

@@ -1,29 +1,23 @@
 """Text that a model writes."""
 
 import runpy
-from pathlib import Path
 
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE
-from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
 def load_model(name: str):
-    """The model on disk called `name`, as `weights.load` finds it, on the CPU. Raises UsageError.
+    """The model on disk called `name`, as `weights.find` finds it, on the CPU. Raises UsageError.
 
     Its block_size is the T of its run: no later position was trained.
     """
     from ladder import weights  # it imports torch, which --help need not
 
     shape, state = weights.load(name)
-    if shape["vocab_size"] <= END_OF_TEXT:
-        words = f"a vocabulary of {shape['vocab_size']}, GPT-2's tokens are {GPT2_VOCAB_SIZE}"
-        raise UsageError(f"{name} has {words}: it was trained with another tokenizer")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
-    folder = Path(name)
-    metadata = weights.read_metadata(folder / weights.BEST) or weights.read_metadata(folder)
+    metadata = weights.read_metadata(weights.find(name))
     model.config.block_size = int(metadata.get("seq_len", shape["block_size"]))
     return model
 
@@ -42,7 +36,7 @@ def sample(model, ids: list[int], count: int, seed: int):
     for _ in range(count):
         seen = torch.tensor([ids[-model.config.block_size :]], device=device)  # (1, T)
         with torch.no_grad():
-            logits, _ = model(seen)  # (1, T, vocab_size)
+            logits = model(seen)  # (1, T, vocab_size)
         probabilities = logits[0, -1, :GPT2_VOCAB_SIZE].float().cpu().softmax(dim=0)
         token = torch.multinomial(probabilities, 1, generator=generator).item()
         ids.append(token)

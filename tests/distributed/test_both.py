@@ -5,13 +5,17 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import AUTOCAST, refused
+from helpers import AUTOCAST, load, refused
 from jobs import STEPS, TWO, finish, last_log, last_weights, losses
 from models import losses_of, saved_model
 
 from ladder import checkpoint
 from ladder.batches import Batches
+from ladder.cli import parse_ddp_args
 from ladder.corpus import load_splits
+from ladder.errors import UsageError
+from ladder.files import ROOT
+from ladder.log import read_log
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
@@ -64,7 +68,7 @@ def test_weights_that_became_nan_are_not_saved(alone, tmp_path):
     flags = ["--ckpt-every", 1, "--eval-every", 0]
     _, err = alone(*flags, at=lambda step: math.nan, status=1)
     assert "is not finite after step 1: it is not saved" in err
-    assert not checkpoint.checkpoints(tmp_path / "ckpt")
+    assert not checkpoint.checkpoints_in(tmp_path / "ckpt")
 
 
 @pytest.mark.slow
@@ -97,7 +101,7 @@ def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
     """Its first loss is what they give on its first batch; a checkpoint to resume comes first."""
     model = saved_model(tmp_path)
     text, _ = load_splits(str(shard), print)
-    _, loss = model(*next(Batches(text, 2, 64)))
+    loss = model(*next(Batches(text, 2, 64)))
     flags = ["--init", tmp_path, "--total-batch", 128]
     alone(*flags, "--steps", 1)
     assert losses(tmp_path)[1] == pytest.approx(loss.item(), abs=1e-5)
@@ -108,7 +112,7 @@ def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
 def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path, capsys):
     folder = tmp_path / "ckpt"
     alone("--eval-every", 0)
-    (last,) = checkpoint.checkpoints(folder)
+    (last,) = checkpoint.checkpoints_in(folder)
     written = last.stat().st_mtime_ns
     assert "best/ of ddp_run.py (--eval-every writes it)" in refused(capsys, "sample", folder)
 
@@ -119,3 +123,69 @@ def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path, capsys):
     assert "val   step=6 loss=" in out and "RESULT" not in out
     assert (folder / "best" / "model.safetensors").exists()
     assert last.stat().st_mtime_ns == written
+
+
+def test_a_validation_that_fails_costs_no_step(script, alone, tmp_path, monkeypatch):
+    """It is made up for when the run goes on."""
+    module = load(ROOT / script)
+    real = module.evaluate
+    flags = ["--eval-every", 4, "--ckpt-every", 4]
+    found = [(9.0, 64)]  # before training
+
+    def evaluate(*_):
+        if not found:
+            raise UsageError("no memory left")
+        return found.pop()
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    alone(*flags, module=module, status=2)
+    monkeypatch.setattr(module, "evaluate", real)
+    alone(*flags, "--resume", module=module)
+    assert [val["step"] for val in last_log(tmp_path).vals] == [4, 6]
+    assert [step["step"] for step in last_log(tmp_path).steps] == [5, 6]
+
+
+# ------------------------------------------------------------------- held-out loss
+
+
+def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
+    """Training is the same, bit for bit, as if nothing had been validated on the way."""
+    out, _ = alone("--eval-every", 3)
+    log = last_log(tmp_path)
+    found = {val["step"]: val["loss"] for val in log.vals}
+    assert [*found] == [0, 3, 6]
+    assert found[0] > found[3] > found[6]
+    assert log.result["val_loss"] == log.result["best_val_loss"]
+    assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
+    rounding = 0 if script == "ddp_run.py" else 5e-6
+    assert losses(tmp_path) == pytest.approx(losses(one), abs=rounding, rel=0)
+    assert f", validation loss {found[6]:.4f} (best {found[6]:.4f})" in out
+    (beside,) = (tmp_path / "ckpt").glob("*.log")
+    (path,) = (tmp_path / "runs").glob("*.log")
+    assert beside.read_bytes() == path.read_bytes()
+
+
+def test_no_step_validates_what_one_starts_from(alone, tmp_path):
+    """No folder, no checkpoint; a best model has the loss that it was saved with."""
+    alone("--steps", 2)
+    trained = last_log(tmp_path).vals[-1]["loss"]
+    other = tmp_path / "other"
+    out, _ = alone("--steps", 0, "--init", tmp_path / "ckpt", "--ckpt-dir", other)
+    assert not other.exists()
+    *_, path = sorted((tmp_path / "runs").glob("*.log"))
+    log = read_log(path, ended=False)
+    (val,) = log.vals
+    assert val["step"] == 0 and val["loss"] == pytest.approx(trained, abs=2e-3)  # padding rows
+    assert out.splitlines()[-1].startswith("val   step=0 loss=") and not log.steps
+
+
+def test_the_best_model_is_better_than_what_training_starts_from(alone, tmp_path):
+    alone("--steps", 2, "--max-lr", 1e-30)
+    log = last_log(tmp_path)
+    assert not (tmp_path / "ckpt" / "best").exists()
+    assert log.result["best_val_loss"] == pytest.approx(log.vals[0]["loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(0, 1), (50, 10), (9999, 250)])
+def test_the_warm_up_is_a_fifth_but_not_of_a_long_run(steps, warmup):
+    assert parse_ddp_args("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup

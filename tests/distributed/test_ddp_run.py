@@ -53,8 +53,9 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
         elif step == 2:
             monkeypatch.setattr(sys, "stdout", closed_pipe())
 
-    _, err = alone("--eval-every", 0, at=stop, status=128 + signal.Signals[name])
+    _, err = alone("--eval-every", 1, at=stop, status=128 + signal.Signals[name])
     log = last_log(tmp_path)
+    assert [val["step"] for val in log.vals] == [*range(done)]  # not of the last step
     path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
     assert log.result["status"] == "stopped"
     assert len(log.steps) == done and path.exists()
@@ -88,7 +89,7 @@ def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
     alone(at=twice, status=130)
     assert last_log(tmp_path).result["status"] == "interrupted"
     assert len(losses(tmp_path)) == 1
-    assert not checkpoint.checkpoints(tmp_path / "ckpt")
+    assert not checkpoint.checkpoints_in(tmp_path / "ckpt")
 
 
 @pytest.mark.slow
@@ -113,7 +114,7 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
 
 def test_bad_input_is_one_line(alone):
     _, err = alone("--init", "/none", status=2)
-    assert err.startswith("error no model in /none ([Errno 2] No such file")
+    assert err.startswith("error no model in /none: expected a folder with best/")
     assert err.count("\n") == 1
 
 
@@ -160,8 +161,9 @@ def test_beta2_is_a_flag(alone, monkeypatch):
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     """Over a resumption too."""
-    found = iter([9.0, 3.0, 2.0, math.nan, 5.0, 2.5, 1.0])  # the first before training
-    monkeypatch.setattr(DDP, "evaluate", lambda *_: next(found))
+    # One before training, and one before it goes on.
+    found = iter([9.0, 3.0, 2.0, math.nan, math.nan, 5.0, 2.5, 2.5, 1.0])
+    monkeypatch.setattr(DDP, "evaluate", lambda *_: (next(found), 64))
     best = tmp_path / "ckpt" / "best"
 
     def after(steps, *more):
