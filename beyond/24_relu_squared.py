@@ -192,14 +192,14 @@ def main(argv=None):
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
-            scaler.scale(loss).backward()  # speedup 03: lifts gradients into float16's range
+            scaler.scale(loss).backward()
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)
-            scaler.update()
+            scaler.update()  # speedup 03: its factor lifts gradients into float16's range
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt, norm=norm.item(), lr=lr)

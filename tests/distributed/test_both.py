@@ -150,7 +150,7 @@ def test_a_validation_that_fails_costs_no_step(script, alone, tmp_path, monkeypa
 
 def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
     """Training is the same, bit for bit, as if nothing had been validated on the way."""
-    out, _ = alone("--eval-every", 3)
+    alone("--eval-every", 3)
     log = last_log(tmp_path)
     found = {val["step"]: val["loss"] for val in log.vals}
     assert [*found] == [0, 3, 6]
@@ -159,7 +159,6 @@ def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_pat
     assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
     rounding = 0 if script == "ddp_run.py" else 5e-6
     assert losses(tmp_path) == pytest.approx(losses(one), abs=rounding, rel=0)
-    assert f", validation loss {found[6]:.4f} (best {found[6]:.4f})" in out
     (beside,) = (tmp_path / "ckpt").glob("*.log")
     (path,) = (tmp_path / "runs").glob("*.log")
     assert beside.read_bytes() == path.read_bytes()
