@@ -4,7 +4,7 @@ Edit rung N, do not commit yet, and run
 
   python dev/propagate.py 3     applies the edit of rung 03 to 04 and all later rungs
   python dev/propagate.py 0     applies the edit of baseline.py to every rung and candidate
-  python dev/propagate.py 11    to 12 alone: the candidates go on from rung 10
+  python dev/propagate.py 11    to 12 alone: 21 and 31 go on from rung 10
 
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
 itself; docstrings stay as they are. If a script changed the same words as you, both versions are

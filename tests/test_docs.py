@@ -20,7 +20,7 @@ from ladder.measure.scripts import all_scripts, branch
 from ladder.measure.stats import gain_of
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "candidates/README.md", "beyond/README.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/README.md"]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 

@@ -1,6 +1,6 @@
 """The scripts: where they are, and which one each goes on from.
 
-The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for CPUs, candidates/ for
+The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for CPUs, memory/ for
 GPUs, beyond/ to the same loss in fewer steps.
 """
 
@@ -14,7 +14,7 @@ A_RUNG = "its number, its path or a part of its name"  # in --help: what `select
 RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
-BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number
+BRANCHES = ("cpu", "beyond", "memory")  # folders, in order of number
 
 
 def rungs() -> list[Path]:
@@ -69,7 +69,7 @@ def relative_name(path: Path) -> str:
 
 
 def select(words: list[str]) -> list[Path]:
-    """Rungs and candidates by number (`3`), range (`0-4`), path or a part of the name;
+    """Rungs by number (`3`), range (`0-4`), path or a part of the name;
     `transformers` for its scripts.
 
     Raises UsageError for a word that no script has, or several.
