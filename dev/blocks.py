@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fewer_steps import START, TUNED, by_stem, own_steps, record_minutes, shares
-from svg import embedded
 
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.commands.roofline import LISTED, speed_change, usual_share
@@ -21,6 +20,7 @@ from ladder.measure.scripts import base_of, branch, number_of, relative_name, ru
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, roofline_ms, work
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
+from ladder.show.chart import embedded
 from ladder.show.diffs import diff_lines
 from ladder.show.reported import reported_climb
 from ladder.show.tables import (

@@ -29,7 +29,7 @@ from ladder.measure.effective import differences
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb
 from ladder.measure.scripts import rungs
-from ladder.show.gather import kept
+from ladder.show.gather import found_in
 from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
@@ -97,7 +97,7 @@ def why_not(folder: Path, climb: Climb, rows: list[Row]) -> str | None:
         for text in differences(row.logs.values()):
             return f"{row.name} ran {text}"
     for name in from_outside(climb):
-        if not kept(folder, name):
+        if Path(name).stem not in found_in(folder):
             return f"{name} is not in the folder: nobody could see what was measured"
     return None
 
@@ -129,7 +129,7 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for name in from_outside(climb):
-        shutil.copy(kept(folder, name), target)
+        shutil.copy(found_in(folder)[Path(name).stem], target)
 
 
 def from_outside(climb: Climb) -> list[str]:

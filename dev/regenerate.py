@@ -14,13 +14,11 @@ from pathlib import Path
 
 from blocks import render
 from count_work import count_changed
-from pictures import pictures
-from site_page import site_sections
+from pictures import index, pictures
 
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.files import ROOT, require_own, write_atomic
-from ladder.show.page import page
 
 
 def run(argv: list[str]):
@@ -32,7 +30,7 @@ def run(argv: list[str]):
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())
-    write_atomic(ROOT / "docs" / "index.html", page(site_sections(), made="").encode())
+    write_atomic(ROOT / "docs" / "index.html", index().encode())
     print("done: git status says what has changed")
 
 
