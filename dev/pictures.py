@@ -1,7 +1,5 @@
 """The pictures in docs/ that are made from scripts, logs and counts."""
 
-import json
-import math
 import re
 from functools import partial
 from pathlib import Path
@@ -16,17 +14,17 @@ from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import median_ms, read_climb
+from ladder.measure.rows import median_ms
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.stats import Estimate
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.chart import NARROW, PARTS, WIDE, Axis, Bar, Chart, Picture, Scale
 from ladder.show.diffs import diff_lines
 from ladder.show.measured import draw_climb, gain_axis
-from ladder.show.page import Section, both, climb_section, gather, join, page
+from ladder.show.page import Section, both, climb_section, gather, page
 from ladder.show.reported import reported_climb, reported_gpus
 from ladder.show.tables import percent, title_of
-from ladder.show.training import draw, gather_run, training_section
+from ladder.show.training import draw_loss, gather_run, training_section
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -42,20 +40,11 @@ TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name."""
-    drawing = {
-        "ladder": draw_ladder,
-        "curve": partial(draw, [gather_run(TRAINING)], [], "loss", "tokens"),
-        "cards": draw_cards,
-        "learned": draw_learned,
-        "rounds": draw_rounds,
-        "two-cards": draw_two_cards,
-        "step": draw_step,
-        "loss": draw_loss,
-        "beta2": draw_beta2,
-    }
+    drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
+    drawing |= {"rounds": draw_rounds, "two-cards": draw_two_cards, "step": draw_step}
+    drawing["curve"] = partial(draw_loss, [gather_run(TRAINING)], [], "tokens")
     for _, climb, rows in measured_climbs():
-        ran = [row for row in rows if row.logs]
-        drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, ran)
+        drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     for _, _, rows in beyond_climbs():
         drawing["beyond"] = partial(draw_beyond, rows)
     made = {}
@@ -84,7 +73,7 @@ def reported_section() -> Section:
         '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
     ).format(other["url"], other["what"], other["settings"], other["note"])
     headline = f"GPT-2 training, one diff at a time: {times} as fast as its baseline on one A100"
-    return Section("reported", "one A100, reported", headline, join([links, both(draw_ladder)]))
+    return Section("reported", "one A100, reported", headline, links + both(draw_ladder))
 
 
 def draw_ladder(width: int) -> Picture:
@@ -254,80 +243,6 @@ def step_bars(steps: dict, longest: float, digits: int) -> list[Bar]:
 
 
 # ------------------------------------------------------------------ curves
-
-# Rows of docs/train.md: a card, its hours and billion tokens; a run, its tokens and its loss.
-HOURS = re.compile(r"^\|([^|]*)\|[^|]*\| ([\d.]+) \| [\d,]+ \| \d+ \| ([\d.]+) \|", re.MULTILINE)
-RUNS = re.compile(r"^\| \[(.+?)\]\(.*?\) \| [^|]+ \| ([\d.]+) \| ([\d.]+) \|", re.MULTILINE)
-
-
-def draw_loss(width: int) -> Picture:
-    """llm.c's loss by tokens, how far cards come on it in hours, and how other runs ended."""
-    llm_c = json.loads((ROOT / "ladder" / "show" / "references.json").read_text("utf-8"))[-1]
-    tokens, losses = np.array(llm_c["points"]).T
-    billions = tokens / 1000
-    picture = Picture(width, "Validation loss by tokens, and how far cards come in hours")
-    picture.legend({"reported": "llm.c on FineWeb, reported; on it the hours of one card"})
-    chart = Chart(picture, Scale(0, 10.6), Scale(2.9, 4.4))
-    chart.axes("validation loss, nats a token", "billion tokens")
-    chart.line(billions, losses, "reported", 2)
-    page = (ROOT / "docs" / "train.md").read_text("utf-8")
-    card = ""
-    above = {}  # how many words each point has
-    for name, hours, end in HOURS.findall(page):
-        card = name.strip().removesuffix(" SXM") or card
-        x, y = chart.at(float(end), np.interp(float(end), billions, losses))
-        picture.dot(x, y, "reported")
-        above[end] = above.get(end, 0) + 1
-        words = f"{card}, {hours} h"
-        if float(end) > 9:  # no room beside it
-            picture.text(width, y + 5 + 16 * above[end], words, anchor="end")
-        else:
-            picture.text(x + 8, y - 7, words)
-    for name, end, loss in RUNS.findall(page)[1:]:
-        x, y = chart.at(float(end), float(loss))
-        picture.dot(x, y, "reported", hollow=True)
-        picture.text(x - 8, y + 9, name, "soft", anchor="end")  # clear of the cards' words
-    return picture
-
-
-# Climbs of 08 and of 08 with a beta2 of 0.999, by tokens a step.
-BETA2 = {
-    256: "2026-11-26-amd-epyc-1-thread-climb-2",
-    1024: "2026-11-26-amd-epyc-1-thread-climb-3",
-}
-GPT3_BATCH = 2**19  # tokens
-
-
-def half_life(beta2: float, batch: float) -> float:
-    """In how many tokens half of what the second moments hold is forgotten."""
-    return batch * math.log(0.5) / math.log(beta2)
-
-
-def draw_beta2(width: int) -> Picture:
-    """The half-life of beta2 by tokens a step, GPT-3's, and what 0.95 costs where we measured."""
-    picture = Picture(width, "Half-life of beta2 in tokens, by the tokens of a step")
-    picture.legend({"measured": "measured here, tiny", "reported": "GPT-3's setting"})
-    low, high = 2**7, 2**20
-    chart = Chart(picture, Scale(low, high, log=True), Scale(300, 6e8, log=True))
-    up_ticks = {1e3: "1 k", 1e5: "100 k", 1e7: "10 M"}
-    across_ticks = {batch: f"{batch:,}" for batch in (256, 1024, 16384, GPT3_BATCH)}
-    chart.axes("tokens until β2 has forgotten half", "tokens a step", up_ticks, across_ticks)
-    fixed = half_life(0.95, GPT3_BATCH)
-    chart.line([low, high], [fixed, fixed], "reported", 1.5, "4 3")
-    for beta2 in (0.95, 0.999):
-        ends = [half_life(beta2, low), half_life(beta2, high)]
-        chart.line([low, high], ends, "ink", 1.5)
-        x, y = chart.at(2**16, half_life(beta2, 2**16))
-        picture.text(x, y - 10, f"β2 {beta2}", anchor="end", weight=600)
-        for batch in BETA2:
-            picture.dot(*chart.at(batch, half_life(beta2, batch)), "measured")
-    for batch, folder in BETA2.items():
-        gain = read_climb(ROOT / "logs" / folder)[1][1].loss_change
-        x, y = chart.at(batch, half_life(0.95, batch))
-        words = f"+{-gain.value:.3f} ({-gain.high:.3f} to {-gain.low:.3f})"
-        picture.text(x + 6, y + 16, words)
-    picture.dot(*chart.at(GPT3_BATCH, fixed), "reported")
-    return picture
 
 
 def draw_beyond(rows: list, width: int) -> Picture:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
 
-import numpy as np
-
 from ladder.measure.stats import Estimate
 
 WIDE = 832  # the column of a page on GitHub
@@ -56,9 +54,9 @@ class Scale:
     log: bool = False
 
     def at(self, value):
-        """Where a value, or each of an array, stands on the axis: from 0 to 1."""
+        """Where a value stands on the axis: from 0 to 1."""
         if self.log:
-            return np.log(np.divide(value, self.low)) / math.log(self.high / self.low)
+            return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low or 1)
 
     def round_values(self, about: int) -> list[float]:
@@ -117,40 +115,31 @@ class Picture:
         self.wide = width == WIDE
         self.title = title
         self.shapes = []
-        self.colors = {"ground"}
         self.y = 0
-
-    def add(self, element: str, color: str, inside="", **attributes):
-        """A shape or words. Numbers are in pixels; `_` in a name of an attribute is a hyphen."""
-        for name in color.split():
-            self.colors.add(name.removesuffix("-line"))
-        said = f'class="{color}"'
-        for name, value in attributes.items():
-            if isinstance(value, float):
-                value = f"{value:.1f}".removesuffix(".0")
-            said += f' {name.replace("_", "-")}="{value}"'
-        self.shapes.append(f"<{element} {said}>{escape(inside, quote=False)}</{element}>")
 
     def rect(self, x, y, width, height, color):
         """A filled rectangle, its upper left corner at (x, y)."""
-        self.add("rect", color, x=float(x), y=float(y), width=float(width), height=float(height))
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        self.shapes.append(f'<rect class="{color}" {place}/>')
 
     def line(self, points, color, width=1.0, dashes="none"):
         """A line through `points`, each (x, y)."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        style = {"fill": "none", "stroke_width": width, "stroke_dasharray": dashes}
-        self.add("polyline", f"{color}-line", points=path, **style)
+        style = f'fill="none" stroke-width="{width}" stroke-dasharray="{dashes}"'
+        self.shapes.append(f'<polyline class="{color}-line" {style} points="{path}"/>')
 
     def dot(self, x, y, color, hollow=False, radius=4.5):
         """A dot; a hollow one shows the ground."""
         fill = "ground" if hollow else color
-        self.add("circle", f"{fill} {color}-line", cx=x, cy=y, r=radius, stroke_width=2)
+        place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}" stroke-width="2"'
+        self.shapes.append(f'<circle class="{fill} {color}-line" {place}/>')
 
-    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400):
+    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400, link=""):
         """Words on the line y, which start, end or have their middle at x."""
-        if words:
-            style = {"font_size": size, "text_anchor": anchor, "font_weight": weight}
-            self.add("text", color, words, x=float(x), y=float(y), **style)
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        font = f'font-size="{size:.1f}" font-weight="{weight}"'
+        element = f'<text class="{color}" {place} {font}>{escape(words)}</text>'
+        self.shapes.append(f'<a href="{escape(link)}">{element}</a>' if link else element)
 
     def wrapped(self, x, y, words, width, color="soft", weight=400) -> float:
         """Words in lines of a width; returns where they end."""
@@ -196,7 +185,8 @@ class Picture:
             y = self.wrapped(left + room * axis.start, top, axis.heading, width)
             self.y = max(self.y, y + 8)
         for bar in bars:
-            self.name(bar)
+            self.text(0, self.y + 19, bar.name, size=14, link=bar.link)
+            self.text(self.width, self.y + 19, bar.right, anchor="end")
             top = self.y if left else self.y + 22
             self.y = top + 28
             for axis, mark in zip(axes, bar.marks, strict=True):
@@ -211,15 +201,6 @@ class Picture:
             for value, words in axis.ticks.items():
                 self.text(left + room * axis.at(value), self.y + 15, words, "soft", 12.0, "middle")
         self.y += 22 if axes else 6
-
-    def name(self, bar: Bar):
-        """The words at both edges of a row."""
-        if bar.link:
-            self.shapes.append(f'<a href="{escape(bar.link)}">')
-        self.text(0, self.y + 19, bar.name, size=14)
-        if bar.link:
-            self.shapes.append("</a>")
-        self.text(self.width, self.y + 19, bar.right, anchor="end")
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
         """The pieces of a bar, of which 1 is `full` pixels, and what stands behind them."""
@@ -236,47 +217,44 @@ class Picture:
             self.rect(start + bar.limit * full - 1, middle - 12, 3, 24, "ink")
         self.text(x + 6, middle + 5, bar.end, weight=600)
         if bar.code:
-            self.code(x + 14 + 8.5 * len(bar.end), middle, f"+ {bar.code}")
+            self.code(x + 14 + 8.5 * len(bar.end), middle, f" + {bar.code} ")
 
     def mark(self, found: Estimate, axis: Axis, left: float, y: float, color: str):
         """An estimate: a dot in its interval, with an arrow where the scale ends before it does."""
-        room = self.width - left
+
+        def at(value: float) -> float:
+            return left + axis.at(value) * (self.width - left)
+
         low = found.value if found.low is None else found.low
         high = found.value if found.high is None else found.high
-        self.line([(left + room * axis.at(end), y) for end in (low, high)], color, 2)
+        self.line([(at(low), y), (at(high), y)], color, 2)
         if low < axis.scale.low:
-            self.arrow(left + room * axis.start, y, -6, color)
+            self.text(at(low), y + 5, "◀", color, anchor="middle")
         if high > axis.scale.high:
-            self.arrow(left + room * axis.end, y, 6, color)
+            self.text(at(high), y + 5, "▶", color, anchor="middle")
         if axis.scale.low <= found.value <= axis.scale.high:
-            self.dot(left + room * axis.at(found.value), y, color, not found.significant)
-
-    def arrow(self, x: float, y: float, length: float, color: str):
-        """The head of an arrow that points to the right, or to the left if `length` is negative."""
-        self.line([(x, y - 5), (x + length, y), (x, y + 5)], color, 2)
+            self.dot(at(found.value), y, color, not found.significant)
 
     def code(self, x: float, middle: float, words: str):
         """A `+` line of a diff on its ground; where it is narrow, on a line of its own."""
-        size = min(12.5, self.width / MONO_LETTER / (len(words) + 1))
+        size = min(12.5, self.width / MONO_LETTER / len(words))
         if not self.wide:
             x = 0
             middle = self.y + 9
             self.y += 24
-        self.rect(x, middle - 11, (len(words) + 1) * size * MONO_LETTER, 22, "added")
-        self.text(x + size * MONO_LETTER / 2, middle + 4, words, "added-ink mono", size)
+        self.rect(x, middle - 11, len(words) * size * MONO_LETTER, 22, "added")
+        self.text(x, middle + 4, words, "added-ink mono", size)
 
     def svg(self, inline=False) -> str:
         """The file; or an element for a page that has `style` itself."""
-        height = round(self.y + 4)
+        size = f'width="{self.width}" height="{self.y + 4:.0f}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"'
+        box = f'viewBox="0 0 {self.width} {self.y + 4:.0f}"'
+        rules = "" if inline else f"<style>\n{style()}</style>\n"
+        title = f"<title>{escape(self.title)}</title>"
+        ground = f'<rect class="ground" {size}/>'
         shapes = "\n".join(self.shapes)
-        rules = "" if inline else f"<style>\n{style(self.colors)}</style>\n"
-        return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" \
-height="{height}" viewBox="0 0 {self.width} {height}" role="img">
-<title>{escape(self.title, quote=False)}</title>
-{rules}<rect width="{self.width}" height="{height}" class="ground"/>
-{shapes}
-</svg>
-"""
+        return f"{head} {box}>\n{title}\n{rules}{ground}\n{shapes}\n</svg>\n"
 
 
 class Chart:
@@ -297,41 +275,42 @@ class Chart:
         along = self.left + self.across.at(x) * (self.right - self.left)
         return along, self.bottom - self.up.at(y) * (self.bottom - self.top)
 
-    def axes(self, up: str, across: str, up_ticks=None, across_ticks=None):
+    def axes(self, up: str, across: str):
         """The lines, numbers and names of both axes."""
-        low, high = self.across.low, self.across.high
         picture = self.picture
-        if up_ticks is None:
-            up_ticks = self.up.ticks(max(2, int(self.bottom - self.top) // 48))
-        if across_ticks is None:
-            across_ticks = self.across.ticks(8 if picture.wide else 4)
-        for value, words in up_ticks.items():
-            y = self.at(low, value)[1]
-            picture.line([(self.left, y), (self.right, y)], "grid", 1)
-            picture.text(self.left - 7, y + 4, words, "soft", 12.0, "end")
-        for value, words in across_ticks.items():
+        for value, words in self.up.ticks(max(2, (self.bottom - self.top) // 48)).items():
+            y = self.at(self.across.low, value)[1]
+            picture.line([(self.left, y), (self.right, y)], "grid")
+            picture.text(self.left - 7, y + 4, words, "soft", 12, "end")
+        for value, words in self.across.ticks(8 if picture.wide else 4).items():
             x = self.at(value, self.up.low)[0]
-            picture.text(x, self.bottom + 17, words, "soft", 12.0, "middle")
+            picture.text(x, self.bottom + 17, words, "soft", 12, "middle")
         picture.text(0, self.top - 12, up, "soft")
-        picture.text(self.at(high, self.up.low)[0], self.bottom + 34, across, "soft", anchor="end")
+        picture.text(self.right, self.bottom + 34, across, "soft", anchor="end")
 
     def line(self, xs, ys, color: str, thick: float, dashes="none"):
         """A curve where it is finite; an inner <svg> cuts off what is off the scale."""
-        xs = np.asarray(xs, float)
-        ys = np.asarray(ys, float)
-        finite = np.isfinite(ys)
         width, height = self.right - self.left, self.bottom - self.top
-        box = f"{self.left} {self.top} {width} {height}"
         place = f'x="{self.left}" y="{self.top}" width="{width}" height="{height}"'
-        self.picture.shapes.append(f'<svg {place} viewBox="{box}">')
-        points = zip(*self.at(xs[finite], ys[finite]), strict=True)
+        box = f'viewBox="{self.left} {self.top} {width} {height}"'
+        points = []
+        for x, y in zip(xs, ys, strict=True):
+            if math.isfinite(y):
+                points.append(self.at(x, y))
+        self.picture.shapes.append(f"<svg {place} {box}>")
         self.picture.line(points, color, thick, dashes)
         self.picture.shapes.append("</svg>")
+
+    def upright(self, x: float, words: str):
+        """A line from the bottom to the top, with words at its right."""
+        self.line([x, x], [self.up.low, self.up.high], "soft", 1, "4 3")
+        self.picture.text(self.at(x, self.up.low)[0] + 5, self.top + 12, words, "soft")
 
     def area(self, edge, color: str):
         """What lies inside of an edge."""
         points = " ".join(f"{x:.0f},{y:.0f}" for x, y in (self.at(*point) for point in edge))
-        self.picture.add("polygon", color, points=points, fill_opacity="0.1")
+        area = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
+        self.picture.shapes.append(area)
 
     def end_labels(self, ends: dict[str, float], colors: dict[str, str]):
         """The name of each curve beside its end, from the highest down, without overlap."""
@@ -349,18 +328,15 @@ class Chart:
             self.picture.text(x + 20, y + 4, words, color, weight=weight)
 
 
-def style(colors: set[str]) -> str:
-    """The rules of CSS for these colours, so that one rule turns them on a dark ground."""
+def style() -> str:
+    """The rules of CSS for the colours, so that one rule turns them on a dark ground."""
     light = ""
     dark = ""
-    for name in sorted(COLORS.keys() & colors):
-        on_white, on_dark = COLORS[name]
+    for name, (on_white, on_dark) in COLORS.items():
         light += f".{name}{{fill:{on_white}}}.{name}-line{{stroke:{on_white}}}"
         dark += f".{name}{{fill:{on_dark}}}.{name}-line{{stroke:{on_dark}}}"
-    return f"""text{{font-family:{SANS};white-space:pre}}.mono{{font-family:{MONO}}}
-{light}
-@media (prefers-color-scheme:dark){{{dark}}}
-"""
+    words = f"text{{font-family:{SANS};white-space:pre}}.mono{{font-family:{MONO}}}"
+    return f"{words}\n{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n"
 
 
 def embedded(name: str, alt: str, folder: str = "") -> str:

@@ -12,7 +12,6 @@ from ladder.show.tables import loss_change, name_of, percent, title_of, with_int
 
 MOST = 10  # times as fast: where an axis of gains ends at the latest
 TICKS = (0, 100, -50, 50, 300, 20, -20, 10, -10, 5, -5, 2, -2)  # per cent; the first come first
-POINTS = 500  # of a curve, at most
 
 
 def gain_in_words(gain: Estimate | None) -> str:
@@ -48,68 +47,59 @@ def ends_of(found: list[Estimate], origin: float) -> tuple[float, float]:
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int, without=None, link="") -> Picture:
-    """What a step of each row takes, and what the row gains, with its interval.
+    """What a step of each row takes, its roofline, and what the row gains, with its interval.
 
-    `without` has the rows of a climb --without by stem: their gains stand beside. `link` comes
-    before a row's name in an address.
+    `without` has the rows of a climb --without by stem: their gains stand beside. `link` is the id
+    of the section in which a row has more.
     """
     heading = climb.comparison.gain_heading
-    picture = Picture(width, f"Measured: milliseconds a step, {heading}")
-    words = "Measured: tokens a second" if climb.batch_sizes else "Measured: milliseconds a step"
-    marked = any(row.roofline for row in rows) and not climb.batch_sizes
-    picture.say(f"{words}. Upright marks: the roofline, calculated" if marked else words)
-    without = without or {}
-    gains = [row.gain for row in rows if row.gain]
-    alone = [row.gain for row in without.values() if row.gain]
+    picture = Picture(width, f"Milliseconds a step, {heading}")
+    words = "Measured: milliseconds a step"
+    if any(row.roofline for row in rows):
+        words += ". Upright marks: the roofline, calculated"
+    picture.say(words)
+    end = 0.7 if picture.wide else 0.98
     axes = []
+    if without:
+        end = 0.55 if picture.wide else 0.65
+        gains = [row.gain for row in without.values() if row.gain]
+        axes.append(
+            gain_axis("left out of the top alone", end + 0.04, end + 0.21, gains, apart=0.4)
+        )
     if heading:
-        end = 0.7 if picture.wide else 0.98
-        if alone:
-            end = 0.55 if picture.wide else 0.65
+        gains = [row.gain for row in rows if row.gain]
         name = f"{heading}, 95 % interval, logarithmic"
-        axes.append(gain_axis(name, 0.4, end, gains))
-    if alone:
-        name = "left out of the top alone"
-        axes.append(gain_axis(name, end + 0.04, end + 0.21, alone, apart=0.4))
-    longest = max(bar_value(climb, row) for row in rows if row.logs)
+        axes.insert(0, gain_axis(name, 0.4, end, gains))
+    longest = max(row.ms for row in rows if row.logs)
     bars = []
     for row in rows:
-        bar = Bar(name_of(row), end=row.status, marks=[row.gain] if heading else [])
-        bars.append(bar)
-        bar.link = link and f"{link}{row.name}"
-        if alone:
-            left_out = without.get(row.stem)
-            bar.marks.append(left_out and left_out.gain)
+        bar = Bar(name_of(row), end=row.status, link=link and f"#{link}/{row.name}")
+        if heading:
+            bar.marks.append(row.gain)
+        if without:
+            bar.marks.append(without[row.stem].gain if row.stem in without else None)
         if row.logs:
-            value = bar_value(climb, row)
-            bar.pieces = [(value / longest, "measured", "")]
-            bar.end = f"{value:,.0f}"
+            bar.pieces = [(row.ms / longest, "measured", "")]
+            bar.end = f"{row.ms:,.0f}"
             bar.right = gain_in_words(row.gain)
-            if row.roofline and marked:
-                bar.limit = sum(row.roofline) / longest
+        if row.roofline:
+            bar.limit = sum(row.roofline) / longest
+        bars.append(bar)
     picture.bars(bars, 0.28, axes)
     return picture
 
 
-def bar_value(climb: Climb, row: Row) -> float:
-    """What the bar of a row shows."""
-    return row.tok_per_s if climb.batch_sizes else row.ms
-
-
-def draw_losses(climb: Climb, rows: list[Row], width: int, link="") -> Picture:
+def draw_losses(heading: str, rows: list[Row], width: int) -> Picture:
     """The loss at which each row ends, and its difference, with the interval."""
     picture = Picture(width, "Loss, and its differences")
-    changes = [row.loss_change for row in rows if row.loss_change]
-    scale = Scale(*ends_of(changes, 0.0))
-    heading = f"{climb.comparison.loss_heading}, 95 % interval"
+    scale = Scale(*ends_of([row.loss_change for row in rows if row.loss_change], 0.0))
     end = 0.68 if picture.wide else 0.98
     axis = Axis(heading, 0.2, end, scale, scale.ticks(5), origin=0)
     bars = []
     for row in rows:
-        right = loss_change(row.loss_change) if row.loss_change else ""
-        end = f"{row.loss:.4f}" if row.loss else row.status
-        bar = Bar(name_of(row), end=end, marks=[row.loss_change], right=right)
-        bar.link = link and f"{link}{row.name}"
+        bar = Bar(name_of(row), end=f"{row.loss:.4f}", marks=[row.loss_change])
+        if row.loss_change:
+            bar.right = loss_change(row.loss_change)
         bars.append(bar)
     picture.bars(bars, axes=[axis])
     return picture
@@ -118,37 +108,33 @@ def draw_losses(climb: Climb, rows: list[Row], width: int, link="") -> Picture:
 def draw_loss_curves(rows: list[Row], width: int) -> Picture:
     """The loss of each row less that of the first at each step, a mean over the rounds.
 
-    In colour: significant changes, then what ends furthest from the first. The scale is that of the
-    later half.
+    In colour: the last significant changes. The scale is that of the later half.
     """
     first, *others = rows
     differences = {}
-    significant = set()
+    significant = []
     for row in others:
         rounds = []
         for k in first.logs.keys() & row.logs.keys():
             rounds.append(smooth_losses(row.logs[k]) - smooth_losses(first.logs[k]))
         if rounds:
             differences[title_of(row)] = np.mean(rounds, axis=0)  # (points,)
-            if row.loss_change and row.loss_change.significant:
-                significant.add(title_of(row))
+        if row.loss_change and row.loss_change.significant:
+            significant.append(title_of(row))
+    colors = dict(zip(significant[::-1], CURVES, strict=False))
     last = len(first.log.steps)
     points = len(smooth_losses(first.log))
     steps = np.arange(last - points + 1, last + 1)  # a running mean begins later
     later = np.concatenate([mean[points // 2 :] for mean in differences.values()])
     margin = 0.1 * max(1e-3, np.ptp(later))
     up = Scale(min(0, later.min()) - margin, max(0, later.max()) + margin)
-    names = sorted(differences, key=lambda name: -abs(differences[name][-1]))
-    names.sort(key=lambda name: name not in significant)
-    colors = dict(zip(names, CURVES, strict=False))
     picture = Picture(width, "Differences in loss over the steps")
     chart = Chart(picture, Scale(steps[0], last), up, margin=165 if picture.wide else 46)
     chart.axes(f"training loss less that of {title_of(first)}, nats", "steps")
     chart.line([steps[0], last], [0, 0], "ink", 1)
-    every = 1 + points // POINTS
-    for name in names[::-1]:
-        color = colors.get(name, "soft")
-        chart.line(steps[::every], differences[name][::every], color, 2 if name in colors else 1)
+    for name, mean in differences.items():
+        thick = 2 if name in colors else 1
+        chart.line(steps, mean, colors.get(name, "soft"), thick)
     chart.end_labels({name: mean[-1] for name, mean in differences.items()}, colors)
     return picture
 
@@ -167,15 +153,10 @@ def verdict(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     said = f"{title_of(fast)} is {how_fast(gain)} {title_of(slow)}"
     if rounds < MIN_ROUNDS:
         return said, f"Rounds: {rounds}. From three on, gains have intervals."
-    clear = [row.gain.value > 1 for row in others if row.gain.significant]
     if not gain.significant:
         said = f"No significant difference between {title_of(fast)} and {title_of(slow)}"
     tokens = f"{fast.tok_per_s:,.0f} instead of {slow.tok_per_s:,.0f} tokens a second"
-    counts = f"significant gains: {clear.count(True)}, losses: {clear.count(False)}"
-    return said, (
-        f"{gain_in_words(gain)}: {tokens}. Of {len(others)} differences, {counts} (after Holm's "
-        f"correction; {rounds} rounds)."
-    )
+    return said, f"{gain_in_words(gain)}: {tokens}; {rounds} rounds."
 
 
 def how_fast(gain: Estimate) -> str:

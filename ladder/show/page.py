@@ -7,7 +7,8 @@ that is not HTML already. The page runs no script and asks for nothing from else
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -77,9 +78,9 @@ def page(sections: list[Section], made="") -> str:
     return PAGE.format(
         marker=Markup(MARKER),
         title=sections[0].headline,
-        style=Markup(chart.style({*chart.COLORS}) + HERE.joinpath("report.css").read_text("utf-8")),
-        links=Markup("<nav>{}</nav>").format(join(links)) if len(links) > 1 else "",
-        sections=join(parts),
+        style=Markup(chart.style() + HERE.joinpath("report.css").read_text("utf-8")),
+        links=tag("nav", links) if len(links) > 1 else "",
+        sections=Markup("").join(parts),
         made=f" on {made}" if made else "",
     )
 
@@ -87,19 +88,11 @@ def page(sections: list[Section], made="") -> str:
 # ------------------------------------------------------------------ pieces of HTML
 
 
-def join(parts: list) -> Markup:
-    """The parts, those that are not HTML escaped."""
-    return Markup("\n").join(parts)
-
-
-def paragraphs(texts: list[str], css_class="") -> Markup:
-    """A paragraph for each text."""
-    return join([Markup('<p class="{}">{}</p>').format(css_class, text) for text in texts])
-
-
-def heading(text: str) -> Markup:
-    """A heading inside of a section."""
-    return Markup("<h3>{}</h3>").format(text)
+def tag(name: str, inside, css_class="") -> Markup:
+    """An element with text, HTML or a list of both inside."""
+    if isinstance(inside, list):
+        inside = Markup("\n").join(inside)
+    return Markup(f'<{name} class="{css_class}">{{}}</{name}>').format(inside)
 
 
 def prose(text: str) -> Markup:
@@ -107,11 +100,13 @@ def prose(text: str) -> Markup:
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(escape(text))))
 
 
-def terms(pairs: dict[str, str]) -> Markup:
+def terms(pairs: dict) -> Markup:
     """Words by their headings; what is empty is not said."""
-    term = Markup("<div><dt>{}</dt><dd>{}</dd></div>")
-    shown = [term.format(name, text) for name, text in pairs.items() if text]
-    return Markup("<dl>{}</dl>").format(join(shown))
+    shown = []
+    for name, text in pairs.items():
+        if text:
+            shown.append(tag("div", [tag("dt", name), tag("dd", text)]))
+    return tag("dl", shown)
 
 
 def pairs(them: dict[str, str]) -> str:
@@ -119,43 +114,32 @@ def pairs(them: dict[str, str]) -> str:
     return "; ".join(f"{key}: {value}" for key, value in them.items())
 
 
-def details(summary: str, inside: Markup, id="") -> Markup:
+def details(summary: str, inside: list, id="") -> Markup:
     """What opens. An address that ends with #id opens it, as the id is inside."""
     folded = Markup('<details><summary>{}</summary><div id="{}">{}</div></details>')
-    return folded.format(summary, id, inside)
+    return folded.format(summary, id, tag("div", inside))
 
 
 def both(draw: Callable) -> Markup:
     """A picture wide and narrow: the style shows the one that the screen has room for."""
-    wide = Markup(draw(chart.WIDE).svg(inline=True))
-    narrow = Markup(draw(chart.NARROW).svg(inline=True))
-    shown = Markup('<div class="wide">{}</div><div class="narrow">{}</div>')
-    return shown.format(wide, narrow)
+    wide = Markup(draw(width=chart.WIDE).svg(inline=True))
+    narrow = Markup(draw(width=chart.NARROW).svg(inline=True))
+    return tag("div", wide, "wide") + tag("div", narrow, "narrow")
 
 
 def diff_html(lines: list[str]) -> Markup:
     """A diff, a line an element."""
     names = {"+": "add", "-": "del", "@": "soft"}
-    shown = []
-    for line in lines:
-        css_class = names.get(line[:1], "")
-        shown.append(Markup('<span class="{}">{}</span>').format(css_class, line))
-    return Markup('<pre class="diff" tabindex="0"><code>{}</code></pre>').format(join(shown))
+    shown = [tag("span", line, names.get(line[:1], "")) for line in lines]
+    return tag("pre", tag("code", shown), "diff")
 
 
 def table_html(lines: list[list]) -> Markup:
     """A table of cells as ladder.show.tables makes them."""
-    head, *body = lines
-    html = [row_html("th", head)]
-    for line in body:
-        html.append(row_html("td", line))
-    return Markup('<div class="scroll" tabindex="0"><table>{}</table></div>').format(join(html))
-
-
-def row_html(element: str, cells: list) -> Markup:
-    """One row of a table."""
-    cell = Markup(f"<{element}>{{}}</{element}>")
-    return Markup("<tr>{}</tr>").format(join([cell.format(one.text) for one in cells]))
+    rows = []
+    for line in lines:
+        rows.append(tag("tr", [tag("td", cell.text) for cell in line]))
+    return tag("div", tag("table", rows), "scroll")
 
 
 # ------------------------------------------------------------------ a climb
@@ -169,11 +153,7 @@ class Gathered:
     id: str
     climb: Climb
     rows: list[Row]
-
-    @property
-    def ran(self) -> list[Row]:
-        """The rows that have logs."""
-        return [row for row in self.rows if row.logs]
+    ran: list[Row]  # those that have logs
 
     @property
     def settings(self) -> list:
@@ -184,45 +164,42 @@ class Gathered:
 
 def gather(folder: Path) -> Gathered:
     """A climb. Raises UsageError if it is none, or nothing of it can be shown."""
-    found = Gathered(folder, folder.resolve().name, *read_climb(folder))
-    if not found.ran:
+    climb, rows = read_climb(folder)
+    ran = [row for row in rows if row.logs]
+    if not ran:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
-    return found
+    return Gathered(folder, folder.resolve().name, climb, rows, ran)
 
 
 def climb_section(found: Gathered, without: Gathered | None = None, with_logs=True) -> Section:
     """The section of a climb, with a climb --without beside it."""
     climb, rows, ran = found.climb, found.rows, found.ran
-    run = ran[0].log.run
     headline, sure = measured.verdict(climb, ran)
-    learned = [row for row in ran if row.loss]
-    losses = Markup("")
-    if any(row.loss_change for row in learned):
-        headline, losses = losses_html(found, learned)
+    parts = [tag("p", f"{caption(climb, ran)}.", "soft")]
+    parts += [tag("p", words, "warning") for words in notices(climb, rows)]
+    if any(row.loss_change for row in ran):
+        headline, losses = losses_html(found)
+        parts += [*losses, tag("h3", "Speed")]
+    parts.append(tag("p", sure))
+    if climb.comparison.gain_heading:
+        parts.append(tag("p", DOTS.format(climb.comparison.gain_heading), "soft"))
     alone = {}
     if without:
         alone = {row.stem.removeprefix("without_"): row for row in without.rows}
-    link = f"#{found.id}/"
-    parts = [
-        paragraphs([f"{caption(climb, ran)}."], "soft"),
-        paragraphs(notices(climb, rows), "warning"),
-        losses,
-        heading("Speed"),
-        paragraphs([sure]),
-        paragraphs(legend(climb, ran, alone), "soft"),
-        both(lambda width: measured.draw_climb(climb, rows, width, alone, link)),
-        rungs_html(found, with_logs),
-        heading("All numbers"),
-        table_html(table(rows, columns(climb, rows))),
-        paragraphs(footnotes(climb, rows), "soft"),
-        heading("How it was measured"),
-        terms(facts(found)),
-    ]
-    what = f"{climb.comparison.what}: {title_of(rows[0])} to {title_of(rows[-1])}"
-    label = (
-        f"{run['device']}, {climb.started}, {run['model']}, B={sizes(ran)}, T={run['T']}, {what}"
-    )
-    return Section(found.id, label, f"{headline} on {run['device']}", join(parts))
+        parts.append(tag("p", ALONE, "soft"))
+    if not any(row.roofline for row in ran):
+        parts.append(tag("p", NO_ROOFLINE, "soft"))
+    parts.append(both(partial(measured.draw_climb, climb, rows, without=alone, link=found.id)))
+    parts += rungs_html(found, with_logs)
+    parts += [tag("h3", "All numbers"), table_html(table(rows, columns(climb, rows)))]
+    parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
+    facts = asdict(climb) | {"folder": found.id}
+    del facts["data"]  # a path of the machine
+    parts += [tag("h3", "How it was measured"), terms(facts)]
+    run = ran[0].log.run
+    label = f"{run['device']}, {climb.started}, {run['model']}, B={sizes(ran)}, T={run['T']}: "
+    label += f"{title_of(rows[0])} to {title_of(rows[-1])}"
+    return Section(found.id, label, f"{headline} on {run['device']}", Markup("\n").join(parts))
 
 
 def notices(climb: Climb, rows: list[Row]) -> list[str]:
@@ -234,48 +211,34 @@ def notices(climb: Climb, rows: list[Row]) -> list[str]:
     return lines
 
 
-def legend(climb: Climb, ran: list[Row], alone: dict) -> list[str]:
-    """What is drawn below."""
-    lines = []
-    if any(row.gain for row in ran):
-        lines.append(DOTS.format(climb.comparison.gain_heading))
-    if alone:
-        lines.append(ALONE)
-    if not any(row.roofline for row in ran):
-        lines.append(NO_ROOFLINE)
-    return lines
-
-
-def losses_html(found: Gathered, rows: list[Row]) -> tuple[str, Markup]:
+def losses_html(found: Gathered) -> tuple[str, list]:
     """What the rungs do to the loss, in words and in pictures."""
+    rows = [row for row in found.ran if row.loss]
     said, sure = measured.loss_verdict(rows)
-    link = f"#{found.id}/"
-    parts = [
-        heading("Loss"),
-        paragraphs([sure]),
-        paragraphs([DOTS.format(found.climb.comparison.loss_heading)], "soft"),
-        both(lambda width: measured.draw_losses(found.climb, rows, width, link)),
-        both(lambda width: measured.draw_loss_curves(rows, width)),
+    heading = found.climb.comparison.loss_heading
+    return said, [
+        tag("h3", "Loss"),
+        tag("p", sure),
+        tag("p", DOTS.format(heading), "soft"),
+        both(partial(measured.draw_losses, heading, rows)),
+        both(partial(measured.draw_loss_curves, rows)),
     ]
-    return said, join(parts)
 
 
-def rungs_html(found: Gathered, with_logs: bool) -> Markup:
-    """What is behind each row: its change and why, its diff and its logs."""
+def rungs_html(found: Gathered, with_logs: bool) -> list:
+    """What is behind each row: what its script says of itself, its diff and its logs."""
     logs = climb_logs(found.folder, found.climb) if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(found.folder, found.climb, Path(scratch))
         for index, row in enumerate(found.rows):
-            base = base_row(found, index)
-            inside = rung_html(row, base, scripts)
-            for k in sorted(row.logs):
-                if (row.name, k) in logs:
-                    log = Markup("<pre>{}</pre>").format(logs[row.name, k])
-                    inside += details(f"{row.name}.r{k}.log", log)
+            inside = rung_html(row, base_row(found, index), scripts)
+            for (name, k), text in sorted(logs.items()):
+                if name == row.name:
+                    inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
             summary = f"{name_of(row)} {measured.gain_in_words(row.gain)}"
             shown.append(details(summary, inside, f"{found.id}/{row.name}"))
-    return join(shown)
+    return shown
 
 
 def base_row(found: Gathered, index: int) -> Row | None:
@@ -288,47 +251,24 @@ def base_row(found: Gathered, index: int) -> Row | None:
     return None
 
 
-def rung_html(row: Row, base: Row | None, scripts: dict[str, Path]) -> Markup:
+def rung_html(row: Row, base: Row | None, scripts: dict[str, Path]) -> list:
     """What a script says of itself, what ran, and its diff."""
     path = scripts.get(row.stem)
-    parts = []
-    if row.failure:
-        parts.append(paragraphs([row.status_in_full]))
-    if not path:
-        parts.append(paragraphs(["Its script is not in the folder of the climb."]))
+    facts = {"Status": row.status_in_full if row.failure else ""}
+    if path:
+        for name, text in fields_of(path).items():
+            facts[name] = prose(text)
     else:
-        fields = fields_of(path)
-        parts.append(paragraphs([prose(fields.get("Change", ""))], "lead"))
-        parts.append(paragraphs([prose(fields.get("Why", ""))]))
-        parts.append(terms({"Numerics": prose(fields.get("Numerics", ""))}))
-    ran = {}
+        facts["Script"] = "not in the folder of the climb"
     if row.logs:
-        ran["What ran"] = pairs(row.log.effective)
+        facts["What ran"] = pairs(row.log.effective)
     if row.roofline:
-        parts_ms = [f"{name} {ms:.1f} ms" for name, ms in zip(LABELS, row.roofline, strict=True)]
-        whole = f"together {sum(row.roofline):.1f}, measured {row.ms:.1f}"
-        ran["Roofline"] = f"{', '.join(parts_ms)}: {whole}"
-    parts.append(terms(ran))
-    if base:
-        diff = diff_of(scripts.get(base.stem), path)
-        if diff:
-            parts.append(paragraphs([f"Diff from {title_of(base)}, docstrings left out:"], "soft"))
-            parts.append(diff_html(diff))
-    return join(parts)
-
-
-def facts(found: Gathered) -> dict[str, str]:
-    """How a climb was measured, in words by their headings."""
-    climb = found.climb
-    log = found.ran[0].log
-    run = log.run
-    return {
-        "System": f"{run['device']}, {climb.system}, {climb.cores} cores",
-        "Clocks": pairs(climb.clocks),
-        "Versions": pairs(climb.versions),
-        "Text": f"{run['data']}, SHA-256 {run.get('data_sha256')}…",
-        "Rounds": f"{climb.rounds_begun}, interleaved",
-        "Steps": f"{log.warmup_steps} for warm-up, left out; {log.measured_steps} measured",
-        "Raw logs": found.id,
-        "Flags": " ".join(climb.flags),
-    }
+        parts = {name: f"{ms:.1f} ms" for name, ms in zip(LABELS, row.roofline, strict=True)}
+        parts |= {"together": f"{sum(row.roofline):.1f} ms", "measured": f"{row.ms:.1f} ms"}
+        facts["Roofline"] = pairs(parts)
+    shown = [terms(facts)]
+    diff = diff_of(scripts.get(base.stem), path) if base else []
+    if diff:
+        shown.append(tag("p", f"Diff from {title_of(base)}, docstrings left out:", "soft"))
+        shown.append(diff_html(diff))
+    return shown

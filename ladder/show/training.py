@@ -1,5 +1,6 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
+import itertools
 import json
 import re
 import statistics
@@ -7,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
@@ -15,20 +16,18 @@ from ladder.measure.climb import PACKED, log_texts
 from ladder.measure.losses import running_mean
 from ladder.measure.rows import step_tokens
 from ladder.show.chart import CURVES, Chart, Picture, Scale
-from ladder.show.page import Section, both, heading, join, pairs, paragraphs, terms
+from ladder.show.page import Section, both, pairs, tag, terms
 
 HERE = Path(__file__).parent
 # A log as ladder.run names it, by date and time.
 OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
-# The values of the step lines that are drawn where all runs have them.
+LOSS = "loss, nats a token"
+# The other values of the step lines, drawn where all runs have them.
 VALUES = {
-    "loss": "loss, nats a token",
     "lr": "learning rate",
     "norm": "gradient norm, before clipping",
     "tok_per_s": "tokens a second",
 }
-CHARTS = [("loss", "tokens"), ("loss", "minutes")]
-CHARTS += [("lr", "tokens"), ("norm", "tokens"), ("tok_per_s", "tokens")]
 READING = (
     "Minutes add up the steps in the curve, without validation and checkpoints. The text is read "
     "in order unless --shuffle is given: where a passage is easier, the training loss dips. The "
@@ -58,9 +57,7 @@ def find_runs(path: Path) -> dict[Path, dict[str, str]]:
         return {folder: dict(sorted(of_one.items(), key=lambda log: log[0].partition("-")[2]))}
     if texts:
         return {folder / f"{name}.log": {name: text} for name, text in texts.items()}
-    inside = {str(file.parent) for file in [*folder.glob("*/climb.json"), *folder.glob("*/*.log")]}
-    which = f": name one of {', '.join(sorted(inside)[-5:])}" if inside else ""
-    raise UsageError(f"{path} has no climb.json and no log of a run{which}")
+    raise UsageError(f"{path} has no climb.json and no log of a run")
 
 
 def read_logs(texts: dict[str, str]) -> tuple[list[Log], list[str]]:
@@ -162,93 +159,84 @@ def distinct_names(paths: list[Path]) -> list[str]:
 # ------------------------------------------------------------------ curves
 
 
-def draw(runs: list[dict], references: list[dict], key: str, over: str, width: int) -> Picture:
-    """One value of the step lines over `tokens` or `minutes`.
-
-    The loss stands beside the validation loss, and beside the references over tokens.
-    """
-    picture = Picture(width, VALUES[key])
-    longest = max(run[over][-1] for run in runs)
-    unit = 1
-    name = over
+def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -> Picture:
+    """The losses of runs over `tokens` or `minutes`, and over tokens the references."""
+    picture = Picture(width, LOSS)
+    picture.legend(legend(runs))
+    values = finite(all_of(runs, "steps") + all_of(runs, "vals"), "loss")
+    up = Scale(0.98 * values.min(), 1.05 * np.percentile(values, 95))
+    chart, unit = chart_of(picture, runs, LOSS, over, up, values.max())
+    for run, color in zip(runs, CURVES * len(runs), strict=False):
+        x = run[over] / unit
+        y = column(run["steps"], "loss")
+        val_color = color
+        if len(runs) == 1:
+            chart.line(x, y, "faint", 1)
+            val_color = "ink"
+        mean = running_mean(y, run["window"])
+        chart.line(x[run["window"] // 2 :][: len(mean)], mean, color, 2)
+        number = column(run["steps"], "step")
+        at = np.interp(column(run["vals"], "step"), [0, *number], [0, *x])
+        chart.line(at, column(run["vals"], "loss"), val_color, 1.5, "6 2")
+        for start in run["starts"][1:]:
+            resumed = np.interp(start - 1, number, x)
+            chart.upright(resumed, "stopped and resumed")
     if over == "tokens":
-        unit, name = (1e6, "million tokens") if longest >= 1e6 else (1e3, "thousand tokens")
-    if key == "loss" and over == "tokens":
-        picture.legend(legend(runs))
-    up = scale_of(runs, key)
-    chart = Chart(picture, Scale(0, longest / unit), up, 240 if key == "loss" else 90)
-    words = VALUES[key]
-    highest = max(np.nanmax(finite(run, key)) for run in runs)
-    if highest > up.high:
-        words += f"; cut off above, the highest is {highest:.4g}"
-    chart.axes(words, name)
-    for k, run in enumerate(runs):
-        draw_run(chart, run, k, key, run[over] / unit, len(runs) == 1)
-    if key == "loss" and over == "tokens":
         for number, line in enumerate(references, 1):
             x, y = np.array(line["points"]).T  # million tokens, nats
-            x = x * 1e6 / unit
-            chart.line(x, y, "reported", 1.5, f"{max(2, 8 - 3 * number)} 4")
-            at = chart.at(longest / unit, np.interp(longest / unit, x, y))
-            picture.text(at[0], at[1] - 5, f"{number}", "reported", anchor="end")
+            chart.line(x * 1e6 / unit, y, "reported", 1.5, "2 4")
+            end = np.interp(chart.across.high * unit / 1e6, x, y)
+            chart.end_labels({f"{number}": end}, {})
     return picture
 
 
-def draw_run(chart: Chart, run: dict, k: int, key: str, x: np.ndarray, alone: bool):
-    """One value of the k-th run, over x; alone, each step and validation have other colours."""
-    color = CURVES[k % len(CURVES)]
-    y = column(run["steps"], key)
-    if key != "loss":
-        chart.line(x, y, color, 1)
-    else:
-        width = run["window"]
-        mean = running_mean(y, width)
-        if alone:
-            chart.line(x, y, "faint", 1)
-        chart.line(x[width // 2 :][: len(mean)], mean, color, 2)
-        number = column(run["steps"], "step")
-        at = np.interp(column(run["vals"], "step"), [0, *number], [0, *x])
-        losses = column(run["vals"], "loss")
-        val_color = "ink" if alone else color
-        chart.line(at, losses, val_color, 1.5)
-        for point in zip(at, losses, strict=True):
-            if point[1] <= chart.up.high:
-                chart.picture.dot(*chart.at(*point), val_color, radius=2)
-    for start in run["starts"][1:]:
-        resumed = np.interp(start - 1, column(run["steps"], "step"), x)
-        chart.line([resumed, resumed], [chart.up.low, chart.up.high], "soft", 1, "4 3")
-        if key == "loss":
-            place = chart.at(resumed, chart.up.high)
-            chart.picture.text(place[0] + 5, place[1] + 12, "stopped and resumed", "soft")
+def draw_value(runs: list[dict], key: str, width: int) -> Picture:
+    """Another value of the step lines over tokens."""
+    picture = Picture(width, VALUES[key])
+    values = finite(all_of(runs, "steps"), key)
+    up = Scale(0, 1.3 * np.percentile(values, 95))
+    chart, unit = chart_of(picture, runs, VALUES[key], "tokens", up, values.max(), 90)
+    for run, color in zip(runs, CURVES * len(runs), strict=False):
+        chart.line(run["tokens"] / unit, column(run["steps"], key), color, 1)
+    return picture
 
 
-def finite(run: dict, key: str) -> np.ndarray:
-    """The finite values of a run; a zero if there are none."""
-    values = column(run["steps"], key)
-    if key == "loss":
-        values = np.append(values, column(run["vals"], "loss"))
+def chart_of(picture, runs, words, over, up, highest, height=240) -> tuple[Chart, float]:
+    """A chart as long as the longest run, and the unit of its axis: tokens or minutes.
+
+    The first losses and norms would fill the chart: they are cut off, and the words say so.
+    """
+    longest = max(run[over][-1] for run in runs)
+    unit, name = 1, over
+    if over == "tokens":
+        unit, name = (1e6, "million tokens") if longest >= 1e6 else (1e3, "thousand tokens")
+    if highest > up.high:
+        words += f"; cut off above, the highest is {highest:.4g}"
+    chart = Chart(picture, Scale(0, longest / unit), up, height)
+    chart.axes(words, name)
+    return chart, unit
+
+
+def all_of(runs: list[dict], what: str) -> list[dict]:
+    """The steps or the vals of all runs."""
+    return list(itertools.chain(*(run[what] for run in runs)))
+
+
+def finite(rows: list[dict], key: str) -> np.ndarray:
+    """The finite values of all rows; a zero if none is."""
+    values = column(rows, key)
     values = values[np.isfinite(values)]
     return values if len(values) else np.zeros(1)
 
 
-def scale_of(runs: list[dict], key: str) -> Scale:
-    """The scale of a value. The first losses and norms would fill the chart: they are cut off."""
-    values = np.concatenate([finite(run, key) for run in runs])
-    if key == "loss":
-        return Scale(0.98 * values.min(), 1.05 * np.percentile(values, 95))
-    return Scale(0, 1.05 * np.percentile(values, 95 if key == "norm" else 100))
-
-
 def legend(runs: list[dict]) -> dict[str, str]:
     """What each colour is."""
-    if len(runs) > 1:
-        labels = {}
-        for run, color in zip(runs, CURVES * len(runs), strict=False):
-            labels[color] = f"{run['name']}: training loss, dots: validation"
-        return labels
-    labels = {"faint": "each step", "measured": f"mean of {runs[0]['window']} steps"}
-    if runs[0]["vals"]:
-        labels["ink"] = "validation, on held-out text"
+    if len(runs) == 1:
+        means = f"mean of {runs[0]['window']} steps"
+        return {"faint": "each step", "measured": means, "ink": "validation, on held-out text"}
+    labels = {}
+    for run, color in zip(runs, CURVES, strict=False):
+        labels[color] = f"{run['name']}: training loss, dashed: validation"
     return labels
 
 
@@ -277,18 +265,23 @@ def training_section(paths: list[Path]) -> tuple[Section, list[str]]:
         raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
     fields = runs[0]["fields"]
     references = references_of(found, fields["model"])
-    parts = [references_html(references), paragraphs([READING], "soft")]
-    for key, over in CHARTS:
+    parts = [
+        references_html(references),
+        both(partial(draw_loss, runs, references, "tokens")),
+        both(partial(draw_loss, runs, references, "minutes")),
+    ]
+    for key in VALUES:
         if all(key in run["steps"][0] for run in runs):
-            parts.append(both(partial(draw, runs, references, key, over)))
+            parts.append(both(partial(draw_value, runs, key)))
+    parts.append(tag("p", READING, "soft"))
     for run in runs:
-        parts += [heading(run["name"]), terms(facts(run))]
+        parts += [tag("h3", run["name"]), terms(facts(run))]
     headline = f"Training {fields['model']} on {fields['data']}"
     losses = [lowest(run["vals"])["loss"] for run in runs if run["vals"]]
     if losses:
         headline += f": best validation loss {min(losses):.2f} nats a token"
     label = f"training {fields['model']} on {fields['device']}"
-    return Section(runs[0]["name"], label, headline, join(parts)), left_out
+    return Section(runs[0]["name"], label, headline, Markup("\n").join(parts)), left_out
 
 
 def references_of(found: list[dict], model: str) -> list[dict]:
@@ -308,35 +301,33 @@ def references_html(references: list[dict]) -> Markup:
     """What each line to beat is, and where it comes from."""
     items = []
     for line in references:
-        item = Markup("<li>{}").format(line["name"])
+        item = escape(line["name"])
         if "url" in line:
-            link = Markup(' (reported elsewhere: <a href="{}">{}</a>)')
+            link = Markup(', reported: <a href="{}">{}</a>')
             item += link.format(line["url"], line["source"])
-        items.append(item)
+        items.append(tag("li", item))
     if not items:
         return Markup("")
-    return Markup("<p>Dashed lines, which compare only roughly:</p><ol>{}</ol>").format(join(items))
+    return tag("p", "Dotted, by number, and only roughly comparable:") + tag("ol", items)
 
 
 def facts(run: dict) -> dict[str, str]:
     """A run in words, by their headings; what is empty is not said."""
-    fields = run["fields"]
-    steps = int(fields["steps"])
     last = run["steps"][-1]["step"]
     tokens = run["tokens"][-1]
-    passes = tokens / int(fields["tokens"])
+    passes = tokens / int(run["fields"]["tokens"])
+    minutes = run["minutes"][-1]
     ms = statistics.median(step["dt_ms"] for step in run["steps"])
-    resumed = ", ".join(f"{start - 1:,}" for start in run["starts"][1:])
-    ended = "all steps are done" if last >= steps else "under way, or killed"
     tok_per_s = run["step_tokens"] * 1e3 / ms
-    trained = f"{last:,} of {steps:,} steps, {tokens:,.0f} tokens, the text {passes:.2f} times"
+    unfinished = last < int(run["fields"]["steps"])
     return {
         "Validation": validation(run["vals"]),
-        "Trained": f"{trained}; {run['minutes'][-1]:,.1f} minutes of steps",
+        "Trained": f"{last:,} steps, {tokens:,.0f} tokens, {passes:.2f} times the text, in "
+        f"{minutes:,.1f} minutes of steps",
         "Speed": f"{tok_per_s:,.0f} tokens a second, {ms:,.1f} ms a step (median)",
-        "Resumed": f"went on after step {resumed}" if resumed else "",
-        "Ended": run["status"] or ended,
-        "Run": pairs(fields),
+        "Resumed": ", ".join(f"after step {start - 1:,}" for start in run["starts"][1:]),
+        "Ended": run["status"] or ("under way, or killed" if unfinished else "all steps are done"),
+        "Run": pairs(run["fields"]),
     }
 
 
@@ -346,12 +337,11 @@ def lowest(vals: list[dict]) -> dict:
 
 
 def validation(vals: list[dict]) -> str:
-    """The lowest loss on held-out text, and whether it has risen since."""
+    """The lowest loss on held-out text, and the last one."""
     if not vals:
         return ""
     best = lowest(vals)
     last = vals[-1]
     words = f"best {best['loss']:.4f}, after step {best['step']:,.0f}"
-    if best["step"] < last["step"]:
-        words += f"; last {last['loss']:.4f}, after step {last['step']:,.0f}"
+    words += f"; last {last['loss']:.4f}, after step {last['step']:,.0f}"
     return f"{words}; on {best['tokens']:,.0f} tokens each"
