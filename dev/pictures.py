@@ -39,7 +39,7 @@ TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run 
 
 
 def pictures() -> dict[str, str]:
-    """Every generated picture of docs/ by its file name."""
+    """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
     drawing |= {"rounds": draw_rounds, "two-cards": draw_two_cards, "step": draw_step}
     drawing["curve"] = partial(draw_loss, [gather_run(TRAINING)], [], "tokens")
@@ -51,11 +51,12 @@ def pictures() -> dict[str, str]:
     for name, function in drawing.items():
         made[f"{name}.svg"] = function(width=WIDE).svg()
         made[f"{name}-narrow.svg"] = function(width=NARROW).svg()
+    made["index.html"] = index()
     return made
 
 
 def index() -> str:
-    """docs/index.html: the reported climb, and as `ladder report` shows them what README.md has."""
+    """The page: the reported climb, and as `ladder report` shows them those of README.md."""
     sections = [reported_section()]
     for folder, _, _ in [*measured_climbs(), *beyond_climbs()]:
         sections.append(climb_section(gather(ROOT / folder), with_logs=False))
@@ -132,7 +133,7 @@ def draw_learned(width: int) -> Picture:
         rate = machine.climb.rate("peak_flops") / 1e12
         heading = f"{label.replace(' ,', ',').removesuffix(', T=256')}: {rate:.2g} TFLOP/s"
         start = 0.04 + k / len(found)
-        axes.append(gain_axis(heading, start, start + 0.26, gains, apart=0.4))
+        axes.append(gain_axis(heading, start, start + 0.26, gains, apart=0.3))
     picture.bars([*bars.values()], axes=axes)
     return picture
 

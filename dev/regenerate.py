@@ -14,7 +14,7 @@ from pathlib import Path
 
 from blocks import render
 from count_work import count_changed
-from pictures import index, pictures
+from pictures import pictures
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -30,7 +30,6 @@ def run(argv: list[str]):
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())
-    write_atomic(ROOT / "docs" / "index.html", index().encode())
     print("done: git status says what has changed")
 
 

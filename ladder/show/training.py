@@ -166,7 +166,7 @@ def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -
     values = finite(all_of(runs, "steps") + all_of(runs, "vals"), "loss")
     up = Scale(0.98 * values.min(), 1.05 * np.percentile(values, 95))
     chart, unit = chart_of(picture, runs, LOSS, over, up, values.max())
-    for run, color in zip(runs, CURVES * len(runs), strict=False):
+    for run, color in zip(runs, colors_of(runs), strict=True):
         x = run[over] / unit
         y = column(run["steps"], "loss")
         val_color = color
@@ -196,7 +196,7 @@ def draw_value(runs: list[dict], key: str, width: int) -> Picture:
     values = finite(all_of(runs, "steps"), key)
     up = Scale(0, 1.3 * np.percentile(values, 95))
     chart, unit = chart_of(picture, runs, VALUES[key], "tokens", up, values.max(), 90)
-    for run, color in zip(runs, CURVES * len(runs), strict=False):
+    for run, color in zip(runs, colors_of(runs), strict=True):
         chart.line(run["tokens"] / unit, column(run["steps"], key), color, 1)
     return picture
 
@@ -235,9 +235,14 @@ def legend(runs: list[dict]) -> dict[str, str]:
         means = f"mean of {runs[0]['window']} steps"
         return {"faint": "each step", "measured": means, "ink": "validation, on held-out text"}
     labels = {}
-    for run, color in zip(runs, CURVES, strict=False):
+    for run, color in zip(runs, colors_of(runs), strict=True):
         labels[color] = f"{run['name']}: training loss, dashed: validation"
     return labels
+
+
+def colors_of(runs: list[dict]) -> list[str]:
+    """A colour for each run; from the fifth on they are grey."""
+    return [*CURVES, *["soft"] * len(runs)][: len(runs)]
 
 
 # ------------------------------------------------------------------ the section

@@ -2,11 +2,9 @@
 
 import blocks
 from climbs import PUBLISHED
-from site_page import site_sections
 
 from ladder.files import ROOT
 from ladder.measure.rows import read_climb
-from ladder.show.page import page
 
 
 def test_the_table_of_rungs_counts_lines_and_tells_reported_from_calculated():
@@ -46,9 +44,3 @@ def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
     rtx_4070 = ["| RTX 4070\\*", "12", "2", "9,400", "+20 %", "3.7 times", "8", "47,000 |"]
     assert rtx_4070 in lines
     assert ["| MI300X", "192", "16", "–", "–", "–", "256", "– |"] in lines
-
-
-def test_the_page_is_what_is_made_of_the_repository():
-    """Else: python dev/regenerate.py."""
-    made = page(site_sections(), made="")
-    assert (ROOT / "docs" / "index.html").read_text("utf-8") == made

@@ -3,7 +3,6 @@
 import blocks
 import numpy as np
 import pytest
-import site_page
 from climbs import climb_of
 from fewer_steps import curves
 
@@ -55,14 +54,6 @@ def test_what_a_round_does_not_reach_is_not_reached(climb):
     folder, facts, rows = climb
     says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
     assert "to the final loss of 21, the better start, in none of its steps" in says
-
-
-def test_the_page_has_a_bar_of_the_steps(climb, monkeypatch):
-    monkeypatch.setattr(site_page, "beyond_climbs", lambda: [climb])
-    html = site_page.tell([]).html
-    assert html.count('class="steps"') == 1 and '<i style="width:50.0%">' in html
-    assert "0.50 (0.29 … 0.87) of 21&#39;s steps" in html
-    assert "Does not come down to the loss at which 21 ends" in html  # 22
 
 
 def test_curves_are_of_the_rounds_that_all_rows_have(climb):
