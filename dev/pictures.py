@@ -5,11 +5,20 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from blocks import A100, B, beyond_climbs, machine_of, machines, measured_climbs, reported_rungs
+from blocks import (
+    A100,
+    B,
+    batches,
+    beyond_climbs,
+    machine_of,
+    machines,
+    measured_climbs,
+    reported_rungs,
+)
 from fewer_steps import START, TUNED, curves
 from markupsafe import Markup
 
-from ladder.commands.roofline import TITLES, batch_for, share_of
+from ladder.commands.roofline import share_of
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
@@ -23,7 +32,7 @@ from ladder.show.diffs import diff_lines
 from ladder.show.measured import draw_climb, gain_axis
 from ladder.show.page import Section, both, climb_section, gather, page
 from ladder.show.reported import reported_climb, reported_gpus
-from ladder.show.tables import percent, title_of
+from ladder.show.tables import percent, title_of, titles
 from ladder.show.training import draw_loss, gather_run, training_section
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
@@ -198,7 +207,7 @@ def draw_two_cards(width: int) -> Picture:
     longest = None
     for name in (A100, "NVIDIA GeForce RTX 4090"):
         gpu = find_gpu(name)
-        size = batch_for(gpu)
+        size, _ = batches(gpu.memory)
         steps = {}
         for stem in ("baseline", "10_fused_adamw"):
             steps[stem] = [ms / size for ms in roofline_ms(work(size)[stem], rates_of(gpu))]
@@ -233,7 +242,7 @@ def step_bars(steps: dict, longest: float, digits: int) -> list[Bar]:
     before = None
     for stem, parts in steps.items():
         total = sum(parts)
-        bar = Bar(TITLES[stem], end=f"{total:.{digits}f} ms")
+        bar = Bar(titles()[stem], end=f"{total:.{digits}f} ms")
         for part, ms in zip(PARTS, parts, strict=True):
             bar.pieces.append((ms / longest, part, f"{ms:.{digits}f}"))
         if before:
@@ -249,22 +258,22 @@ def step_bars(steps: dict, longest: float, digits: int) -> list[Bar]:
 def draw_beyond(rows: list, width: int) -> Picture:
     """The loss over the steps of rung 10 and of those of beyond/, as far down as they end."""
     found = curves(rows)
-    titles = {row.stem: title_of(row) for row in rows}
-    ends = {titles[stem]: curve.mean[-1] for stem, curve in found.items()}
+    names = {row.stem: title_of(row) for row in rows}
+    ends = {names[stem]: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
     up = Scale(lowest, 2 * max(ends.values()) - lowest)
     across = Scale(0, found[START].steps[-1])
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
     chart = Chart(picture, across, up, height=420, margin=165 if picture.wide else 46)
     chart.axes("loss, nats a token", "steps")
-    colors = {titles[START]: "ink", titles[TUNED]: "ink", titles[[*found][-1]]: "measured"}
+    colors = {names[START]: "ink", names[TUNED]: "ink", names[[*found][-1]]: "measured"}
     for stem, curve in found.items():
-        color = colors.get(titles[stem], "soft")
+        color = colors.get(names[stem], "soft")
         shown = curve.part_below(up.high)
         edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
         edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
         chart.area(edge, color)
-        thick = 2 if titles[stem] in colors else 1
+        thick = 2 if names[stem] in colors else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
     for target in (START, TUNED):
         level = found[target].mean[-1]
@@ -274,6 +283,6 @@ def draw_beyond(rows: list, width: int) -> Picture:
         for stem, curve in found.items():
             step = curve.step_at(level)
             if step and stem != target:
-                picture.dot(*chart.at(step, level), colors.get(titles[stem], "soft"), radius=3)
+                picture.dot(*chart.at(step, level), colors.get(names[stem], "soft"), radius=3)
     chart.end_labels(ends, colors)
     return picture

@@ -7,7 +7,7 @@ that is not HTML already. The page runs no script and asks for nothing from else
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -193,9 +193,7 @@ def climb_section(found: Gathered, without: Gathered | None = None, with_logs=Tr
     parts += rungs_html(found, with_logs)
     parts += [tag("h3", "All numbers"), table_html(table(rows, columns(climb, rows)))]
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
-    facts = asdict(climb) | {"folder": found.id}
-    del facts["data"]  # a path of the machine
-    parts += [tag("h3", "How it was measured"), terms(facts)]
+    parts += [tag("h3", "How it was measured"), terms(facts(found))]
     run = ran[0].log.run
     label = f"{run['device']}, {climb.started}, {run['model']}, B={sizes(ran)}, T={run['T']}: "
     label += f"{title_of(rows[0])} to {title_of(rows[-1])}"
@@ -209,6 +207,22 @@ def notices(climb: Climb, rows: list[Row]) -> list[str]:
         done = sum(len(row.logs) for row in rows)
         lines.insert(0, f"not finished: {done} of {climb.rounds * len(rows)} runs are in")
     return lines
+
+
+def facts(found: Gathered) -> dict[str, str]:
+    """How a climb was measured, in words by their headings."""
+    climb = found.climb
+    log = found.ran[0].log
+    return {
+        "Started": climb.started,
+        "System": f"{climb.system}, {climb.cores} cores",
+        "Clocks": pairs(climb.clocks),
+        "Versions": pairs(climb.versions),
+        "Rounds": f"{climb.rounds}, interleaved",
+        "Steps": f"{log.warmup_steps} for warm-up, left out; {log.measured_steps} measured",
+        "Flags": " ".join(climb.flags),
+        "Raw logs": found.id,
+    }
 
 
 def losses_html(found: Gathered) -> tuple[str, list]:
