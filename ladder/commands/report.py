@@ -48,9 +48,10 @@ def run(args) -> int:
     if not args.paths:
         own = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
         climbs = newest(own) or newest(sorted(ROOT.glob("logs/*/climb.json")))
-    names = distinct_names([found.folder for found in climbs])
-    for found, name in zip(climbs, names, strict=True):
-        found.id = name
+        if not climbs:
+            raise UsageError("no climb in logs/ or runs/: run `ladder climb`, or name a folder")
+    if args.out.exists() and not is_page(args.out):
+        raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     console = screen()
     sections = []
     if runs:
@@ -58,12 +59,10 @@ def run(args) -> int:
         sections.append(section)
         for why in left_out:
             console.say(printable(f"left out: {why}"))
-    for found in climbs:
+    names = distinct_names([found.folder for found in climbs])
+    for found, name in zip(climbs, names, strict=True):
+        found.id = name
         sections.append(climb_section(found, without_of(found, climbs)))
-    if not sections:
-        raise UsageError("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
-    if args.out.exists() and not is_page(args.out):
-        raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
         console.say(printable(f"{section.id}: {section.label}"))

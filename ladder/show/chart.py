@@ -56,7 +56,7 @@ class Scale:
     def at(self, value):
         """Where a value stands on the axis: from 0 to 1."""
         if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            return math.log(value / self.low) / (math.log(self.high / self.low) or 1)
         return (value - self.low) / (self.high - self.low or 1)
 
     def round_values(self, about: int) -> list[float]:
@@ -177,7 +177,8 @@ class Picture:
         Bars take a `part` of the room at the right of the names, and the axes have theirs. A hollow
         dot is not significant.
         """
-        left = 160 if self.wide else 0
+        longest = max(len(bar.name) for bar in bars)
+        left = max(160, 7 * longest + 8) if self.wide else 0
         room = self.width - left
         top = self.y
         for axis in axes:
@@ -264,7 +265,7 @@ class Chart:
         self.picture = picture
         self.across = across
         self.up = up
-        self.left = 46
+        self.left = 54
         self.top = picture.y + 30
         self.bottom = self.top + height
         self.right = picture.width - margin

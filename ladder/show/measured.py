@@ -66,15 +66,15 @@ def draw_climb(climb: Climb, rows: list[Row], width: int, without=None, link="")
         axes.append(
             gain_axis("left out of the top alone", end + 0.04, end + 0.21, gains, apart=0.4)
         )
-    if heading:
-        gains = [row.gain for row in rows if row.gain]
+    gains = [row.gain for row in rows if row.gain]
+    if gains:
         name = f"{heading}, 95 % interval, logarithmic"
         axes.insert(0, gain_axis(name, 0.4, end, gains))
     longest = max(row.ms for row in rows if row.logs)
     bars = []
     for row in rows:
         bar = Bar(name_of(row), end=row.status, link=link and f"#{link}/{row.name}")
-        if heading:
+        if gains:
             bar.marks.append(row.gain)
         if without:
             bar.marks.append(without[row.stem].gain if row.stem in without else None)
@@ -125,7 +125,7 @@ def draw_loss_curves(rows: list[Row], width: int) -> Picture:
     last = len(first.log.steps)
     points = len(smooth_losses(first.log))
     steps = np.arange(last - points + 1, last + 1)  # a running mean begins later
-    later = np.concatenate([mean[points // 2 :] for mean in differences.values()])
+    later = np.concatenate([[0], *(mean[points // 2 :] for mean in differences.values())])
     margin = 0.1 * max(1e-3, np.ptp(later))
     up = Scale(min(0, later.min()) - margin, max(0, later.max()) + margin)
     picture = Picture(width, "Differences in loss over the steps")
@@ -144,7 +144,7 @@ def verdict(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     first = rows[0]
     others = [row for row in rows if row.gain and row.total]
     if not others:
-        return title_of(first), "Nothing to compare: a gain needs two rungs, at one B."
+        return climb.comparison.what.capitalize(), "A gain needs two rungs, at one B."
     rounds = max(row.gain.rounds for row in others)
     fast, slow, gain = others[-1], first, others[-1].total
     if climb.comparison.against == "top":  # --without: the first row is the top

@@ -92,7 +92,8 @@ def tag(name: str, inside, css_class="") -> Markup:
     """An element with text, HTML or a list of both inside."""
     if isinstance(inside, list):
         inside = Markup("\n").join(inside)
-    return Markup(f'<{name} class="{css_class}">{{}}</{name}>').format(inside)
+    start = f'{name} class="{css_class}"' if css_class else name
+    return Markup(f"<{start}>{{}}</{name}>").format(inside)
 
 
 def prose(text: str) -> Markup:
@@ -181,7 +182,7 @@ def climb_section(found: Gathered, without: Gathered | None = None, with_logs=Tr
         headline, losses = losses_html(found)
         parts += [*losses, tag("h3", "Speed")]
     parts.append(tag("p", sure))
-    if climb.comparison.gain_heading:
+    if any(row.gain for row in ran):
         parts.append(tag("p", DOTS.format(climb.comparison.gain_heading), "soft"))
     alone = {}
     if without:

@@ -182,11 +182,14 @@ def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -
             resumed = np.interp(start - 1, number, x)
             chart.upright(resumed, "stopped and resumed")
     if over == "tokens":
+        ends = {}
         for number, line in enumerate(references, 1):
             x, y = np.array(line["points"]).T  # million tokens, nats
             chart.line(x * 1e6 / unit, y, "reported", 1.5, "2 4")
             end = np.interp(chart.across.high * unit / 1e6, x, y)
-            chart.end_labels({f"{number}": end}, {})
+            if up.low <= end <= up.high:
+                ends[f"{number}"] = end
+        chart.end_labels(ends, {})
     return picture
 
 
@@ -212,7 +215,7 @@ def chart_of(picture, runs, words, over, up, highest, height=240) -> tuple[Chart
         unit, name = (1e6, "million tokens") if longest >= 1e6 else (1e3, "thousand tokens")
     if highest > up.high:
         words += f"; cut off above, the highest is {highest:.4g}"
-    chart = Chart(picture, Scale(0, longest / unit), up, height)
+    chart = Chart(picture, Scale(0, longest / unit), up, height, margin=32)
     chart.axes(words, name)
     return chart, unit
 
