@@ -21,7 +21,8 @@ from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
 from ladder.measure.climb import PACKED
 from ladder.show.console import screen
-from ladder.show.page import MARKER, Gathered, climb_section, gather, page
+from ladder.show.gather import Gathered, gather
+from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import distinct_names, training_section
 from ladder.text import printable
 

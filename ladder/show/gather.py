@@ -1,12 +1,42 @@
-"""The scripts of a climb as they were measured."""
+"""What a page shows of a climb: its rows, and its scripts as they were measured."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.files import ROOT, git, write_atomic
 from ladder.measure.climb import Climb
 from ladder.measure.docstrings import describe, docstring
+from ladder.measure.rows import COMPARABLE, Row, read_climb
 from ladder.show.diffs import diff_lines
+
+BESIDE = ("commit", "python", "steps")  # may differ between a climb and one --without beside it
+
+
+@dataclass
+class Gathered:
+    """A climb that can be shown."""
+
+    folder: Path
+    id: str
+    climb: Climb
+    rows: list[Row]
+    ran: list[Row]  # those that have logs
+
+    @property
+    def settings(self) -> list:
+        """What it has in common with a climb --without beside it."""
+        run = self.ran[0].log.run
+        return [run.get(key) for key in COMPARABLE if key not in BESIDE]
+
+
+def gather(folder: Path) -> Gathered:
+    """A climb. Raises UsageError if it is none, or nothing of it can be shown."""
+    climb, rows = read_climb(folder)
+    ran = [row for row in rows if row.logs]
+    if not ran:
+        raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
+    return Gathered(folder, folder.resolve().name, climb, rows, ran)
 
 
 def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from ladder.errors import UsageError
 from ladder.measure.climb import Climb, climb_logs
-from ladder.measure.rows import COMPARABLE, Row, index_of_base, read_climb
+from ladder.measure.rows import Row, index_of_base
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
-from ladder.show.gather import diff_of, fields_of, scripts_of
+from ladder.show.gather import Gathered, diff_of, fields_of, scripts_of
 from ladder.show.tables import (
     caption,
     columns,
@@ -31,7 +30,6 @@ from ladder.show.tables import (
 )
 
 HERE = Path(__file__).parent
-BESIDE = ("commit", "python", "steps")  # may differ between a climb and one --without beside it
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
 <html lang="en">
@@ -144,32 +142,6 @@ def table_html(lines: list[list]) -> Markup:
 
 
 # ------------------------------------------------------------------ a climb
-
-
-@dataclass
-class Gathered:
-    """A climb that can be shown."""
-
-    folder: Path
-    id: str
-    climb: Climb
-    rows: list[Row]
-    ran: list[Row]  # those that have logs
-
-    @property
-    def settings(self) -> list:
-        """What it has in common with a climb --without beside it."""
-        run = self.ran[0].log.run
-        return [run.get(key) for key in COMPARABLE if key not in BESIDE]
-
-
-def gather(folder: Path) -> Gathered:
-    """A climb. Raises UsageError if it is none, or nothing of it can be shown."""
-    climb, rows = read_climb(folder)
-    ran = [row for row in rows if row.logs]
-    if not ran:
-        raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
-    return Gathered(folder, folder.resolve().name, climb, rows, ran)
 
 
 def climb_section(found: Gathered, without: Gathered | None = None, with_logs=True) -> Section:

@@ -1,7 +1,7 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
-import itertools
 import json
+import math
 import re
 import statistics
 from functools import partial
@@ -21,9 +21,9 @@ from ladder.show.page import Section, both, pairs, tag, terms
 HERE = Path(__file__).parent
 # A log as ladder.run names it, by date and time.
 OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
-LOSS = "loss, nats a token"
-# The other values of the step lines, drawn where all runs have them.
+# The values of the step lines; all but the loss are drawn where all runs have them.
 VALUES = {
+    "loss": "loss, nats a token",
     "lr": "learning rate",
     "norm": "gradient norm, before clipping",
     "tok_per_s": "tokens a second",
@@ -161,11 +161,9 @@ def distinct_names(paths: list[Path]) -> list[str]:
 
 def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -> Picture:
     """The losses of runs over `tokens` or `minutes`, and over tokens the references."""
-    picture = Picture(width, LOSS)
+    picture = Picture(width, VALUES["loss"])
     picture.legend(legend(runs))
-    values = finite(all_of(runs, "steps") + all_of(runs, "vals"), "loss")
-    up = Scale(0.98 * values.min(), 1.05 * np.percentile(values, 95))
-    chart, unit = chart_of(picture, runs, LOSS, over, up, values.max())
+    chart, unit = chart_of(picture, runs, "loss", over, 240)
     for run, color in zip(runs, colors_of(runs), strict=True):
         x = run[over] / unit
         y = column(run["steps"], "loss")
@@ -187,7 +185,7 @@ def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -
             x, y = np.array(line["points"]).T  # million tokens, nats
             chart.line(x * 1e6 / unit, y, "reported", 1.5, "2 4")
             end = np.interp(chart.across.high * unit / 1e6, x, y)
-            if up.low <= end <= up.high:
+            if chart.up.low <= end <= chart.up.high:
                 ends[f"{number}"] = end
         chart.end_labels(ends, {})
     return picture
@@ -196,40 +194,35 @@ def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -
 def draw_value(runs: list[dict], key: str, width: int) -> Picture:
     """Another value of the step lines over tokens."""
     picture = Picture(width, VALUES[key])
-    values = finite(all_of(runs, "steps"), key)
-    up = Scale(0, 1.3 * np.percentile(values, 95))
-    chart, unit = chart_of(picture, runs, VALUES[key], "tokens", up, values.max(), 90)
+    chart, unit = chart_of(picture, runs, key, "tokens", 90)
     for run, color in zip(runs, colors_of(runs), strict=True):
         chart.line(run["tokens"] / unit, column(run["steps"], key), color, 1)
     return picture
 
 
-def chart_of(picture, runs, words, over, up, highest, height=240) -> tuple[Chart, float]:
+def chart_of(picture, runs, key: str, over: str, height: int) -> tuple[Chart, float]:
     """A chart as long as the longest run, and the unit of its axis: tokens or minutes.
 
     The first losses and norms would fill the chart: they are cut off, and the words say so.
     """
+    values = []
+    for run in runs:
+        for row in run["steps"] + run["vals"]:
+            if math.isfinite(row.get(key, math.nan)):
+                values.append(row[key])
+    values = values or [0]
+    low = 0.98 * min(values) if key == "loss" else 0
+    up = Scale(low, 1.1 * np.percentile(values, 95))
+    words = VALUES[key]
+    if max(values) > up.high:
+        words += f"; cut off above, the highest is {max(values):.4g}"
     longest = max(run[over][-1] for run in runs)
     unit, name = 1, over
     if over == "tokens":
         unit, name = (1e6, "million tokens") if longest >= 1e6 else (1e3, "thousand tokens")
-    if highest > up.high:
-        words += f"; cut off above, the highest is {highest:.4g}"
     chart = Chart(picture, Scale(0, longest / unit), up, height, margin=32)
     chart.axes(words, name)
     return chart, unit
-
-
-def all_of(runs: list[dict], what: str) -> list[dict]:
-    """The steps or the vals of all runs."""
-    return list(itertools.chain(*(run[what] for run in runs)))
-
-
-def finite(rows: list[dict], key: str) -> np.ndarray:
-    """The finite values of all rows; a zero if none is."""
-    values = column(rows, key)
-    values = values[np.isfinite(values)]
-    return values if len(values) else np.zeros(1)
 
 
 def legend(runs: list[dict]) -> dict[str, str]:
@@ -278,7 +271,7 @@ def training_section(paths: list[Path]) -> tuple[Section, list[str]]:
         both(partial(draw_loss, runs, references, "tokens")),
         both(partial(draw_loss, runs, references, "minutes")),
     ]
-    for key in VALUES:
+    for key in ("lr", "norm", "tok_per_s"):
         if all(key in run["steps"][0] for run in runs):
             parts.append(both(partial(draw_value, runs, key)))
     parts.append(tag("p", READING, "soft"))

@@ -9,7 +9,8 @@ from ladder.measure.losses import end_loss, steps_to
 from ladder.measure.rows import read_climb
 from ladder.measure.stats import mean_of
 from ladder.show import tables
-from ladder.show.page import climb_section, gather
+from ladder.show.gather import gather
+from ladder.show.page import climb_section
 
 SPREAD_BY_ROUND = np.array([[0.0], [0.001], [-0.001]])  # differences are never all the same
 TYING = "01_weight_tying"

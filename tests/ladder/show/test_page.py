@@ -11,8 +11,9 @@ from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure.rows import read_climb
 from ladder.show.chart import WIDE
+from ladder.show.gather import gather
 from ladder.show.measured import draw_climb, verdict
-from ladder.show.page import climb_section, gather, page
+from ladder.show.page import climb_section, page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
