@@ -29,8 +29,9 @@ from ladder.measure.stats import Estimate
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.chart import NARROW, PARTS, WIDE, Axis, Bar, Chart, Picture, Scale
 from ladder.show.diffs import diff_lines
+from ladder.show.gather import gather
 from ladder.show.measured import draw_climb, gain_axis
-from ladder.show.page import Section, both, climb_section, gather, page
+from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_climb, reported_gpus
 from ladder.show.tables import percent, title_of, titles
 from ladder.show.training import draw_loss, gather_run, training_section

@@ -86,11 +86,13 @@ class Axis:
     scale: Scale
     ticks: dict[float, str]
     origin: float = 1.0  # the tick with a darker line: no gain, or all of something
+    left: float = 0.0  # pixels; the picture sets them
+    right: float = 0.0
 
-    def at(self, value: float) -> float:
-        """Where a value stands, as a part of the room; what is off the scale, at its end."""
+    def x(self, value: float) -> float:
+        """Where a value stands, in pixels; what is off the scale, at its end."""
         part = min(max(self.scale.at(value), 0), 1)
-        return self.start + part * (self.end - self.start)
+        return self.left + part * (self.right - self.left)
 
 
 @dataclass
@@ -182,8 +184,9 @@ class Picture:
         room = self.width - left
         top = self.y
         for axis in axes:
-            width = room * (axis.end - axis.start)
-            y = self.wrapped(left + room * axis.start, top, axis.heading, width)
+            axis.left = left + room * axis.start
+            axis.right = left + room * axis.end
+            y = self.wrapped(axis.left, top, axis.heading, axis.right - axis.left)
             self.y = max(self.y, y + 8)
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14, link=bar.link)
@@ -192,15 +195,15 @@ class Picture:
             self.y = top + 28
             for axis, mark in zip(axes, bar.marks, strict=True):
                 for value in axis.ticks:
-                    x = left + room * axis.at(value)
+                    x = axis.x(value)
                     line = "soft" if value == axis.origin else "grid"
                     self.line([(x, top), (x, self.y)], line)
                 if mark:
-                    self.mark(mark, axis, left, top + 14, color)
+                    self.mark(mark, axis, top + 14, color)
             self.bar(bar, left, top + 14, part * room)
         for axis in axes:
             for value, words in axis.ticks.items():
-                self.text(left + room * axis.at(value), self.y + 15, words, "soft", 12.0, "middle")
+                self.text(axis.x(value), self.y + 15, words, "soft", 12, "middle")
         self.y += 22 if axes else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
@@ -220,21 +223,17 @@ class Picture:
         if bar.code:
             self.code(x + 14 + 8.5 * len(bar.end), middle, f" + {bar.code} ")
 
-    def mark(self, found: Estimate, axis: Axis, left: float, y: float, color: str):
+    def mark(self, found: Estimate, axis: Axis, y: float, color: str):
         """An estimate: a dot in its interval, with an arrow where the scale ends before it does."""
-
-        def at(value: float) -> float:
-            return left + axis.at(value) * (self.width - left)
-
         low = found.value if found.low is None else found.low
         high = found.value if found.high is None else found.high
-        self.line([(at(low), y), (at(high), y)], color, 2)
+        self.line([(axis.x(low), y), (axis.x(high), y)], color, 2)
         if low < axis.scale.low:
-            self.text(at(low), y + 5, "◀", color, anchor="middle")
+            self.text(axis.left, y + 5, "◀", color, anchor="middle")
         if high > axis.scale.high:
-            self.text(at(high), y + 5, "▶", color, anchor="middle")
+            self.text(axis.right, y + 5, "▶", color, anchor="middle")
         if axis.scale.low <= found.value <= axis.scale.high:
-            self.dot(at(found.value), y, color, not found.significant)
+            self.dot(axis.x(found.value), y, color, not found.significant)
 
     def code(self, x: float, middle: float, words: str):
         """A `+` line of a diff on its ground; where it is narrow, on a line of its own."""
@@ -279,7 +278,8 @@ class Chart:
     def axes(self, up: str, across: str):
         """The lines, numbers and names of both axes."""
         picture = self.picture
-        for value, words in self.up.ticks(max(2, (self.bottom - self.top) // 48)).items():
+        about = max(2, (self.bottom - self.top) // 48)
+        for value, words in self.up.ticks(about).items():
             y = self.at(self.across.low, value)[1]
             picture.line([(self.left, y), (self.right, y)], "grid")
             picture.text(self.left - 7, y + 4, words, "soft", 12, "end")
@@ -304,12 +304,14 @@ class Chart:
 
     def upright(self, x: float, words: str):
         """A line from the bottom to the top, with words at its right."""
-        self.line([x, x], [self.up.low, self.up.high], "soft", 1, "4 3")
-        self.picture.text(self.at(x, self.up.low)[0] + 5, self.top + 12, words, "soft")
+        along, _ = self.at(x, self.up.low)
+        self.picture.line([(along, self.bottom), (along, self.top)], "soft", 1, "4 3")
+        self.picture.text(along + 5, self.top + 12, words, "soft")
 
     def area(self, edge, color: str):
         """What lies inside of an edge."""
-        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in (self.at(*point) for point in edge))
+        places = [self.at(x, y) for x, y in edge]
+        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in places)
         area = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
         self.picture.shapes.append(area)
 

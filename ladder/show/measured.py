@@ -62,10 +62,9 @@ def draw_climb(climb: Climb, rows: list[Row], width: int, without=None, link="")
     axes = []
     if without:
         end = 0.55 if picture.wide else 0.65
-        gains = [row.gain for row in without.values() if row.gain]
-        axes.append(
-            gain_axis("left out of the top alone", end + 0.04, end + 0.21, gains, apart=0.4)
-        )
+        alone = [row.gain for row in without.values() if row.gain]
+        name = "left out of the top alone"
+        axes.append(gain_axis(name, end + 0.04, end + 0.21, alone, apart=0.4))
     gains = [row.gain for row in rows if row.gain]
     if gains:
         name = f"{heading}, 95 % interval, logarithmic"
@@ -125,9 +124,13 @@ def draw_loss_curves(rows: list[Row], width: int) -> Picture:
     last = len(first.log.steps)
     points = len(smooth_losses(first.log))
     steps = np.arange(last - points + 1, last + 1)  # a running mean begins later
-    later = np.concatenate([[0], *(mean[points // 2 :] for mean in differences.values())])
-    margin = 0.1 * max(1e-3, np.ptp(later))
-    up = Scale(min(0, later.min()) - margin, max(0, later.max()) + margin)
+    low = high = 0
+    for mean in differences.values():
+        later = mean[points // 2 :]
+        low = min(low, later.min())
+        high = max(high, later.max())
+    margin = 0.1 * max(1e-3, high - low)
+    up = Scale(low - margin, high + margin)
     picture = Picture(width, "Differences in loss over the steps")
     chart = Chart(picture, Scale(steps[0], last), up, margin=165 if picture.wide else 46)
     chart.axes(f"training loss less that of {title_of(first)}, nats", "steps")
@@ -135,7 +138,8 @@ def draw_loss_curves(rows: list[Row], width: int) -> Picture:
     for name, mean in differences.items():
         thick = 2 if name in colors else 1
         chart.line(steps, mean, colors.get(name, "soft"), thick)
-    chart.end_labels({name: mean[-1] for name, mean in differences.items()}, colors)
+    ends = {name: mean[-1] for name, mean in differences.items()}
+    chart.end_labels(ends, colors)
     return picture
 
 

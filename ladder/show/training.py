@@ -54,7 +54,8 @@ def find_runs(path: Path) -> dict[Path, dict[str, str]]:
     texts = log_texts(folder)
     of_one = {name: text for name, text in texts.items() if OF_A_RUN.fullmatch(name)}
     if of_one:
-        return {folder: dict(sorted(of_one.items(), key=lambda log: log[0].partition("-")[2]))}
+        by_time = sorted(of_one, key=lambda name: name.partition("-")[2])
+        return {folder: {name: of_one[name] for name in by_time}}
     if texts:
         return {folder / f"{name}.log": {name: text} for name, text in texts.items()}
     raise UsageError(f"{path} has no climb.json and no log of a run")
@@ -333,8 +334,9 @@ def facts(run: dict) -> dict[str, str]:
 
 
 def lowest(vals: list[dict]) -> dict:
-    """The val line of the lowest loss; NaN is the highest."""
-    return min(vals, key=lambda val: np.nan_to_num(val["loss"], nan=np.inf))
+    """The val line of the lowest loss that is finite."""
+    finite = [val for val in vals if math.isfinite(val["loss"])]
+    return min(finite or vals, key=lambda val: val["loss"])
 
 
 def validation(vals: list[dict]) -> str:
