@@ -170,7 +170,7 @@ def climb_section(found: Gathered, without: Gathered | None = None, with_logs=Tr
     run = ran[0].log.run
     label = f"{run['device']}, {climb.started}, {run['model']}, B={sizes(ran)}, T={run['T']}: "
     label += f"{title_of(rows[0])} to {title_of(rows[-1])}"
-    return Section(found.id, label, f"{headline} on {run['device']}", Markup("\n").join(parts))
+    return Section(found.id, label, f"{headline} on {run['device']}", tag("div", parts))
 
 
 def notices(climb: Climb, rows: list[Row]) -> list[str]:

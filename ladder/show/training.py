@@ -251,6 +251,32 @@ def training_section(paths: list[Path]) -> tuple[Section, list[str]]:
     A run without a step (--steps 0) is a line to beat: the held-out loss of a model. Raises
     UsageError.
     """
+    found, left_out = read_runs(paths)
+    runs = [run for run in found if run["steps"]]
+    if not runs:
+        raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
+    first = runs[0]["fields"]
+    headline = f"Training {first['model']} on {first['data']}"
+    vals = [val for run in runs for val in run["vals"]]
+    if vals:
+        headline += f": best validation loss {lowest(vals)['loss']:.2f} nats a token"
+    references = references_of(found, first["model"])
+    parts = [references_html(references)]
+    for over in ("tokens", "minutes"):
+        parts.append(both(partial(draw_loss, runs, references, over)))
+    for key in ("lr", "norm", "tok_per_s"):
+        if all(key in run["steps"][0] for run in runs):
+            parts.append(both(partial(draw_value, runs, key)))
+    parts.append(tag("p", READING, "soft"))
+    for run in runs:
+        parts += [tag("h3", run["name"]), terms(facts(run))]
+    label = f"training {first['model']} on {first['device']}"
+    return Section(runs[0]["name"], label, headline, tag("div", parts)), left_out
+
+
+def read_runs(paths: list[Path]) -> tuple[list[dict], list[str]]:
+    """The runs at these paths, their names all different, and the logs that are left out, and
+    why."""
     found = []
     left_out = []
     for path in paths:
@@ -262,28 +288,7 @@ def training_section(paths: list[Path]) -> tuple[Section, list[str]]:
     names = distinct_names([run["path"] for run in found])
     for run, name in zip(found, names, strict=True):
         run["name"] = name
-    runs = [run for run in found if run["steps"]]
-    if not runs:
-        raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
-    fields = runs[0]["fields"]
-    references = references_of(found, fields["model"])
-    parts = [
-        references_html(references),
-        both(partial(draw_loss, runs, references, "tokens")),
-        both(partial(draw_loss, runs, references, "minutes")),
-    ]
-    for key in ("lr", "norm", "tok_per_s"):
-        if all(key in run["steps"][0] for run in runs):
-            parts.append(both(partial(draw_value, runs, key)))
-    parts.append(tag("p", READING, "soft"))
-    for run in runs:
-        parts += [tag("h3", run["name"]), terms(facts(run))]
-    headline = f"Training {fields['model']} on {fields['data']}"
-    losses = [lowest(run["vals"])["loss"] for run in runs if run["vals"]]
-    if losses:
-        headline += f": best validation loss {min(losses):.2f} nats a token"
-    label = f"training {fields['model']} on {fields['device']}"
-    return Section(runs[0]["name"], label, headline, Markup("\n").join(parts)), left_out
+    return found, left_out
 
 
 def references_of(found: list[dict], model: str) -> list[dict]:
