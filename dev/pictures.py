@@ -213,7 +213,7 @@ def draw_two_cards(width: int) -> Picture:
         for stem in ("baseline", "10_fused_adamw"):
             steps[stem] = [ms / size for ms in roofline_ms(work(size)[stem], rates_of(gpu))]
         longest = longest or sum(steps["baseline"])
-        picture.heading(f"{gpu.name}, B={size}")
+        picture.say(f"{gpu.name}, B={size}", "ink")
         picture.bars(step_bars(steps, longest, 1), 0.85)
     return picture
 
@@ -222,14 +222,14 @@ def draw_step(width: int) -> Picture:
     """The parts of a step after the rungs that shorten it most: what 02 leaves is drawn wider."""
     gpu = find_gpu(A100)
     picture = Picture(width, "What each rung removes from a training step, in milliseconds")
-    picture.heading("What each rung removes from a step")
+    picture.say("What each rung removes from a step", "ink")
     picture.say(f"Calculated for one {gpu.name}, B={B}: milliseconds")
     picture.legend(dict(zip(PARTS, LABELS, strict=True)))
     steps = {}
     for stem in ("baseline", "02_tf32"):
         steps[stem] = roofline_ms(work(B)[stem], rates_of(gpu))
     picture.bars(step_bars(steps, sum(steps["baseline"]), 0), 0.82)
-    picture.heading("02 to 10, drawn wider")
+    picture.say("02 to 10, drawn wider", "ink")
     del steps["baseline"]
     for stem in ("03_bf16_autocast", "05_torch_compile", "06_flash_attention", "10_fused_adamw"):
         steps[stem] = roofline_ms(work(B)[stem], rates_of(gpu))

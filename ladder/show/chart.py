@@ -143,21 +143,16 @@ class Picture:
         element = f'<text class="{color}" {place} {font}>{escape(words)}</text>'
         self.shapes.append(f'<a href="{escape(link)}">{element}</a>' if link else element)
 
-    def wrapped(self, x, y, words, width, color="soft", weight=400) -> float:
+    def wrapped(self, x, y, words, width, color="soft") -> float:
         """Words in lines of a width; returns where they end."""
         for line in wrap(words, int(width / LETTER)):
             y += 18
-            self.text(x, y, line, color, weight=weight)
+            self.text(x, y, line, color)
         return y
 
-    def say(self, words: str, color="soft", weight=400):
+    def say(self, words: str, color="soft"):
         """Words over the whole width."""
-        self.y = self.wrapped(0, self.y, words, self.width, color, weight) + 6
-
-    def heading(self, words: str):
-        """Words over what follows."""
-        self.y += 8
-        self.say(words, "ink", 600)
+        self.y = self.wrapped(0, self.y, words, self.width, color) + 6
 
     def legend(self, labels: dict[str, str]):
         """What each colour is."""

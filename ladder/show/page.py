@@ -154,7 +154,7 @@ def climb_section(found: Gathered, without: Gathered | None = None, with_logs=Tr
         headline, losses = losses_html(found)
         parts += [*losses, tag("h3", "Speed")]
     parts.append(tag("p", sure))
-    if any(row.gain for row in ran):
+    if any(row.gain and row.gain.low is not None for row in ran):
         parts.append(tag("p", DOTS.format(climb.comparison.gain_heading), "soft"))
     alone = {}
     if without:
