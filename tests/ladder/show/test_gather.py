@@ -3,7 +3,7 @@
 from climbs import NAMES, PUBLISHED, climb_of
 
 from ladder.measure.climb import Climb
-from ladder.show.gather import diff_of, fields_of, found_in, scripts_of
+from ladder.show.gather import diff_of, found_in, scripts_of
 
 
 def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
@@ -23,9 +23,3 @@ def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
 def test_the_scripts_of_a_published_climb_are_those_of_its_commit(tmp_path):
     climb = Climb.read_from(PUBLISHED)
     assert len(scripts_of(PUBLISHED, climb, tmp_path)) == len(climb.scripts)
-
-
-def test_what_is_not_python_has_no_fields(tmp_path):
-    path = tmp_path / "a.py"
-    path.write_text("<<<<<<<\n")
-    assert fields_of(path) == {} and diff_of(path, path) == []

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from climbs import LOGS
-from helpers import refused
 
 from ladder.commands.main import main
 from ladder.log import mfu_line, pairs_line, step_line
@@ -95,13 +94,6 @@ def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
     assert main(["report", str(empty)]) == 2
     assert main(["report", "nothing"]) == 2
     assert "nothing does not exist" in capsys.readouterr().err
-
-
-def test_a_log_that_lacks_a_value_is_refused_in_one_line(tmp_path, capsys):
-    path = write_log(tmp_path / "run.log", 1, 3, [(2, 9)])
-    path.write_text(path.read_text().replace("tokens=4096", ""))
-    said = refused(capsys, "report", path, "--out", tmp_path / "page.html")
-    assert "is not a log of this ladder: line 2: " in said
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
