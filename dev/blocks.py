@@ -6,7 +6,6 @@ from statistics import median
 from typing import NamedTuple
 
 from fewer_steps import START, TUNED, by_stem, own_steps, record_minutes, shares
-from svg import embedded
 
 from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
@@ -19,6 +18,7 @@ from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.show.chart import embedded
 from ladder.show.diffs import diff_lines
 from ladder.show.reported import gain_text, reported_climb, reported_shares
 from ladder.show.tables import (

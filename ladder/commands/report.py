@@ -21,12 +21,10 @@ from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
 from ladder.measure.folder import PACKED
 from ladder.show.console import screen
-from ladder.show.gather import ClimbSection, gather
-from ladder.show.page import page
+from ladder.show.gather import Gathered, gather
+from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import distinct_names, training_section
 from ladder.text import printable
-
-MARKER = '<meta name="generator" content="ladder report">'
 
 
 def add_arguments(parser):
@@ -40,33 +38,33 @@ def add_arguments(parser):
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
-    folders = []
+    climbs = []
     runs = []
     for path in args.paths:
         folder = path.parent if path.name.startswith(PACKED) else path
         if (folder / "climb.json").is_file():
-            folders.append(folder)
+            climbs.append(gather(folder))
         else:
             runs.append(path)
-    climbs = [gather(folder) for folder in folders]
-    for section, name in zip(climbs, distinct_names(folders), strict=True):
-        section.id = name
     if not args.paths:
-        climbs = gather_default()
-    for section in climbs:
-        section.without = without_of(section, climbs)
-    sections = climbs
-    if runs:
-        sections = [training_section(runs), *climbs]
-    if not sections:
-        raise UsageError("no climb in logs/ or runs/: run `ladder climb` first, or name a folder")
+        own = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+        climbs = newest(own) or newest(sorted(ROOT.glob("logs/*/climb.json")))
+        if not climbs:
+            raise UsageError("no climb in logs/ or runs/: run `ladder climb`, or name a folder")
     if args.out.exists() and not is_page(args.out):
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
-    write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     console = screen()
+    sections = []
     if runs:
-        for why in sections[0].left_out:
+        section, left_out = training_section(runs)
+        sections.append(section)
+        for why in left_out:
             console.say(printable(f"left out: {why}"))
+    names = distinct_names([found.folder for found in climbs])
+    for found, name in zip(climbs, names, strict=True):
+        found.id = name
+        sections.append(climb_section(found, without_of(found, climbs)))
+    write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
     for section in sections:
         console.say(printable(f"{section.id}: {section.label}"))
     print(f"written: {args.out} (for a browser)")
@@ -80,30 +78,21 @@ def is_page(path: Path) -> bool:
     return path.is_file() and MARKER in path.read_text("utf-8", "replace")[:1000]
 
 
-def without_of(section: ClimbSection, sections: list[ClimbSection]) -> ClimbSection | None:
-    """The first climb --without on a climb's machine at its model, B, T and text, to stand beside
-    it."""
-    if section.climb.comparison.against != "previous":
-        return None
-    for other in sections:
-        if other.climb.comparison.against == "top" and other.settings == section.settings:
-            return other
+def without_of(found: Gathered, climbs: list[Gathered]) -> Gathered | None:
+    """The first climb --without on a climb's machine at its model, B, T and text."""
+    if found.climb.comparison.against == "previous":
+        for other in climbs:
+            if other.climb.comparison.against == "top" and other.settings == found.settings:
+                return other
     return None
 
 
-def gather_default() -> list[ClimbSection]:
-    """The five newest climbs under runs/; where none can be shown, the five newest published
-    ones."""
-    own = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-    return gather_all(own[-5:]) or gather_all(sorted((ROOT / "logs").glob("*/climb.json"))[-5:])
-
-
-def gather_all(paths: list[Path]) -> list[ClimbSection]:
-    """The climbs at these paths that can be shown, from the last to the first."""
-    sections = []
-    for path in reversed(paths):
+def newest(paths: list[Path]) -> list[Gathered]:
+    """The last five of these climbs that can be shown, from the last on."""
+    climbs = []
+    for path in paths[:-6:-1]:
         try:
-            sections.append(gather(path.parent))
+            climbs.append(gather(path.parent))
         except UsageError as error:
             print(printable(f"left out: {error}"))
-    return sections
+    return climbs

@@ -1,194 +1,149 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import json
+import math
 import re
 import statistics
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure.folder import PACKED, log_texts
 from ladder.measure.losses import running_mean
 from ladder.measure.rows import step_tokens
-from ladder.show.draw import Scale, Tick, color_of, svg
-from ladder.show.measured import pairs
+from ladder.show.chart import CURVES, Chart, Picture, Scale
+from ladder.show.page import Section, both, pairs, tag, terms
 
 HERE = Path(__file__).parent
 # A log as ladder.run names it, by date and time.
 OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
-# The values of the step lines that are drawn where all runs have them.
-LABELS = {
+# The values of the step lines; all but the loss are drawn where all runs have them.
+VALUES = {
     "loss": "loss, nats a token",
     "lr": "learning rate",
     "norm": "gradient norm, before clipping",
-    "tok_per_s": "tokens per second",
+    "tok_per_s": "tokens a second",
 }
-WITH_AXIS = ("loss", "tok_per_s")  # those that stand above the ticks of the axis
+READING = (
+    "Minutes add up the steps in the curve, without validation and checkpoints. The text is read "
+    "in order unless --shuffle is given: where a passage is easier, the training loss dips. The "
+    "validation loss is always on the same text."
+)
 
 
-@dataclass
-class Run:
-    """A run, whole, however often it was resumed.
+# ------------------------------------------------------------------ reading
 
-    `done` says how far it was at the beginning and after each step, in `tokens`, `steps` and
-    `seconds`: (steps + 1,) each.
+
+def find_runs(path: Path) -> dict[Path, dict[str, str]]:
+    """The runs at a path: the texts of the logs of each by name, in the order of the names.
+
+    A file is one run, and so is a folder of checkpoints or published logs: it keeps the logs of
+    one, however often that was resumed. Any other folder has a run in each of its logs. Raises
+    UsageError if there is none.
     """
-
-    path: Path  # of its log or folder
-    fields: dict[str, str]  # of the last run line
-    status: str | None
-    steps: list[dict]
-    starts: list[int]  # the first step of each log
-    vals: list[dict]
-    done: dict[str, np.ndarray]
-    window: int  # of the running mean
-    name: str = ""
-
-
-@dataclass
-class Axis:
-    """What a chart is drawn over: one of `Run.done` in a unit."""
-
-    name: str
-    key: str
-    unit: float
+    is_packed = path.name.startswith(PACKED)
+    if path.is_file() and not is_packed:
+        return {path: {path.name: path.read_text("utf-8", "replace")}}
+    folder = path.parent if is_packed else path
+    if not folder.is_dir():
+        raise UsageError(f"{path} does not exist")
+    texts = log_texts(folder)
+    of_one = {name: text for name, text in texts.items() if OF_A_RUN.fullmatch(name)}
+    if of_one:
+        by_time = sorted(of_one, key=lambda name: name.partition("-")[2])
+        return {folder: {name: of_one[name] for name in by_time}}
+    if texts:
+        return {folder / f"{name}.log": {name: text} for name, text in texts.items()}
+    raise UsageError(f"{path} has no climb.json and no log of a run")
 
 
-@dataclass
-class Reference:
-    """A line to beat: a loss over million tokens. Without a `url` it is measured on own text."""
-
-    name: str
-    model: str
-    points: list[list[float]]
-    source: str = ""
-    url: str = ""
-
-
-@dataclass
-class Line:
-    """A line of a chart, or the same line in the legend, as SVG and CSS write it."""
-
-    css_class: str  # thin, mean, val, mark or reference
-    style: str
-    text: str = ""  # in the legend, as are the next two
-    source: str = ""
-    url: str = ""
-    points: str = "3,7 27,7"
-
-    @property
-    def dots(self) -> str:
-        """A dot at each of its points."""
-        return "".join(f"M{point}h0" for point in self.points.split())
-
-
-@dataclass
-class Panel:
-    """A chart of one value over one axis."""
-
-    key: str
-    axis: Axis
-    across: Scale
-    up: Scale
-    lines: list[tuple]  # what it is, the number of its run, x, y
-    marks: list[float]  # where a run went on
-    highest: float
-
-    @property
-    def caption(self) -> str:
-        """What it shows."""
-        words = LABELS[self.key]
-        if self.key in WITH_AXIS:
-            words += f", over {self.axis.name}"
-        if self.highest > self.up.high:
-            words += f"; cut off above, the highest is {self.highest:.4g}"
-        return words
-
-    @property
-    def ticks(self) -> list[Tick]:
-        """Those of the axis, where it is drawn."""
-        return self.across.ticks(5) if self.key in WITH_AXIS else []
-
-    @property
-    def drawn(self) -> list[Line]:
-        """The lines as the page draws them."""
-        lines = []
-        for css_class, k, x, y in self.lines:
-            line = line_of(css_class, k)
-            line.points = svg(self.across.at(x), self.up.at(y))
-            lines.append(line)
-        return lines
-
-
-@dataclass
-class TrainingSection:
-    """The section of the page that compares training runs."""
-
-    shows: ClassVar[str] = "training"
-    id: str
-    label: str
-    headline: str
-    axes: list[Axis]
-    charts: list[Panel]
-    legend: list[Line]
-    runs: list[Run]
-    left_out: list[str]  # logs without a step, and why
-
-
-def training_section(paths: list[Path]) -> TrainingSection:
-    """The section that compares the runs at these paths.
-
-    A run without a step (--steps 0) is a line to beat: the held-out loss of a model. Raises
-    UsageError.
-    """
-    found = []
+def read_logs(texts: dict[str, str]) -> tuple[list[Log], list[str]]:
+    """The logs of a run that have something to show, and why others are left out."""
+    logs = []
     left_out = []
-    for path in paths:
-        for at, texts in find_runs(path).items():
-            logs, without_steps = read_logs(texts)
-            left_out += without_steps
-            if logs:
-                found.append(gather_run(at, logs))
-    runs = []
-    references = read_references()
-    names = distinct_names([run.path for run in found])
-    for run, name in zip(found, names, strict=True):
-        run.name = name
-        if run.steps:
-            runs.append(run)
+    for name, text in texts.items():
+        try:
+            log = parse_log(text, name, ended=False)
+        except UsageError as error:
+            left_out.append(str(error))
+            continue
+        if log.steps or log.vals:
+            logs.append(log)
         else:
-            loss = run.vals[0]["loss"]
-            text = f"{name}, before training on {run.fields['data']}"
-            references.insert(0, Reference(text, run.fields["model"], [[0, loss], [1e9, loss]]))
-    if not runs:
-        raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
-    fields = runs[0].fields
-    references = [line for line in references if line.model == fields["model"]]
-    headline = f"Training {fields['model']} on {fields['data']}"
-    losses = [lowest(run.vals)["loss"] for run in runs if run.vals]
-    if losses:
-        headline += f": best validation loss {min(losses):.2f} nats a token"
-    axes = axes_of(runs)
-    return TrainingSection(
-        id=runs[0].name,
-        label=f"training {fields['model']} on {fields['device']}",
-        headline=headline,
-        axes=axes,
-        charts=charts(runs, references, axes),
-        legend=legend(runs, references),
-        runs=runs,
-        left_out=left_out,
-    )
+            left_out.append(f"{name} has no step")
+    return in_order(logs), left_out
 
 
-def read_references() -> list[Reference]:
-    """references.json: what others reported."""
-    lines = json.loads(HERE.joinpath("references.json").read_text("utf-8"))
-    return [Reference(**line) for line in lines]
+def in_order(logs: list[Log]) -> list[Log]:
+    """Logs in an order in which each goes on from a step that those before it reached.
+
+    Where several can be next it is the first of them: their names have local times, which are not
+    in order after a change of clocks.
+    """
+    waiting = [*logs]
+    ordered = []
+    reached = 0
+    while waiting:
+        log = next((log for log in waiting if first_step(log) <= reached + 1), None)
+        if log is None:  # the one that it went on from is lost
+            log = min(waiting, key=first_step)
+        waiting.remove(log)
+        ordered.append(log)
+        if log.steps:
+            reached = log.steps[-1]["step"]
+    return ordered
+
+
+def first_step(log: Log) -> float:
+    """The step that a log begins with."""
+    return log.steps[0]["step"] if log.steps else log.vals[0]["step"]
+
+
+def gather_run(path: Path) -> dict:
+    """The one run at a path. Raises UsageError."""
+    ((_, texts),) = find_runs(path).items()
+    return run_of(path, read_logs(texts)[0])
+
+
+def run_of(path: Path, logs: list[Log]) -> dict:
+    """A run by its logs: a later log replaces what it has again.
+
+    `tokens` and `minutes` say how far it was after each step: (steps,) each. `starts` has the first
+    step of each log.
+    """
+    steps = []
+    starts = []
+    vals = []
+    for log in logs:
+        if log.steps:
+            first = log.steps[0]["step"]
+            steps = [step for step in steps if step["step"] < first] + log.steps
+            starts = [start for start in starts if start < first] + [first]
+            vals = [val for val in vals if val["step"] < first]
+        vals += log.vals
+    number = column(steps, "step")
+    return {
+        "path": path,
+        "name": path.name,
+        "fields": log.run,  # the last log's
+        "status": log.result.get("status"),
+        "steps": steps,
+        "starts": starts,
+        "vals": vals,
+        "step_tokens": step_tokens(log),
+        "tokens": number * step_tokens(log),
+        "minutes": column(steps, "dt_ms").cumsum() / 6e4,
+        "window": 1 + len(steps) // 50,  # of the running mean
+    }
+
+
+def column(rows: list[dict], key: str) -> np.ndarray:
+    """One value of all rows: (rows,)."""
+    return np.array([row[key] for row in rows], float)
 
 
 def distinct_names(paths: list[Path]) -> list[str]:
@@ -202,208 +157,199 @@ def distinct_names(paths: list[Path]) -> list[str]:
         count += 1
 
 
-def find_runs(path: Path) -> dict[Path, dict[Path, str]]:
-    """The runs at a path: the texts of the logs of each.
+# ------------------------------------------------------------------ curves
 
-    A file is one run, and so is a folder of checkpoints or published logs: it keeps the logs of
-    one, however often that was resumed. Any other folder has a run in each of its logs. Raises
-    UsageError if there is none.
+
+def draw_loss(runs: list[dict], references: list[dict], over: str, width: int) -> Picture:
+    """The losses of runs over `tokens` or `minutes`, and over tokens the references."""
+    picture = Picture(width, VALUES["loss"])
+    picture.legend(legend(runs))
+    chart, unit = chart_of(picture, runs, "loss", over, 240)
+    for run, color in zip(runs, colors_of(runs), strict=True):
+        x = run[over] / unit
+        y = column(run["steps"], "loss")
+        val_color = color
+        if len(runs) == 1:
+            chart.line(x, y, "faint", 1)
+            val_color = "ink"
+        mean = running_mean(y, run["window"])
+        chart.line(x[run["window"] // 2 :][: len(mean)], mean, color, 2)
+        number = column(run["steps"], "step")
+        at = np.interp(column(run["vals"], "step"), [0, *number], [0, *x])
+        chart.line(at, column(run["vals"], "loss"), val_color, 1.5, "6 2")
+        for start in run["starts"][1:]:
+            resumed = np.interp(start - 1, number, x)
+            chart.upright(resumed, "stopped and resumed")
+    if over == "tokens":
+        ends = {}
+        for number, line in enumerate(references, 1):
+            x, y = np.array(line["points"]).T  # million tokens, nats
+            chart.line(x * 1e6 / unit, y, "reported", 1.5, "2 4")
+            end = np.interp(chart.across.high * unit / 1e6, x, y)
+            if chart.up.low <= end <= chart.up.high:
+                ends[f"{number}"] = end
+        chart.end_labels(ends, {})
+    return picture
+
+
+def draw_value(runs: list[dict], key: str, width: int) -> Picture:
+    """Another value of the step lines over tokens."""
+    picture = Picture(width, VALUES[key])
+    chart, unit = chart_of(picture, runs, key, "tokens", 90)
+    for run, color in zip(runs, colors_of(runs), strict=True):
+        chart.line(run["tokens"] / unit, column(run["steps"], key), color, 1)
+    return picture
+
+
+def chart_of(picture, runs, key: str, over: str, height: int) -> tuple[Chart, float]:
+    """A chart as long as the longest run, and the unit of its axis: tokens or minutes.
+
+    The first losses and norms would fill the chart: they are cut off, and the words say so.
     """
-    is_packed = path.name.startswith(PACKED)
-    if path.is_file() and not is_packed:
-        return {path: {path: path.read_text("utf-8", "replace")}}
-    folder = path.parent if is_packed else path
-    texts = {folder / f"{name}.log": text for name, text in log_texts(folder).items()}
-    of_one = {at: text for at, text in texts.items() if OF_A_RUN.fullmatch(at.stem)}
-    if of_one:
-        return {folder: of_one}
-    if texts:
-        return {at: {at: text} for at, text in texts.items()}
-    if not path.exists():
-        raise UsageError(f"{path} does not exist")
-    inside = {str(file.parent) for file in [*folder.glob("*/climb.json"), *folder.glob("*/*.log")]}
-    which = f": name one of {', '.join(sorted(inside)[-5:])}" if inside else ""
-    raise UsageError(f"{path} has no climb.json and no log of a run{which}")
+    values = []
+    for run in runs:
+        for row in run["steps"] + run["vals"]:
+            if math.isfinite(row.get(key, math.nan)):
+                values.append(row[key])
+    values = values or [0]
+    low = 0.98 * min(values) if key == "loss" else 0
+    up = Scale(low, 1.1 * np.percentile(values, 95))
+    words = VALUES[key]
+    if max(values) > up.high:
+        words += f"; cut off above, the highest is {max(values):.4g}"
+    longest = max(run[over][-1] for run in runs)
+    unit, name = 1, over
+    if over == "tokens":
+        unit, name = (1e6, "million tokens") if longest >= 1e6 else (1e3, "thousand tokens")
+    chart = Chart(picture, Scale(0, longest / unit), up, height, margin=32)
+    chart.axes(words, name)
+    return chart, unit
 
 
-def read_logs(texts: dict[Path, str]) -> tuple[list[Log], list[str]]:
-    """The logs of a run in the order of the times in their names, and why others are left out."""
-    logs = []
+def legend(runs: list[dict]) -> dict[str, str]:
+    """What each colour is."""
+    if len(runs) == 1:
+        means = f"mean of {runs[0]['window']} steps"
+        return {"faint": "each step", "measured": means, "ink": "validation, on held-out text"}
+    labels = {}
+    for run, color in zip(runs, colors_of(runs), strict=True):
+        labels[color] = f"{run['name']}: training loss, dashed: validation"
+    return labels
+
+
+def colors_of(runs: list[dict]) -> list[str]:
+    """A colour for each run; from the fifth on they are grey."""
+    return [*CURVES, *["soft"] * len(runs)][: len(runs)]
+
+
+# ------------------------------------------------------------------ the section
+
+
+def training_section(paths: list[Path]) -> tuple[Section, list[str]]:
+    """The section that compares the runs at these paths, and the logs that are left out, and why.
+
+    A run without a step (--steps 0) is a line to beat: the held-out loss of a model. Raises
+    UsageError.
+    """
+    found, left_out = read_runs(paths)
+    runs = [run for run in found if run["steps"]]
+    if not runs:
+        raise UsageError("; ".join(left_out) or f"{paths[0]} has no step yet")
+    first = runs[0]["fields"]
+    headline = f"Training {first['model']} on {first['data']}"
+    vals = [val for run in runs for val in run["vals"]]
+    if vals:
+        headline += f": best validation loss {lowest(vals)['loss']:.2f} nats a token"
+    references = references_of(found, first["model"])
+    parts = [references_html(references)]
+    for over in ("tokens", "minutes"):
+        parts.append(both(partial(draw_loss, runs, references, over)))
+    for key in ("lr", "norm", "tok_per_s"):
+        if all(key in run["steps"][0] for run in runs):
+            parts.append(both(partial(draw_value, runs, key)))
+    parts.append(tag("p", READING, "soft"))
+    for run in runs:
+        parts += [tag("h3", run["name"]), terms(facts(run))]
+    label = f"training {first['model']} on {first['device']}"
+    return Section(runs[0]["name"], label, headline, tag("div", parts)), left_out
+
+
+def read_runs(paths: list[Path]) -> tuple[list[dict], list[str]]:
+    """The runs at these paths, their names all different, and the logs that are left out, and
+    why."""
+    found = []
     left_out = []
-    for path in sorted(texts, key=lambda path: path.name.partition("-")[2]):
-        try:
-            log = parse_log(texts[path], str(path), ended=False)
-        except UsageError as error:
-            left_out.append(str(error))
-            continue
-        if log.steps or log.vals:
-            logs.append(log)
-        else:
-            left_out.append(f"{path} has no step")
-    return logs, left_out
+    for path in paths:
+        for at, texts in find_runs(path).items():
+            logs, without_steps = read_logs(texts)
+            left_out += [f"{at}: {why}" for why in without_steps]
+            if logs:
+                found.append(run_of(at, logs))
+    names = distinct_names([run["path"] for run in found])
+    for run, name in zip(found, names, strict=True):
+        run["name"] = name
+    return found, left_out
 
 
-def gather_run(path: Path, logs: list[Log]) -> Run:
-    """A run by its logs: a later log replaces what it has again."""
-    steps = []
-    starts = []
-    vals = []
-    for log in logs:
-        if log.steps:
-            first = log.steps[0]["step"]
-            steps = [step for step in steps if step["step"] < first] + log.steps
-            starts = [start for start in starts if start < first] + [first]
-            vals = [val for val in vals if val["step"] < first]
-        vals += log.vals
-    fields = log.run
-    done = np.append(0, column(steps, "step"))
-    seconds = np.append(0, column(steps, "dt_ms").cumsum()) / 1e3
-    return Run(
-        path=path,
-        fields=fields,
-        status=log.result.get("status"),
-        steps=steps,
-        starts=starts,
-        vals=vals,
-        done={"tokens": done * step_tokens(log), "steps": done, "seconds": seconds},
-        window=1 + len(steps) // 50,
-    )
-
-
-def axes_of(runs: list[Run]) -> list[Axis]:
-    """The axes of the charts. Tokens are in a unit that suits the longest run."""
-    tokens = Axis("million tokens", "tokens", 1e6)
-    if max(run.done["tokens"][-1] for run in runs) < 1e6:
-        tokens = Axis("thousand tokens", "tokens", 1e3)
-    return [tokens, Axis("steps", "steps", 1), Axis("minutes", "seconds", 60)]
-
-
-def column(rows: list[dict], key: str) -> np.ndarray:
-    """One value of all rows: (rows,)."""
-    return np.array([row[key] for row in rows])
-
-
-def panel(runs: list[Run], references: list[Reference], axis: Axis, key: str) -> Panel:
-    """One value of the step lines over one axis; the loss with all that it is compared with."""
+def references_of(found: list[dict], model: str) -> list[dict]:
+    """The lines to beat of a model: own runs without a step, and what others reported."""
     lines = []
-    marks = []
-    for number, run in enumerate(runs):
-        x = run.done[axis.key] / axis.unit
-        y = column(run.steps, key)
-        lines.append(("thin", number, x[1:], y))
-        marks += np.interp(np.array(run.starts[1:]) - 1, run.done["steps"], x).tolist()
-        if key == "loss":
-            mean = running_mean(y, run.window)
-            lines.append(("mean", number, x[1 + run.window // 2 :][: len(mean)], mean))
-            at = np.interp(column(run.vals, "step"), run.done["steps"], x)
-            lines.append(("val", number, at, column(run.vals, key)))
-    if key == "loss":
-        done = runs[0].done
-        for number, line in enumerate(references):
-            y = np.interp(done["tokens"] / 1e6, *np.array(line.points).T)
-            lines.append(("reference", number, done[axis.key] / axis.unit, y))
-    values = np.concatenate([y for *_, y in lines])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        values = np.zeros(1)
-    # The first losses and norms would fill the panel.
-    per_cent = 95 if key in ("loss", "norm") else 100
-    return Panel(
-        key=key,
-        axis=axis,
-        across=Scale(0, max(run.done[axis.key][-1] for run in runs) / axis.unit),
-        up=Scale(
-            0.98 * values.min() if key == "loss" else 0, 1.05 * np.percentile(values, per_cent)
-        ),
-        lines=lines,
-        marks=marks,
-        highest=values.max(),
-    )
+    for run in found:
+        if not run["steps"]:
+            loss = run["vals"][0]["loss"]
+            name = f"{run['name']}, before training on {run['fields']['data']}: {loss:.4f}"
+            points = [[0, loss], [1e9, loss]]
+            lines.append({"model": run["fields"]["model"], "name": name, "points": points})
+    lines += json.loads(HERE.joinpath("references.json").read_text("utf-8"))
+    return [line for line in lines if line["model"] == model]
 
 
-def charts(runs: list[Run], references: list[Reference], axes: list[Axis]) -> list[Panel]:
-    """A chart of each value that all runs have, over each axis."""
-    drawn = []
-    for axis in axes:
-        for key in LABELS:
-            if all(key in run.steps[0] for run in runs):
-                drawn.append(panel(runs, references, axis, key))
-    return drawn
+def references_html(references: list[dict]) -> Markup:
+    """What each line to beat is, and where it comes from."""
+    items = []
+    for line in references:
+        item = escape(line["name"])
+        if "url" in line:
+            link = Markup(', reported: <a href="{}">{}</a>')
+            item += link.format(line["url"], line["source"])
+        items.append(tag("li", item))
+    if not items:
+        return Markup("")
+    return tag("p", "Dotted, by number, and only roughly comparable:") + tag("ol", items)
 
 
-def line_of(css_class: str, k: int, text: str = "") -> Line:
-    """How the line of the k-th run looks, or of the k-th reference."""
-    style = color_of(k)
-    if css_class == "reference":
-        style = f"stroke-dasharray:{max(2, 8 - 3 * k)} 4"
-    return Line(css_class, style, text)
-
-
-def legend(runs: list[Run], references: list[Reference]) -> list[Line]:
-    """What each line is; a run is named where there are several."""
-    lines = []
-    for k, run in enumerate(runs):
-        name = f"{run.name}: " if len(runs) > 1 else ""
-        each = f"mean of {run.window} steps (thin: each step)"
-        if run.window == 1:
-            each = "each step"
-        lines.append(line_of("mean", k, f"{name}training loss, {each}"))
-        if run.vals:
-            lines.append(line_of("val", k, f"{name}validation loss, on held-out text"))
-    if any(run.starts[1:] for run in runs):
-        lines.append(Line("mark", "", "stopped and resumed here"))
-    for k, reference in enumerate(references):
-        line = line_of("reference", k, reference.name)
-        line.source = reference.source
-        line.url = reference.url
-        if len(reference.points) == 2:
-            line.text += f": {reference.points[0][1]:.4f}"
-        lines.append(line)
-    return lines
-
-
-def facts(run: Run) -> list[tuple[str, str]]:
+def facts(run: dict) -> dict[str, str]:
     """A run in words, by their headings; what is empty is not said."""
-    steps = int(run.fields["steps"])
-    last = run.steps[-1]["step"]
-    tokens = run.done["tokens"][-1]
-    passes = tokens / int(run.fields["tokens"])
-    minutes = run.done["seconds"][-1] / 60
-    dt_ms = statistics.median_high(step["dt_ms"] for step in run.steps)
-    tok_per_s = statistics.median_high(step["tok_per_s"] for step in run.steps)
-    resumed = ", ".join(f"{start - 1:,}" for start in run.starts[1:])
-    ended = "all steps are done" if last >= steps else "under way, or killed"
-    return [
-        ("Validation", validation(run.vals)),
-        (
-            "Trained",
-            f"{last:,} of {steps:,} steps, {tokens:,.0f} tokens, the text {passes:.2f} times; "
-            f"{minutes:,.1f} minutes of steps",
-        ),
-        (
-            "Speed",
-            f"{tok_per_s:,.0f} tokens per second, {dt_ms:,.1f} ms a step (medians of all steps)",
-        ),
-        ("Resumed", f"went on after step {resumed}" if resumed else ""),
-        ("Ended", run.status or ended),
-        ("Run", pairs(run.fields)),
-    ]
+    last = run["steps"][-1]["step"]
+    tokens = run["tokens"][-1]
+    passes = tokens / int(run["fields"]["tokens"])
+    minutes = run["minutes"][-1]
+    ms = statistics.median(step["dt_ms"] for step in run["steps"])
+    tok_per_s = run["step_tokens"] * 1e3 / ms
+    unfinished = last < int(run["fields"]["steps"])
+    return {
+        "Validation": validation(run["vals"]),
+        "Trained": f"{last:,} steps, {tokens:,.0f} tokens, {passes:.2f} times the text, in "
+        f"{minutes:,.1f} minutes of steps",
+        "Speed": f"{tok_per_s:,.0f} tokens a second, {ms:,.1f} ms a step (median)",
+        "Resumed": ", ".join(f"after step {start - 1:,}" for start in run["starts"][1:]),
+        "Ended": run["status"] or ("under way, or killed" if unfinished else "all steps are done"),
+        "Run": pairs(run["fields"]),
+    }
 
 
 def lowest(vals: list[dict]) -> dict:
-    """The val line of the lowest loss; NaN is the highest."""
-    return min(vals, key=lambda val: np.nan_to_num(val["loss"], nan=np.inf))
+    """The val line of the lowest loss that is finite."""
+    finite = [val for val in vals if math.isfinite(val["loss"])]
+    return min(finite or vals, key=lambda val: val["loss"])
 
 
 def validation(vals: list[dict]) -> str:
-    """The lowest loss on held-out text, and whether it has risen since."""
+    """The lowest loss on held-out text, and the last one."""
     if not vals:
         return ""
     best = lowest(vals)
     last = vals[-1]
     words = f"best {best['loss']:.4f}, after step {best['step']:,.0f}"
-    if best["step"] < last["step"]:
-        words += f"; last {last['loss']:.4f}, after step {last['step']:,.0f}: not lower since"
-    else:
-        words += ": the last one is the lowest"
+    words += f"; last {last['loss']:.4f}, after step {last['step']:,.0f}"
     return f"{words}; on {best['tokens']:,.0f} tokens each"

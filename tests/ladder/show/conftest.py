@@ -36,20 +36,8 @@ def chromium(browser):
     yield browser
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert browser.get_log("browser") == []
     browser.get("about:blank")  # an address that differs after # alone loads nothing anew
-
-
-@pytest.fixture
-def shown(chromium):
-    """shown(selector): the elements that it selects and that a reader sees."""
-
-    def find(selector):
-        elements = chromium.find_elements("css selector", selector)
-        return [element for element in elements if element.is_displayed()]
-
-    return find
 
 
 @pytest.fixture
