@@ -109,7 +109,7 @@ def test_what_other_programs_take_by_hand(text, seconds, monkeypatch):
 
     Hardened containers have an empty file.
     """
-    monkeypatch.setattr(machine, "Path", lambda _: SimpleNamespace(read_text=lambda: text))
+    monkeypatch.setattr(machine, "_read", lambda _: text)
     monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
     monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
     assert machine.cpu_seconds_of_others() == pytest.approx(seconds)
