@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 def extra(measure: Callable) -> Callable:
-    """Make `measure` return None where anything goes wrong: a note or a load never ends the work."""
+    """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
 
     @wraps(measure)
     def measure_or_none(*arguments):

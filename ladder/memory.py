@@ -47,7 +47,8 @@ def ddp_batch(memory: float, size: dict, T: int, shards: int | None = None) -> i
     L = size["n_layer"]
     C = size["n_embd"]
     V = 50304
-    # Bytes: 4 weight, 4 gradient (DDP sends it where it is), 8 AdamW's moments, 2 in half precision.
+    # Bytes: 4 weight, 4 gradient (which DDP sends from there), 8 AdamW's moments, 2 in half
+    # precision.
     fixed = 18 * parameters(L, C, V)
     if shards:  # the first three; of the token embedding every rank has all but the moments too
         fixed = 16 * parameters(L, C, V) / shards + 14 * V * C
