@@ -48,9 +48,12 @@ def test_result_follows_from_the_step_lines(
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main):
+def test_a_run_has_as_many_steps_as_it_was_asked_for(steps, run_main, monkeypatch):
     """The profile is one of the second step, and the first two are not a measurement."""
+    monkeypatch.setattr(machine, "throttled", iter([5, 7]).__next__)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 1.5)
     log = run_main(load(rung(0)), "--steps", steps)
+    assert log.run["cores"] == "1.5" and "throttled 2 times" in log.notes[-1]
     assert len(log.steps) == steps and log.result["status"] == "ok"
     assert log.mfu["mfu"] == "unknown"  # of a CPU, and no guess
     assert log.effective.get("attention") == (None if steps == 1 else "math")
