@@ -35,7 +35,7 @@ def test_what_was_measured_says_what_the_logs_say():
 
 
 def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
-    rtx_4090 = "| RTX 4090 | 24 | 8 | 25,000 | +17 % | 4.4 times | 16 | 120,000 |"
+    rtx_4090 = "| RTX 4090 | 24 | 8 | 25,000 | +17 % | 4.4 times | 32 | 120,000 |"
     assert rtx_4090 in blocks.cards_table().splitlines()
     more = blocks.more_cards_table().splitlines()
     assert "| A100 40GB | 40 | 16 | 14,000 | 3.0 times | 12.0 times | 32 | 180,000 |" in more

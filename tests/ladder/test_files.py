@@ -65,7 +65,7 @@ def test_a_copy_inside_another_repository_has_no_commit_of_that(repository, monk
     (folder / "ladder").mkdir()
     (folder / "ladder" / "baseline.py").touch()
     monkeypatch.setattr(files, "ROOT", folder / "ladder")
-    assert files.commit() == "unknown"
+    assert files.commit() == "unknown" and "baseline.py" in files.no_commit()
 
 
 # ------------------------------------------------------------------ another clone's `ladder`
