@@ -25,14 +25,13 @@ from ladder.measure.rows import median_ms
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.stats import Estimate
 from ladder.measure.work import LABELS, batch_to_compare, roofline_ms, work
-from ladder.show.chart import NARROW, PARTS, WIDE, Axis, Bar, Chart, Picture, Scale
+from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
 from ladder.show.diffs import diff_lines
-from ladder.show.gather import gather
-from ladder.show.measured import draw_climb, gain_axis
+from ladder.show.measured import draw_climb
 from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_climb, reported_gpus, share_of
 from ladder.show.tables import percent, title_of, titles
-from ladder.show.training import draw_loss, gather_run, training_section
+from ladder.show.training import draw_loss, read_run, training_section
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -43,6 +42,7 @@ HEARTS = {
     7: "vocab_size: int = 50304",
     10: "torch.optim.AdamW(groups, …, fused=True)",
 }
+PARTS = ("matmuls", "attention", "traffic", "optimizer")  # in the order of ladder.measure.work
 TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run of README.md
 
 
@@ -50,7 +50,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
     drawing |= {"rounds": draw_rounds, "two-cards": draw_two_cards, "step": draw_step}
-    drawing["curve"] = partial(draw_loss, [gather_run(TRAINING)], [], "tokens")
+    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)], [])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     for _, _, rows in beyond_climbs():
@@ -67,8 +67,8 @@ def index() -> str:
     """The page: the reported climb, and as `ladder report` shows them those of README.md."""
     sections = [reported_section()]
     for folder, _, _ in [*measured_climbs(), *beyond_climbs()]:
-        sections.append(climb_section(gather(ROOT / folder), with_logs=False))
-    sections.append(training_section([TRAINING])[0])
+        sections.append(climb_section(ROOT / folder, with_logs=False))
+    sections.append(training_section([TRAINING]))
     return page(sections)
 
 
@@ -82,7 +82,7 @@ def reported_section() -> Section:
         '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
     ).format(other["url"], other["what"], other["settings"], other["note"])
     headline = f"GPT-2 training, one diff at a time: {times} as fast as its baseline on one A100"
-    return Section("reported", "one A100, reported", headline, links + both(draw_ladder))
+    return Section("reported", headline, links + both(draw_ladder))
 
 
 def draw_ladder(width: int) -> Picture:
@@ -90,19 +90,30 @@ def draw_ladder(width: int) -> Picture:
     other = reported_climb()
     picture = Picture(width, f"Milliseconds of a step, reported by {other['who']}, and the diffs")
     picture.say(f"One training step of GPT-2 (124M) on one A100: reported by {other['who']}")
-    bars = []
     first = before = None
     for path in reported_rungs():
         ms = other["ms"][f"{number_of(path):02}"]
         first = first or ms
         bar = Bar(title(path), [(ms / first, "reported", "")], f"{ms} ms")
         if before:
-            bar.code = heart_of(path)
             bar.right = faster(before, ms)
-        bars.append(bar)
+        picture.bars([bar], 0.8)
+        if before:
+            draw_heart(picture, f" + {heart_of(path)} ", ms / first)
         before = ms
-    picture.bars(bars, 0.8)
     return picture
+
+
+def draw_heart(picture: Picture, code: str, part: float):
+    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it."""
+    letter = min(7.5, picture.width / len(code))  # pixels
+    x, y = 0, picture.y + 6
+    if picture.wide:
+        x, y = 228 + part * 538, picture.y - 20
+    else:
+        picture.y += 24
+    picture.rect(x, y - 11, len(code) * letter, 22, "added")
+    picture.text(x, y + 4, code, "added-ink mono", letter / 0.602)
 
 
 def heart_of(path: Path) -> str:
@@ -125,24 +136,24 @@ def faster(before: float, after: float) -> str:
 
 def draw_learned(width: int) -> Picture:
     """What each rung gained on each machine that was measured here."""
-    found = machines()
     picture = Picture(width, "Measured here: the gain of each rung over the one before, by machine")
+    found = machines()
+    labels = {}
     bars = {}  # by title
     gains = []
-    for k, machine in enumerate(found):
+    for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
+        name = re.sub(r"\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
+        rate = machine.climb.rate("peak_flops") / 1e12
+        name = name.replace(" ,", ",").removesuffix(", T=256")
+        labels[color] = f"{name}: {rate:.2g} TFLOP/s"
         for row in machine.ran.values():
             if row.gain:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
                 gains.append(row.gain)
-    axes = []
-    for k, machine in enumerate(found):
-        label = re.sub(r"\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
-        rate = machine.climb.rate("peak_flops") / 1e12
-        heading = f"{label.replace(' ,', ',').removesuffix(', T=256')}: {rate:.2g} TFLOP/s"
-        start = 0.04 + k / len(found)
-        axes.append(gain_axis(heading, start, start + 0.26, gains, apart=0.3))
-    picture.bars([*bars.values()], axes=axes)
+    picture.legend(labels)
+    axis = axis_of(gains, 1, "tok/s vs. previous: times, logarithmic", log=True)
+    picture.bars([*bars.values()], 0, axis, CURVES)
     return picture
 
 
@@ -160,8 +171,7 @@ def draw_rounds(width: int) -> Picture:
         gains.append(a_dot(slow / fast))
         bars.append(Bar(f"round {k}", end=f"{slow:,.0f} → {fast:,.0f}", marks=gains[-1:]))
     bars.append(Bar("mean", marks=[after.gain], right=percent(after.gain)))
-    end = 0.72 if picture.wide else 0.98
-    picture.bars(bars, axes=[gain_axis("gain, logarithmic", 0.36, end, gains)])
+    picture.bars(bars, 0.1, axis_of(gains, 1, "gain: times, logarithmic", log=True))
     return picture
 
 
@@ -191,10 +201,8 @@ def draw_cards(width: int) -> Picture:
         bar.marks = [a_dot(share)]
         bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
-    ticks = {0: "0 %", 0.5: "50 %", 1: "100 %"}
-    end = 0.7 if picture.wide else 0.94
-    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1.1), ticks)
-    picture.bars(bars, 0.28 if picture.wide else 0.2, [axis], "reported")
+    axis = Axis(0, 1.1, "share of the roofline")
+    picture.bars(bars, 0.28 if picture.wide else 0.2, axis, ["reported"])
     return picture
 
 
@@ -260,28 +268,30 @@ def draw_beyond(rows: list, width: int) -> Picture:
     names = {row.stem: title_of(row) for row in rows}
     ends = {names[stem]: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
-    up = Scale(lowest, 2 * max(ends.values()) - lowest)
-    across = Scale(0, found[START].steps[-1])
+    up = Axis(lowest, 2 * max(ends.values()) - lowest, "loss, nats a token")
+    across = Axis(0, found[START].steps[-1], "steps")
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
     chart = Chart(picture, across, up, height=420, margin=165 if picture.wide else 46)
-    chart.axes("loss, nats a token", "steps")
     colors = {names[START]: "ink", names[TUNED]: "ink", names[[*found][-1]]: "measured"}
     for stem, curve in found.items():
         color = colors.get(names[stem], "soft")
         shown = curve.part_below(up.high)
         edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
         edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
-        chart.area(edge, color)
+        points = " ".join(f"{across.at(x):.0f},{up.at(y):.0f}" for x, y in edge)
+        band = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
+        picture.shapes.append(band)
         thick = 2 if names[stem] in colors else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
     for target in (START, TUNED):
         level = found[target].mean[-1]
         chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
-        x, y = chart.at(across.low, level)
-        picture.text(x + 4, y - 6, f"{target[:2]} ends", "soft")
+        picture.text(across.start + 4, up.at(level) - 6, f"{target[:2]} ends", "soft")
         for stem, curve in found.items():
             step = curve.step_at(level)
             if step and stem != target:
-                picture.dot(*chart.at(step, level), colors.get(names[stem], "soft"), radius=3)
-    chart.end_labels(ends, colors)
+                picture.dot(across.at(step), up.at(level), colors.get(names[stem], "soft"))
+    if not picture.wide:
+        ends = {name[:2]: end for name, end in ends.items()}
+    chart.names(ends, colors)
     return picture
