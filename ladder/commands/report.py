@@ -8,17 +8,14 @@ training curves.
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail
 it, open it from disk. A run may be under way. Its log will do instead of its
-folder of checkpoints, or a published runs.log; a run of --steps 0 becomes a
-line to beat.
+folder of checkpoints; a run of --steps 0 becomes a line to beat.
 """
 
 import webbrowser
-from datetime import datetime
 from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.files import ROOT, write_atomic
-from ladder.measure.folder import PACKED
 from ladder.show.page import MARKER, Section, climb_section, page
 from ladder.show.training import training_section
 from ladder.text import show
@@ -40,9 +37,8 @@ def run(args) -> int:
     climbs = []
     runs = []
     for path in args.paths:
-        folder = path.parent if path.name.startswith(PACKED) else path
-        if (folder / "climb.json").is_file():
-            climbs.append(climb_section(folder))
+        if (path / "climb.json").is_file():
+            climbs.append(climb_section(path))
         else:
             runs.append(path)
     if not args.paths:
@@ -52,7 +48,7 @@ def run(args) -> int:
     sections += climbs
     for section in sections:
         show(f"{section.id}: {section.headline}")
-    write_atomic(args.out, page(sections, f"{datetime.now():%Y-%m-%d %H:%M}").encode())
+    write_atomic(args.out, page(sections).encode())
     show(f"written: {args.out} (for a browser)")
     if args.open:
         webbrowser.open(args.out.resolve().as_uri())

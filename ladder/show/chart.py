@@ -33,7 +33,7 @@ COLORS = {
     "third": ("#7a3b8f", "#d3a0e6"),
     "fourth": ("#0a58a8", "#86b8f2"),
 }
-CURVES = ("measured", "second", "third", "fourth")  # curves that are compared; the rest are soft
+CURVES = ("measured", "second", "third", "fourth", "soft")  # that are compared; the rest are soft
 SANS = '-apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif'
 MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
 LETTER = 6.8  # pixels of a letter, at most, at the usual size of words
@@ -41,19 +41,20 @@ LETTER = 6.8  # pixels of a letter, at most, at the usual size of words
 
 @dataclass
 class Axis:
-    """From `low` to `high`, both above 0 if it is logarithmic, and where that is in pixels."""
+    """From `low` to `high`, and where that is in pixels. One of gains is logarithmic."""
 
     low: float
     high: float
     name: str = ""
-    log: bool = False
+    gains: bool = False
+    origin: float | None = None  # has a darker line
     start: float = 0.0  # the picture sets both
     end: float = 0.0
 
     def at(self, value: float) -> float:
         """Where a value stands, in pixels."""
         low, high = self.low, self.high
-        if self.log:
+        if self.gains:
             low, high, value = math.log(low), math.log(high), math.log(value)
         part = (value - low) / (high - low or 1)
         return self.start + part * (self.end - self.start)
@@ -68,8 +69,12 @@ class Axis:
                 break
         first = math.ceil(self.low / step)
         last = math.floor(self.high / step)
-        values = [k * step for k in range(first, last + 1)]
-        return {value: f"{value:,g}".replace("-", "−") for value in values}
+        ticks = {}
+        for k in range(first, last + 1):
+            value = k * step
+            words = f"{value * 100 - 100:.0f} %" if self.gains else f"{value:,g}"
+            ticks[value] = words.replace("-", "−")
+        return ticks
 
 
 @dataclass
@@ -125,17 +130,11 @@ class Picture:
         self.y += 6
 
     def legend(self, labels: dict[str, str]):
-        """What each colour is."""
-        x = 0
-        self.y += 16
+        """What each colour is, below each other."""
         for color, label in labels.items():
-            length = 26 + LETTER * len(label)
-            if x and x + length > self.width:
-                x = 0
-                self.y += 20
-            self.rect(x, self.y - 11, 12, 12, color)
-            self.text(x + 17, self.y, label)
-            x += length
+            self.y += 18
+            self.rect(0, self.y - 11, 12, 12, color)
+            self.text(17, self.y, label)
         self.y += 8
 
     def bars(self, bars: list[Bar], part=0.8, axis: Axis | None = None, colors=("measured",)):
@@ -152,7 +151,7 @@ class Picture:
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
             self.text(axis.start if self.wide else 0, self.y + 14, axis.name, "soft")
             self.y += 24
-        ticks = axis.ticks(4) if axis else {}
+        ticks = axis.ticks(5) if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")
@@ -160,11 +159,12 @@ class Picture:
             self.y = top + 28
             for value in ticks:
                 x = axis.at(value)
-                self.line([(x, top), (x, self.y)], "grid")
+                line = "soft" if value == axis.origin else "grid"
+                self.line([(x, top), (x, self.y)], line)
             self.bar(bar, left, top + 14, full)
             for k, mark in enumerate(bar.marks):
                 if mark:
-                    middle = top + 14 + 9 * (k - (len(bar.marks) - 1) / 2)
+                    middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
                     self.mark(mark, axis, middle, colors[k])
         for value, words in ticks.items():
             self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
@@ -209,8 +209,11 @@ class Chart:
         self.up = up
         top = picture.y + 30
         bottom = top + height
-        across.start, across.end = 54, picture.width - margin
+        width = picture.width - margin - 54
+        across.start, across.end = 54, 54 + width
         up.start, up.end = bottom, top
+        place = f'x="54" y="{top}" width="{width}" height="{height}"'
+        self.inside = f'<svg {place} viewBox="54 {top} {width} {height}">'
         for value, words in up.ticks(height // 45).items():
             y = up.at(value)
             picture.line([(across.start, y), (across.end, y)], "grid")
@@ -223,27 +226,13 @@ class Chart:
 
     def line(self, xs, ys, color: str, thick: float, dashes="none"):
         """A curve where it is finite; an inner <svg> cuts off what is off the scale."""
-        left, top = self.across.start, self.up.end
-        width, height = self.across.end - left, self.up.start - top
-        place = f'x="{left}" y="{top}" width="{width}" height="{height}"'
         points = []
         for x, y in zip(xs, ys, strict=True):
             if math.isfinite(y):
                 points.append((self.across.at(x), self.up.at(y)))
-        self.picture.shapes.append(f'<svg {place} viewBox="{left} {top} {width} {height}">')
+        self.picture.shapes.append(self.inside)
         self.picture.line(points, color, thick, dashes)
         self.picture.shapes.append("</svg>")
-
-    def names(self, ends: dict[str, float], colors: dict[str, str]):
-        """The name of each curve beside its end, from the highest down, without overlap."""
-        x = self.across.end
-        y = self.up.end
-        for name in sorted(ends, key=ends.get, reverse=True):
-            end = self.up.at(ends[name])
-            y = max(y + 17, end)
-            self.picture.line([(x + 2, end), (x + 16, y)], "soft")
-            self.picture.text(x + 20, y + 4, name, colors.get(name, "soft"))
-        self.picture.y = max(self.picture.y, y + 8)
 
 
 def ends_of(found: Estimate) -> tuple[float, float]:
@@ -253,12 +242,13 @@ def ends_of(found: Estimate) -> tuple[float, float]:
     return found.low, found.high
 
 
-def axis_of(found: list[Estimate], origin: float, name: str, log=False) -> Axis:
-    """An axis that holds these estimates with their intervals, and `origin`."""
+def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
+    """An axis of estimates with their intervals, and of no gain, or no difference."""
+    origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
         values += ends_of(estimate)
-    return Axis(min(values), max(values), name, log)
+    return Axis(min(values), max(values), name, gains, origin)
 
 
 def style() -> str:

@@ -1,11 +1,9 @@
-"""The scripts of a climb as they were measured, and their diffs."""
+"""The scripts of a climb as they were measured."""
 
 from pathlib import Path
 
-from ladder.errors import UsageError
 from ladder.files import ROOT, git, write_atomic
 from ladder.measure.folder import Climb
-from ladder.show.diffs import diff_lines
 
 
 def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
@@ -30,13 +28,3 @@ def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
             if path.is_file() and path.resolve().is_relative_to(folder):
                 scripts[path.stem] = path
     return scripts
-
-
-def diff_of(before: Path | None, after: Path | None) -> list[str]:
-    """The lines of the diff of two scripts; none if one is not there, or not Python."""
-    if not before or not after:
-        return []
-    try:
-        return diff_lines(before, after)[2:]
-    except UsageError:
-        return []

@@ -3,18 +3,9 @@
 from ladder.measure.folder import Climb
 from ladder.measure.rows import Row, compared
 from ladder.measure.rows import loss_change as loss_difference
-from ladder.measure.stats import Estimate, mean_of
+from ladder.measure.stats import mean_of
 from ladder.show.chart import Bar, Picture, axis_of
-from ladder.show.tables import loss_change, name_of, percent, title_of, with_interval
-
-
-def gain_in_words(gain: Estimate | None) -> str:
-    """`2.44 times (2.34 … 2.56)`, below 2 `+2.1 % (−2.1 … +6.5)`; empty without a gain."""
-    if not gain:
-        return ""
-    if gain.value >= 2:
-        return with_interval(gain, "{:.2f}".format, " times")
-    return percent(gain)
+from ladder.show.tables import factor, loss_change, name_of, percent, title_of
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
@@ -32,12 +23,12 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.logs:
             bar.pieces = [(row.ms / longest, "measured", "")]
             bar.end = f"{row.ms:,.0f}"
-            bar.right = gain_in_words(row.gain)
+            bar.right = percent(row.gain)
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
     gains = [row.gain for row in rows if row.gain]
-    axis = axis_of(gains, 1, f"{heading}: times, logarithmic", log=True) if gains else None
+    axis = axis_of(gains, f"{heading}, logarithmic", True) if gains else None
     picture.bars(bars, 0.28, axis)
     return picture
 
@@ -51,7 +42,7 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
         bar.right = loss_change(row.loss_change)
         bars.append(bar)
     changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, 0, climb.comparison.loss_heading))
+    picture.bars(bars, 0, axis_of(changes, climb.comparison.loss_heading, False))
     return picture
 
 
@@ -69,20 +60,10 @@ def verdict(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     ran = [row for row in rows if row.gain and row.total]
     if not ran:
         return climb.comparison.what.capitalize(), "A gain needs two rungs, at one B."
-    slow, fast, gain = first, ran[-1], ran[-1].total
-    if climb.comparison.against == "top":  # --without: the first row is the top
-        slow, fast = max(ran, key=lambda row: row.gain.value), first
-        gain = slow.gain
-    said = f"{title_of(fast)} is {how_fast(gain)} {title_of(slow)}"
+    last = ran[-1]
+    gain = last.total
+    said = f"{title_of(last)} is {gain.value:.2f} times as fast as {title_of(first)}"
     if gain.low is not None and not gain.significant:
-        said = f"No significant difference between {title_of(fast)} and {title_of(slow)}"
-    tokens = f"{fast.tok_per_s:,.0f} instead of {slow.tok_per_s:,.0f} tokens a second"
-    return said, f"{gain_in_words(gain)}, {gain.rounds} rounds: {tokens}."
-
-
-def how_fast(gain: Estimate) -> str:
-    """`3.4 times as fast as`, below 2 `12.3 % faster than`."""
-    if gain.value >= 2:
-        return f"{gain.value:.1f} times as fast as"
-    change = (gain.value - 1) * 100
-    return f"{abs(change):.1f} % {'faster' if change > 0 else 'slower'} than"
+        said = f"No significant difference between {title_of(last)} and {title_of(first)}"
+    tokens = f"{last.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second"
+    return said, f"{factor(gain)}, {gain.rounds} rounds: {tokens}."

@@ -14,13 +14,15 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ladder.errors import UsageError
+from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
 from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
-from ladder.show.gather import diff_of, scripts_of
-from ladder.show.tables import caption, columns, footnotes, name_of, table, title_of, warnings
+from ladder.show.diffs import diff_lines
+from ladder.show.gather import scripts_of
+from ladder.show.tables import caption, columns, footnotes, name_of, percent, table, warnings
 
 HERE = Path(__file__).parent
 MARKER = '<meta name="generator" content="ladder report">'
@@ -40,7 +42,7 @@ PAGE = Markup("""<!DOCTYPE html>
 <main>
 {sections}
 </main>
-<footer>Made by ladder report{made}, from logs and scripts.</footer>
+<footer>Made by ladder report, from logs and scripts.</footer>
 </html>
 """)
 
@@ -53,10 +55,9 @@ class Section(NamedTuple):
     html: Markup
 
 
-def page(sections: list[Section], made="") -> str:
-    """The whole page; `made` says when."""
-    links = Markup("")
-    parts = Markup("")
+def page(sections: list[Section]) -> str:
+    """The whole page."""
+    links = parts = Markup("")
     for section in sections:
         links += Markup('<a href="#{id}">{headline}</a>').format(**section._asdict())
         part = Markup('<section id="{id}">\n<h2>{headline}</h2>\n{html}</section>\n')
@@ -65,9 +66,8 @@ def page(sections: list[Section], made="") -> str:
         marker=Markup(MARKER),
         title=sections[0].headline,
         style=Markup(chart.style() + HERE.joinpath("report.css").read_text("utf-8")),
-        links=tag("nav", links) if len(sections) > 1 else "",
+        links=tag("nav", links),
         sections=parts,
-        made=f" on {made}" if made else "",
     )
 
 
@@ -91,11 +91,6 @@ def terms(pairs: dict) -> Markup:
     return tag("dl", shown)
 
 
-def pairs(them: dict[str, str]) -> str:
-    """`key: value; key: value`."""
-    return "; ".join(f"{key}: {value}" for key, value in them.items())
-
-
 def details(summary: str, inside: list) -> Markup:
     """What opens."""
     return tag("details", [tag("summary", summary), tag("div", inside)])
@@ -108,13 +103,15 @@ def both(draw: Callable) -> Markup:
     return tag("div", wide, "wide") + tag("div", narrow, "narrow")
 
 
-def diff_html(base: Row, row: Row, scripts: dict[str, Path]) -> list[Markup]:
-    """The diff of the scripts of two rows, a line an element."""
+def diff_html(before: Path | None, after: Path | None) -> Markup:
+    """The diff of two scripts, a line an element; empty if one is not there, or not Python."""
+    lines = []
+    if before and after:
+        with suppress(UsageError):
+            lines = diff_lines(before, after)[2:]
     names = {"+": "add", "-": "del", "@": "soft"}
-    lines = diff_of(scripts.get(base.stem), scripts.get(row.stem))
     shown = [tag("span", line, names.get(line[:1], "")) for line in lines]
-    heading = tag("p", f"Diff from {title_of(base)}, docstrings left out:", "soft")
-    return [heading, tag("pre", tag("code", shown), "diff")] if lines else []
+    return tag("pre", tag("code", shown), "diff") if lines else Markup("")
 
 
 def table_html(lines: list[list]) -> Markup:
@@ -159,11 +156,12 @@ def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> 
             inside = [terms(facts(row, scripts.get(row.stem)))]
             base = base_row(climb, rows, index)
             if base:
-                inside += diff_html(base, row, scripts)
+                inside.append(tag("p", f"Diff from {name_of(base)}:", "soft"))
+                inside.append(diff_html(scripts.get(base.stem), scripts.get(row.stem)))
             for (name, k), text in sorted(logs.items()):
                 if name == row.name:
                     inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
-            shown.append(details(f"{name_of(row)} {measured.gain_in_words(row.gain)}", inside))
+            shown.append(details(f"{name_of(row)} {percent(row.gain)}", inside))
     return shown
 
 
@@ -179,12 +177,13 @@ def base_row(climb: Climb, rows: list[Row], index: int) -> Row | None:
 
 def facts(row: Row, path: Path | None) -> dict[str, str]:
     """What a script says of itself, and what ran, by headings."""
-    found = {"Status": row.status_in_full if row.failure else ""}
+    found = {"Status": row.status_in_full}
     with suppress(UsageError):  # it may not be one of ours
         found |= describe(path) if path else {"Script": "not in the folder of the climb"}
     if row.logs:
-        found["What ran"] = pairs(row.log.effective)
+        found["What ran"] = pairs_line("", row.log.effective)
     if row.roofline:
-        parts = {name: f"{ms:.1f} ms" for name, ms in zip(LABELS, row.roofline, strict=True)}
-        found["Roofline"] = f"{sum(row.roofline):.1f} of {row.ms:.1f} ms; {pairs(parts)}"
+        parts = {name: f"{ms:.1f}" for name, ms in zip(LABELS, row.roofline, strict=True)}
+        total = f"{sum(row.roofline):.1f} of the {row.ms:.1f} ms"
+        found["Roofline"] = f"{total}: {pairs_line('', parts)}"
     return found

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import statistics
 from functools import partial
 from pathlib import Path
 
@@ -11,16 +10,15 @@ import numpy as np
 from markupsafe import Markup
 
 from ladder.errors import UsageError
-from ladder.log import parse_log
-from ladder.measure.folder import PACKED, log_texts
+from ladder.log import pairs_line, parse_log
+from ladder.measure.folder import log_texts
 from ladder.measure.losses import running_mean
 from ladder.measure.rows import step_tokens
 from ladder.show.chart import CURVES, Axis, Chart, Picture
-from ladder.show.page import Section, both, pairs, tag, terms
+from ladder.show.page import Section, both, tag, terms
 
-HERE = Path(__file__).parent
 # A log as ladder.run names it, by date and time.
-OF_A_RUN = re.compile(r"\w+_run-(\d{8}-\d{6}-\d{6})")
+OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
 
 
 # ------------------------------------------------------------------ reading
@@ -31,17 +29,15 @@ def texts_at(path: Path) -> dict[str, str]:
     published logs. Raises UsageError if there is nothing."""
     if not path.exists():
         raise UsageError(f"{path} does not exist")
-    if path.is_file() and not path.name.startswith(PACKED):
+    if path.is_file():
         return {path.name: path.read_text("utf-8", "replace")}
-    by_time = {}
-    for name, text in log_texts(path.parent if path.is_file() else path).items():
-        found = OF_A_RUN.fullmatch(name)
-        if found:
-            by_time[found[1]] = name, text
-    return dict(by_time[time] for time in sorted(by_time))
+    texts = log_texts(path)
+    names = filter(OF_A_RUN.fullmatch, texts)
+    by_time = sorted(names, key=lambda name: name.partition("-")[2])
+    return {name: texts[name] for name in by_time}
 
 
-def read_run(path: Path) -> dict:
+def read_run(path: Path, color="measured") -> dict:
     """The run at a path, however often it was resumed: a later log replaces what it has again.
 
     `tokens` says how many million it had read after each step: (steps,). `starts` has the first
@@ -72,6 +68,7 @@ def read_run(path: Path) -> dict:
         raise UsageError("; ".join(left_out) or f"{path} has no climb.json and no log of a run")
     return {
         "name": "/".join(path.resolve().parts[-2:]),
+        "color": color,
         "fields": last.run,
         "status": last.result.get("status"),
         "steps": steps,
@@ -96,7 +93,7 @@ def references_of(runs: list[dict]) -> list[dict]:
         if not run["steps"]:
             loss = run["vals"][0]["loss"]
             lines.append({"name": f"{run['name']}: {loss:.4f}", "points": [[0, loss], [1e9, loss]]})
-    reported = json.loads(HERE.joinpath("references.json").read_text("utf-8"))
+    reported = json.loads(Path(__file__).with_name("references.json").read_text("utf-8"))
     return lines + [line for line in reported if line["model"] == model]
 
 
@@ -106,9 +103,8 @@ def references_of(runs: list[dict]) -> list[dict]:
 def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
     """The losses of runs over tokens, and the references."""
     picture = Picture(width, "Loss over tokens")
-    colors = colors_of(runs)
     if len(runs) > 1:
-        picture.legend({color: run["name"] for run, color in zip(runs, colors, strict=True)})
+        picture.legend({run["color"]: run["name"] for run in runs})
     losses = np.concatenate([column(run["steps"] + run["vals"], "loss") for run in runs])
     finite = losses[np.isfinite(losses)]
     if not len(finite):
@@ -117,7 +113,8 @@ def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
     up = Axis(0.98 * min(finite), 1.1 * np.percentile(finite, 95))
     up.name = "loss, nats a token; dashed: validation"
     chart = Chart(picture, tokens_axis(runs), up)
-    for run, color in zip(runs, colors, strict=True):
+    for run in runs:
+        color = run["color"]
         loss = column(run["steps"], "loss")
         if len(runs) == 1:
             chart.line(run["tokens"], loss, "grid", 1)
@@ -130,25 +127,22 @@ def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
             x = chart.across.at((start - 1) * run["step_tokens"] / 1e6)
             picture.line([(x, up.start), (x, up.end)], "soft", 1, "4 3")
             picture.text(x + 5, up.end + 12, "resumed", "soft")
-    ends = {}
     for number, line in enumerate(references, 1):
-        tokens, loss = zip(*line["points"], strict=True)  # million tokens, nats
+        tokens, loss = np.transpose(line["points"])  # million tokens, nats
         chart.line(tokens, loss, "reported", 1.5, "2 4")
         end = np.interp(chart.across.high, tokens, loss)
         if up.low <= end <= up.high:
-            ends[f"{number}"] = end
-    chart.names(ends, {})
+            picture.text(chart.across.end + 10 * number, up.at(end) + 4, f"{number}")
     return picture
 
 
 def draw_speed(runs: list[dict], width: int) -> Picture:
     """Tokens a second of each step."""
     picture = Picture(width, "Tokens a second")
-    rates = [column(run["steps"], "tok_per_s") for run in runs]
-    up = Axis(0, max(rate.max() for rate in rates), "tokens a second")
-    chart = Chart(picture, tokens_axis(runs), up, 90)
-    for run, rate, color in zip(runs, rates, colors_of(runs), strict=True):
-        chart.line(run["tokens"], rate, color, 1)
+    highest = max(max(column(run["steps"], "tok_per_s")) for run in runs)
+    chart = Chart(picture, tokens_axis(runs), Axis(0, highest, "tokens a second"), 90)
+    for run in runs:
+        chart.line(run["tokens"], column(run["steps"], "tok_per_s"), run["color"], 1)
     return picture
 
 
@@ -157,17 +151,12 @@ def tokens_axis(runs: list[dict]) -> Axis:
     return Axis(0, max(run["tokens"][-1] for run in runs), "million tokens")
 
 
-def colors_of(runs: list[dict]) -> list[str]:
-    """A colour for each run; from the fifth on they are grey."""
-    return [*CURVES, *["soft"] * len(runs)][: len(runs)]
-
-
 # ------------------------------------------------------------------ the section
 
 
 def training_section(paths: list[Path]) -> Section:
     """The section that compares the runs at these paths. Raises UsageError."""
-    found = [read_run(path) for path in paths]
+    found = [read_run(path, CURVES[min(k, 4)]) for k, path in enumerate(paths)]
     runs = [run for run in found if run["steps"]]
     if not runs:
         raise UsageError(f"{paths[0]} has no step yet")
@@ -188,10 +177,10 @@ def references_html(references: list[dict]) -> Markup:
     """What each dotted line is, by its number, and where it comes from."""
     items = []
     for line in references:
-        link = ""
+        item = line["name"]
         if "url" in line:
-            link = Markup(', reported: <a href="{url}">{source}</a>').format(**line)
-        items.append(tag("li", Markup("{}{}").format(line["name"], link)))
+            item = Markup('<a href="{url}">{name}</a>, reported').format(**line)
+        items.append(tag("li", item))
     return tag("ol", items)
 
 
@@ -202,20 +191,19 @@ def facts(run: dict) -> dict[str, str]:
     last = steps[-1]["step"]
     passes = run["tokens"][-1] * 1e6 / int(fields["tokens"])
     times = column(steps, "dt_ms")
-    ms = statistics.median(times)
+    ms = np.median(times)
     validation = ""
     if run["vals"]:
         best, final = lowest(run["vals"]), run["vals"][-1]
         validation = f"best {best['loss']:.4f}, after step {best['step']:,.0f}; "
         validation += f"last {final['loss']:.4f}, after step {final['step']:,.0f}"
-    unfinished = last < int(fields["steps"])
     return {
         "Validation": validation,
         "Trained": f"{last:,} steps, {run['tokens'][-1]:,.2f} million tokens, {passes:.2f} times "
         f"the text, in {times.sum() / 6e4:,.1f} minutes of steps",
         "Speed": f"{run['step_tokens'] * 1e3 / ms:,.0f} tokens a second, {ms:,.1f} ms a step",
-        "Ended": run["status"] or ("under way, or killed" if unfinished else "all steps are done"),
-        "Run": pairs(fields),
+        "Ended": run["status"] or "under way, or killed",
+        "Run": pairs_line("", fields),
         "Left out": "; ".join(run["left_out"]),
     }
 
