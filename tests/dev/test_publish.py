@@ -110,16 +110,3 @@ def test_a_script_from_outside_is_published_with_its_climb(project):
         publish.publish(folder, "Into README.md, too.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert [path.name for path in copy.glob("logs/2026-12-24-*/*.py")] == ["mine.py"]
-
-
-def test_a_gpu_stands_above_a_cpu(project):
-    copy, folder = project
-    assert blocks.NO_GPU in pages(copy)[0]
-    edit(folder, CPU, GPU)
-    change(folder, device_type="cuda")
-    publish.publish(folder, "A GPU.", in_readme=True)
-    readme = pages(copy)[0]
-    named = f"logs/2026-12-24-nvidia-h100-80gb-hbm3-climb logs/{PUBLISHED.name}"
-    assert f"<!-- measured {named} -->" in readme
-    assert blocks.NO_GPU not in readme
-    assert readme.index(f"*{GPU}") < readme.index(f"*{CPU}")

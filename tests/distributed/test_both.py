@@ -11,7 +11,6 @@ from models import losses_of, saved_model
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import parse_ddp_args
 from ladder.corpus import load_splits
 from ladder.errors import UsageError
 from ladder.files import ROOT
@@ -88,13 +87,6 @@ def at(step):
     assert out.count("note  resumed after step 2") == 2
     assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]
-
-
-@pytest.mark.slow
-def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
-    out, err = finish(job(tmp_path, code="def at(step): RANK * step == 3 and 1 / 0"), status=1)
-    assert "[rank1]: ZeroDivisionError: division by zero" in err
-    assert "step    5/6" not in out
 
 
 def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
@@ -176,15 +168,3 @@ def test_no_step_validates_what_one_starts_from(alone, tmp_path):
     (val,) = log.vals
     assert val["step"] == 0 and val["loss"] == pytest.approx(trained, abs=2e-3)  # padding rows
     assert out.splitlines()[-1].startswith("val   step=0 loss=") and not log.steps
-
-
-def test_the_best_model_is_better_than_what_training_starts_from(alone, tmp_path):
-    alone("--steps", 2, "--max-lr", 1e-30)
-    log = last_log(tmp_path)
-    assert not (tmp_path / "ckpt" / "best").exists()
-    assert log.result["best_val_loss"] == pytest.approx(log.vals[0]["loss"], abs=1e-5)
-
-
-@pytest.mark.parametrize(("steps", "warmup"), [(0, 1), (50, 10), (9999, 250)])
-def test_the_warm_up_is_a_fifth_but_not_of_a_long_run(steps, warmup):
-    assert parse_ddp_args("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup

@@ -34,11 +34,6 @@ def test_flags_that_make_no_sense(capsys, tmp_path, flags, words):
     assert words in fails(capsys, *flags)
 
 
-def test_a_home_is_a_home_in_a_path(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    assert parse_args("", ["--device=cpu", "--log-dir=~/a=b"]).log_dir == "/home/me/a=b"
-
-
 FLOAT16 = {"P100", "T4", "MI50"}
 
 

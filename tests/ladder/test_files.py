@@ -58,16 +58,6 @@ def test_the_commit_is_head_and_whether_running_code_differs(repository, monkeyp
         (folder / name).write_text("1")
 
 
-def test_a_copy_inside_another_repository_has_no_commit_of_that(repository, monkeypatch):
-    """As a ZIP that was unpacked in a home whose settings are in git, where all else is ignored."""
-    folder = repository(".gitignore")
-    (folder / ".gitignore").write_text("*")
-    (folder / "ladder").mkdir()
-    (folder / "ladder" / "baseline.py").touch()
-    monkeypatch.setattr(files, "ROOT", folder / "ladder")
-    assert files.commit() == "unknown" and "baseline.py" in files.no_commit()
-
-
 # ------------------------------------------------------------------ another clone's `ladder`
 
 

@@ -34,12 +34,3 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 )
 def test_a_card_is_found_by_the_words_of_its_name(text, name):
     assert roofline.find(text).name == name
-
-
-@pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("RTX 3060 Laptop", 0)])
-def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
-    note = f"too little memory: the largest B that fits is {largest}\n"
-    for B, told in ((largest, False), (largest + 1, True)):
-        if B:
-            assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
-            assert (note in capsys.readouterr().out) == told

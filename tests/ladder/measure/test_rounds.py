@@ -17,7 +17,6 @@ from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure import process, rounds
-from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 
 
@@ -204,15 +203,3 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path):
     assert resume(tmp_path) == 0
     words = (tmp_path / "code" / "a.py.words").read_text().splitlines()
     assert words == [f"--seed={seed} --shuffle={seed}" for seed in (7, 8, 9)]
-
-
-def test_trouble_with_what_only_adds_a_note_ends_no_climb(tmp_path, monkeypatch):
-    """As of a container that forbids /proc/stat."""
-
-    def forbidden():
-        raise PermissionError(13, "Permission denied", "/proc/stat")
-
-    monkeypatch.setattr(rounds.machine, "cpu_seconds_of_others", forbidden)
-    write(tmp_path, {"a.py": copies(LOG)}, rounds=1)
-    assert resume(tmp_path) == 0
-    assert Climb.read_from(tmp_path).load_during is None

@@ -20,10 +20,3 @@ def test_a_line_for_now_is_replaced_by_the_next_one_and_not_piped(terminal, show
     console.now(LONG)
     console.say("it is done")
     assert file.getvalue() == f"{shown}it is done\n"
-
-
-def test_a_sentence_is_wrapped_on_a_terminal_only():
-    for terminal in (True, False):
-        file = io.StringIO()
-        Screen(file=file, force_terminal=terminal, width=12).say(LONG)
-        assert (max(map(len, file.getvalue().splitlines())) <= 12) == terminal

@@ -8,7 +8,6 @@ import pytest
 from climbs import HERE, LOGS, climb_of
 
 from ladder.commands.main import main
-from ladder.files import ROOT
 from ladder.measure.rows import read_climb
 from ladder.show.chart import WIDE
 from ladder.show.gather import gather
@@ -88,11 +87,3 @@ def test_the_page_in_a_browser(tmp_path, chromium, narrow):
     assert len({*grounds}) == 2
     requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
     assert all(name.startswith("data:") for name in chromium.execute_script(requests))
-
-
-def test_the_page_links_to_what_pages_yml_makes_addresses_of():
-    """Markdown on a website would open as raw text."""
-    links = re.findall(r'href="([^"#][^"]*)', (ROOT / "docs" / "index.html").read_text("utf-8"))
-    assert "primer.md" in links
-    for link in links:
-        assert re.match(r"https:|data:|\.\./README\.md$|[a-z-]+\.md", link)

@@ -1,7 +1,6 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
 import re
-from pathlib import Path
 
 import pytest
 from climbs import LOGS
@@ -69,15 +68,6 @@ def test_logs_are_in_the_order_in_which_they_go_on_from_each_other(tmp_path):
     assert training.gather_run(folder)["starts"] == [1, 21]
 
 
-def test_a_run_in_words(resumed):
-    said = training.facts(training.gather_run(resumed))
-    assert said["Validation"].startswith("best 9.2000, after step 100")
-    done = "100 steps, 50,000,000 tokens, 5.00 times the text, in 1.7 minutes of steps"
-    assert said["Trained"] == done
-    assert said["Speed"].startswith("500,000 tokens a second, 1,000.0 ms")  # each of the other
-    assert said["Resumed"] == "after step 40, after step 80" and said["Ended"] == "ok"
-
-
 def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
     """Of a start that was refused, and of a disk that was full."""
     stem = "ddp_run-2026110{}-110000-000000.log"
@@ -103,11 +93,6 @@ def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
     page = tmp_path / "page.html"
     assert main(["report", str(path), "--out", str(page)]) == 0
     assert not re.findall(r'points="[^"]*(nan|inf)', page.read_text())
-
-
-def test_runs_are_named_apart_by_their_folders():
-    paths = [Path("one", "demo"), Path("two", "demo")]
-    assert training.distinct_names(paths) == ["one/demo", "two/demo"]
 
 
 def test_a_published_run_is_whole():
