@@ -1,9 +1,10 @@
 """blocks.py: the generated parts of README.md."""
 
 import blocks
-from climbs import PUBLISHED
+import numpy as np
+import pytest
+from climbs import PUBLISHED, climb_of
 
-from ladder.files import ROOT
 from ladder.measure.rows import read_climb
 
 
@@ -18,6 +19,52 @@ def test_what_was_measured_says_what_the_logs_say():
         "rung 10 is not clearly faster, +4.0 % (−4.9 … +13.7), and rung 12 is faster, +22.4" in text
     )
     assert blocks.NO_GPU in text
-    marker = f"<!-- measured {PUBLISHED.relative_to(ROOT).as_posix()} -->"
-    made = blocks.render(f"{marker}\n<!-- end -->")
-    assert "3.24× (2.95\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}3.56)" in made  # on one line
+
+
+# ------------------------------------------------------------------ beyond/
+
+
+STEPS = 200  # so that the running mean is over 20
+NEVER = STEPS + 20
+
+
+def falling(at: int, loss: float) -> np.ndarray:
+    """Losses of 8, then of `loss`, so that the running mean comes down to it at step `at`."""
+    return np.where(np.arange(1, STEPS + 1) > at - 20, loss, 8.0)
+
+
+@pytest.fixture
+def climb(tmp_path):
+    """21 is at its end in step 200. 25 is there after 0.4, 0.5 and 0.625 of the steps, 22 in two
+    rounds of three, and 10 in none."""
+    losses = {
+        "10_fused_adamw": [falling(STEPS, 6.0)] * 3,
+        "21_schedule": [falling(STEPS, 4.0)] * 3,
+        "22_rope": [falling(at, 3.9) for at in (100, 100, NEVER)],
+        "25_muon": [falling(at, 3.9) for at in (80, 100, 125)],
+    }
+    times = dict.fromkeys(losses, 10)
+    return ("logs/x", *read_climb(climb_of(tmp_path, times, losses=losses)))
+
+
+def cells(table: str, rung: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| [{rung}")]
+    return [cell.strip() for cell in line.replace("\N{NO-BREAK SPACE}", " ").split("|")[1:-1]]
+
+
+def test_steps_to_the_same_loss_are_a_mean_of_ratios_with_its_interval(climb):
+    """By hand: 0.5, times or divided by exp(4.303 ln 1.25 / sqrt 3)."""
+    table = blocks.staircase(climb)
+    assert cells(table, "25")[2] == "**0.50× (0.29 … 0.87)**"
+    assert cells(table, "21")[2:] == ["–", "**0.95× (0.95 … 0.95)**"]  # 190 of 200
+    says = blocks.beyond_table(climb)
+    assert "Rung 25 gets to the final loss of 21, the better start, in 0.50 (0.29 … 0.87)" in says
+
+
+def test_what_a_round_does_not_reach_is_not_reached(climb):
+    """A mean of the other rounds would flatter it."""
+    table = blocks.staircase(climb)
+    assert cells(table, "22")[2] == cells(table, "10")[2] == "not reached"
+    folder, facts, rows = climb
+    says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
+    assert "to the final loss of 21, the better start, in none of its steps" in says

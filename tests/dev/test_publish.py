@@ -62,9 +62,7 @@ def test_publish_prepends_and_makes_readme_anew(project, monkeypatch):
     ("old", "new", "why"),
     [
         ('"ended": true', '"ended": false', "it was stopped: ladder climb --resume"),
-        ('"quick": false', '"quick": true', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
-        ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "compiled=no, not yes"),
         ('"speedups/12_causal_blocks', '"mine', "was over before .*mine.* could run"),

@@ -7,10 +7,8 @@ import socket
 import sys
 
 import pytest
-import torch
 from helpers import closed_pipe, load
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import SpyAdamW
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -131,14 +129,6 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     assert [step["step"] for step in log.steps] == [3, 4]
     rate = "steps, 1 of them warm-up, from 0.0006 to 6e-05, beta2 0.95"
     assert f"another schedule from here on: 4 {rate}, not 2 {rate}" in log.notes
-
-
-def test_beta2_is_a_flag(alone, monkeypatch):
-    monkeypatch.setattr(torch.optim, "AdamW", SpyAdamW)
-    alone("--eval-every", 0, "--steps", 1)
-    assert SpyAdamW.made.settings["betas"] == (0.9, 0.95)
-    alone("--eval-every", 0, "--steps", 2, "--resume", "--beta2", 0.999)
-    assert SpyAdamW.made.settings["betas"] == (0.9, 0.999)
 
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -78,15 +79,11 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
 
 
 def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
-    def get_encoding(_):
-        raise PermissionError("Permission denied")
-
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # no cache
-    monkeypatch.setattr(tiktoken, "get_encoding", get_encoding)
+    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=PermissionError))
     (tmp_path / "play.txt").write_text("to be")
     line = fails(capsys, *SMALL, "--data", tmp_path / "play.txt", "--log-dir", tmp_path)
     assert line.startswith("error no GPT-2 vocabulary that this user may read in a cache")
-    assert "(PermissionError): connect once" in line
 
 
 SHARD = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1101, b"\0")

@@ -83,11 +83,3 @@ def test_a_script_of_another_clone_is_refused(tmp_path):
     assert done.returncode == 2 and not done.stdout
     how = f"PYTHONPATH={clone} runs its own; or `pip install -e {clone}`"
     assert done.stderr == f"error {is_in}: {how}\n"
-
-
-def test_a_package_without_the_scripts_says_what_to_do(tmp_path):
-    """As pip install . leaves it: in another folder."""
-    copy_sources(ROOT / "ladder", tmp_path / "ladder")
-    done = run(shutil.copy(ROOT / "baseline.py", tmp_path / "my_idea.py"), tmp_path, tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error `ladder` works on the scripts, which are not here: clone")

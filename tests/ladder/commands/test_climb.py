@@ -112,6 +112,8 @@ def test_the_kind_of_a_climb(asked, monkeypatch):
     monkeypatch.setattr(climb, "find_spec", lambda name: True)
     assert asked("cpu", "transformers", "0")[1] == "transformers"
     assert asked("cpu", "0", "transformers")[1] == "climb"
+    _, _, names = asked("cpu", "8-31")  # the rungs for CPUs are not between them
+    assert [name[:2] for name in names] == ["08", "09", "10", "31"]
     _, kind, names = asked("cpu", "--without", "5", "6")
     assert (kind, names) == ("without", [TOP.stem, "without_05_torch_compile"])
 

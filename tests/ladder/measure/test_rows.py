@@ -3,8 +3,9 @@
 import pytest
 from climbs import HERE, LOGS, a_climb, as_it_ran
 
-from ladder.log import Log
+from ladder.log import Log, parse_log
 from ladder.measure import rows as results
+from ladder.measure.folder import log_texts
 from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.show.tables import footnotes
 
@@ -44,3 +45,9 @@ def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
     rows = [Row(stem, {}) for stem in scripts]
     assert [index_of_base(rows, index) for index in range(1, 5)] == [0, 1, 0, 3]
     assert index_of_base(rows[2:], 1) == 0  # 10 is not in the climb: the row above
+
+
+@pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)
+def test_every_published_log_is_read(path):
+    for name, text in log_texts(path.parent).items():
+        assert parse_log(text, name).steps
