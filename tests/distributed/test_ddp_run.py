@@ -58,15 +58,6 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
     assert "note  finishing this step; Ctrl-C stops at once" in err
 
 
-def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
-    def stop(step):
-        if step == STEPS - 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    out, _ = alone(at=stop)
-    assert last_log(tmp_path).result["status"] == "ok" and "--resume" not in out
-
-
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
     def twice(step):
         for _ in range(2 * step):

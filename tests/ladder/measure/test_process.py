@@ -5,10 +5,9 @@ import sys
 import time
 
 import pytest
-import torch
 
 from ladder.files import ROOT
-from ladder.measure import matmul, process, rounds
+from ladder.measure import process, rounds
 
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
@@ -52,13 +51,6 @@ def test_a_process_is_killed_when_its_time_is_over(tmp_path):
 
 
 # ------------------------------------------------------------------ matmul.py
-
-
-def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
-    monkeypatch.setattr(matmul, "WARMUP_SECONDS", 0.2)
-    started = time.perf_counter()
-    matmul.matmul_flops(torch.device("cpu"), torch.float32, 8)
-    assert time.perf_counter() - started >= 0.2
 
 
 def test_a_climb_gets_the_rates_of_a_cpu():

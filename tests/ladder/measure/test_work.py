@@ -49,8 +49,3 @@ def test_the_roofline_of_a_step_in_a_climb(rates, run, device, flops, bandwidth)
     found = roofline_of("02_tf32", SETTINGS | run, a_climb(rates=rates))
     assert found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
     assert found[2] == pytest.approx(step["other_bytes"] / bandwidth * 1e3)
-
-
-def test_without_a_count_there_is_no_roofline():
-    longer = SETTINGS | {"T": "1024"}  # counted at T=256
-    assert roofline_of("02_tf32", longer, a_climb(rates=CPU)) is None

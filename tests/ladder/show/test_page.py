@@ -1,7 +1,6 @@
 """The page of `ladder report`: its words and pictures, and a look at it in a browser."""
 
 import html
-import math
 import os
 import re
 import shutil
@@ -9,13 +8,12 @@ from importlib.util import find_spec
 from xml.etree import ElementTree
 
 import pytest
-from climbs import HERE, LOGS, NAMES, PUBLISHED, climb_of
+from climbs import HERE, LOGS, NAMES, climb_of
 
 from ladder.commands.main import main
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
-from ladder.measure.stats import Estimate
-from ladder.show.chart import WIDE, Axis, Bar, Chart, Picture, Scale
+from ladder.show.chart import WIDE
 from ladder.show.gather import diff_of, found_in, gather, scripts_of
 from ladder.show.measured import draw_climb, verdict
 from ladder.show.page import climb_section, page
@@ -135,25 +133,3 @@ def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
     assert sorted(scripts) == ["01_weight_tying", "baseline"]
     assert diff_of(scripts["baseline"], scripts["01_weight_tying"])[1:] == ["-a = 2", "+a = 1"]
     assert scripts_of(folder, Climb.read_from(folder), tmp_path) == scripts
-
-
-def test_the_scripts_of_a_published_climb_are_those_of_its_commit(tmp_path):
-    climb = Climb.read_from(PUBLISHED)
-    assert len(scripts_of(PUBLISHED, climb, tmp_path)) == len(climb.scripts)
-
-
-# ------------------------------------------------------------------ a picture
-
-
-def test_a_picture_is_xml_whatever_its_words_are_and_cuts_off_what_has_no_room():
-    picture = Picture(WIDE, "1 < 2 & 3")
-    axis = Axis("gain", 0.2, 0.5, Scale(0.5, 2, log=True), {1: "0 %"})
-    bar = Bar("a < b", [(1, "measured", "")], "&", link='#x"y', marks=[Estimate(9, 1, 20, 3)])
-    picture.bars([bar], axes=[axis])
-    chart = Chart(picture, Scale(0, 1), Scale(0, 1))
-    chart.axes("loss", "steps")
-    chart.line([0, 0.5, 1], [0, math.nan, math.inf], "measured", 2)
-    root = ElementTree.fromstring(picture.svg())
-    said = [element.text for element in root.iter() if element.text]
-    assert "1 < 2 & 3" in said and "a < b" in said and "▶" in said
-    assert "circle" not in picture.svg() and "nan" not in picture.svg()
