@@ -31,8 +31,6 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
             assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
     log = last_log(two)
     assert log.run["ranks"] == "2"
-    (text,) = [path.read_text() for path in (two / "runs").glob("*.log")]
-    assert "a step is 512 tokens: grad_accum_steps 2 x world size 2 x" in text
     tokens_per_ms = 512 / log.result["median_ms"]
     assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
 
