@@ -1,18 +1,8 @@
 """rates.py: whose rates a calculation takes."""
 
-import csv
-
 import pytest
 
-from ladder.files import ROOT
 from ladder.measure.rates import CARDS, rates_of, source_of
-
-
-def test_the_table_is_of_cards_with_a_data_sheet():
-    text = ROOT.joinpath("ladder", "gpu_rates.csv").read_text("utf-8")
-    for row in csv.DictReader(text.splitlines()[1:]):
-        assert row["name"] in CARDS
-        assert float(row["low"]) <= float(row["median"]) <= float(row["high"]), row
 
 
 def test_every_card_has_rates():
