@@ -14,6 +14,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ladder.errors import UsageError
+from ladder.files import ROOT, git, write_atomic
 from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
@@ -21,8 +22,7 @@ from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
 from ladder.show.diffs import diff_lines
-from ladder.show.gather import scripts_of
-from ladder.show.tables import caption, columns, footnotes, name_of, percent, table, warnings
+from ladder.show.tables import caption, columns, footnotes, name_of, percent, table
 
 HERE = Path(__file__).parent
 MARKER = '<meta name="generator" content="ladder report">'
@@ -135,7 +135,6 @@ def climb_section(folder: Path, with_logs=True) -> Section:
     parts = [tag("p", sure), tag("p", f"{caption(climb, ran)}.", "soft")]
     if not climb.ended:
         parts.append(tag("p", f"Not finished: {climb.rounds} rounds were wanted.", "warning"))
-    parts += [tag("p", words, "warning") for words in warnings(climb)]
     if any(row.loss_change for row in ran):
         parts.append(both(partial(measured.draw_losses, climb, ran)))
     parts.append(both(partial(measured.draw_climb, climb, rows)))
@@ -175,9 +174,33 @@ def base_row(climb: Climb, rows: list[Row], index: int) -> Row | None:
     return None
 
 
+def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
+    """The scripts of a climb by stem, as far as they are there.
+
+    A published climb is ours: what is not beside its logs is taken from git and written into
+    `scratch`. Any other may be a stranger's: its scripts are what a look into its folder finds, and
+    nothing that its climb.json says chooses a file.
+    """
+    folder = folder.resolve()
+    scripts = {}
+    if folder.parent == ROOT / "logs":
+        for name in climb.scripts:
+            path = scratch / Path(name).name
+            text = git("show", f"{climb.commit}:./{name}").stdout
+            if text:
+                write_atomic(path, text.encode())
+                scripts[path.stem] = path
+    # Its copy of the code, and beside its logs. A link may lead elsewhere.
+    for pattern in ("code/*/*.py", "code/*.py", "*.py"):
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and path.resolve().is_relative_to(folder):
+                scripts[path.stem] = path
+    return scripts
+
+
 def facts(row: Row, path: Path | None) -> dict[str, str]:
     """What a script says of itself, and what ran, by headings."""
-    found = {"Status": row.status_in_full}
+    found = {"Status": row.failure or row.status}
     with suppress(UsageError):  # it may not be one of ours
         found |= describe(path) if path else {"Script": "not in the folder of the climb"}
     if row.logs:
