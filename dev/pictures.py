@@ -150,8 +150,7 @@ def draw_learned(width: int) -> Picture:
                 bar.marks[k] = row.gain
                 gains.append(row.gain)
     picture.legend(labels)
-    axis = axis_of(gains, "tok/s vs. previous, logarithmic", True)
-    picture.bars([*bars.values()], 0, axis, CURVES)
+    picture.bars([*bars.values()], 0, axis_of(gains, True), CURVES)
     return picture
 
 

@@ -149,8 +149,6 @@ class Picture:
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-            self.text(axis.start if self.wide else 0, self.y + 14, axis.name, "soft")
-            self.y += 24
         ticks = axis.ticks(5) if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
@@ -242,13 +240,13 @@ def ends_of(found: Estimate) -> tuple[float, float]:
     return found.low, found.high
 
 
-def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
+def axis_of(found: list[Estimate], gains: bool) -> Axis:
     """An axis of estimates with their intervals, and of no gain, or no difference."""
     origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
         values += ends_of(estimate)
-    return Axis(min(values), max(values), name, gains, origin)
+    return Axis(min(values), max(values), gains=gains, origin=origin)
 
 
 def style() -> str:

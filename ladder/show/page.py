@@ -22,7 +22,7 @@ from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
 from ladder.show.diffs import diff_lines
-from ladder.show.tables import caption, columns, footnotes, name_of, percent, table
+from ladder.show.tables import caption, columns, footnotes, name_of, table
 
 HERE = Path(__file__).parent
 MARKER = '<meta name="generator" content="ladder report">'
@@ -160,7 +160,7 @@ def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> 
             for (name, k), text in sorted(logs.items()):
                 if name == row.name:
                     inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
-            shown.append(details(f"{name_of(row)} {percent(row.gain)}", inside))
+            shown.append(details(name_of(row), inside))
     return shown
 
 
