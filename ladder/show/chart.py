@@ -122,11 +122,11 @@ class Picture:
         font = f'font-size="{size:.1f}" font-weight="{weight}"'
         self.shapes.append(f'<text class="{color}" {place} {font}>{escape(words)}</text>')
 
-    def say(self, words: str, color="soft"):
+    def say(self, words: str):
         """Words over the whole width, in as many lines as they need."""
         for line in wrap(words, int(self.width / LETTER)):
             self.y += 18
-            self.text(0, self.y, line, color)
+            self.text(0, self.y, line, "soft")
         self.y += 6
 
     def legend(self, labels: dict[str, str]):
@@ -207,11 +207,11 @@ class Chart:
         self.up = up
         top = picture.y + 30
         bottom = top + height
-        width = picture.width - margin - 54
-        across.start, across.end = 54, 54 + width
+        width = picture.width - margin - 58
+        across.start, across.end = 58, 58 + width
         up.start, up.end = bottom, top
-        place = f'x="54" y="{top}" width="{width}" height="{height}"'
-        self.inside = f'<svg {place} viewBox="54 {top} {width} {height}">'
+        place = f'x="58" y="{top}" width="{width}" height="{height}"'
+        self.inside = f'<svg {place} viewBox="58 {top} {width} {height}">'
         for value, words in up.ticks(height // 45).items():
             y = up.at(value)
             picture.line([(across.start, y), (across.end, y)], "grid")
@@ -231,6 +231,12 @@ class Chart:
         self.picture.shapes.append(self.inside)
         self.picture.line(points, color, thick, dashes)
         self.picture.shapes.append("</svg>")
+
+    def upright(self, x: float, words: str):
+        """A line from the bottom to the top, with words at its right."""
+        x = self.across.at(x)
+        self.picture.line([(x, self.up.start), (x, self.up.end)], "soft", 1, "4 3")
+        self.picture.text(x + 5, self.up.end + 12, words, "soft")
 
 
 def ends_of(found: Estimate) -> tuple[float, float]:
