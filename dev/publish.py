@@ -115,15 +115,10 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for path in folder.glob("*.failed"):  # a line each: of batches that do not fit
         shutil.copy(path, target)
-    for name in from_outside(climb):
-        shutil.copy(folder / "code" / name, target)
-
-
-def from_outside(climb: Climb) -> list[str]:
-    """The scripts of a climb that are in no commit, but for those that can be made again."""
-    if climb.kind == "without":
-        return []
-    return [name for name in climb.scripts if "/" not in name and name not in SCRIPTS]
+    for name in climb.scripts:
+        outside = "/" not in name and name not in SCRIPTS
+        if outside and climb.kind != "without":  # those can be made again
+            shutil.copy(folder / "code" / name, target, follow_symlinks=False)
 
 
 def with_climb(readme: str, shown: str, climb: Climb) -> str:

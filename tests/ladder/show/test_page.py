@@ -2,7 +2,6 @@
 
 import html
 import os
-import re
 import shutil
 from importlib.util import find_spec
 from xml.etree import ElementTree
@@ -87,7 +86,7 @@ def chromium():
 
 
 def test_the_page_in_a_browser(tmp_path, chromium):
-    """Wide and narrow, light and dark: pictures fit, and nothing is fetched."""
+    """Wide and narrow: pictures fit, and nothing is fetched."""
     out = tmp_path / "page.html"
     folders = [LOGS / f"{HERE}-climb-3", LOGS / f"{HERE}-ablate-2"]
     folders.append(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")
@@ -102,17 +101,6 @@ def test_the_page_in_a_browser(tmp_path, chromium):
         shown = [picture for picture in shown if picture.is_displayed()]
         assert len(shown) == pictures and all(picture.rect["width"] > 300 for picture in shown)
         assert len(chromium.find_elements("css selector", f".{kind}")) == pictures
-    grounds = []
-    for scheme in ("light", "dark"):
-        media = [{"name": "prefers-color-scheme", "value": scheme}]
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-        colors = []
-        for selector, name in (("body", "background-color"), ("rect.ground", "fill")):
-            color = chromium.find_element("css selector", selector).value_of_css_property(name)
-            colors.append(re.findall(r"\d+", color)[:3])
-        assert colors[0] == colors[1]
-        grounds.append(f"{colors[0]}")
-    assert len({*grounds}) == 2
     requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
     assert all(name.startswith("data:") for name in chromium.execute_script(requests))
 
