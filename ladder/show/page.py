@@ -114,7 +114,7 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     return tag("pre", tag("code", shown), "diff")
 
 
-def table_html(lines: list[list]) -> Markup:
+def table_html(lines: list) -> Markup:
     """A table of cells as ladder.show.tables makes them."""
     rows = []
     for line in lines:
