@@ -76,7 +76,7 @@ def all_gather(*values: float) -> list[tuple[float, ...]]:
 
 
 def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
-    """Read text and held-out text. Raises UsageError if rank 0 has others, or they are too short."""
+    """Read text and held-out text. Raises UsageError if rank 0 has others, or one is too short."""
     text, held_out = load_splits(args.data, print0)
     Batches(text, args.batch_size, args.seq_len)  # raises UsageError without a batch
     if args.eval_every:

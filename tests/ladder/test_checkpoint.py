@@ -70,14 +70,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path, c
     assert find(tmp_path) == second
     damage(second)
     assert find(tmp_path) == first
-    assert (
-        "is not a checkpoint of ddp_run.py: renamed to step_000002.pt.d" in capsys.readouterr().out
-    )
+    assert "is not a checkpoint of ddp_run.py: renamed to " in capsys.readouterr().out
     third = save(tmp_path, 3)
     assert third.exists() and first.exists() and not second.exists()
     third.unlink()
     damage(first)
-    with pytest.raises(UsageError, match="^no checkpoint in .* is whole: start again without"):
+    with pytest.raises(UsageError, match=r"^no checkpoint in .* is whole: start again"):
         find(tmp_path)
 
 
@@ -133,7 +131,7 @@ def test_the_best_model_stays_best_only_for_the_run_that_is_resumed(tmp_path):
         open_run(tmp_path, "--resume", "--val-tokens=16")
     assert open_run(tmp_path, "--resume").best_loss == 3.5
     truncate(tmp_path / weights.BEST / weights.WEIGHTS)
-    with pytest.raises(UsageError, match="model.safetensors is damaged .*: delete it"):
+    with pytest.raises(UsageError, match=r"model.safetensors is damaged .*: delete it"):
         open_run(tmp_path, "--resume")
 
 

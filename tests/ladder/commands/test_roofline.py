@@ -17,10 +17,8 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     said = capsys.readouterr().out
     # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
     assert "00 baseline           14.00 fp32" in said
-    assert "The roofline of RTX 4070 at B=2: calculated" in said
-    assert "In all: 179 → 48 ms, 3.7 times" in said
-    # Reported at the nearest B; of a card without a row the middle half of all.
-    assert "B=64, 466,440 tok/s" in said and "The middle half of 20 reported GPUs" in said
+    assert "The roofline of RTX 4070 at B=2: 179 → 48 ms, 3.7 times (calculated" in said
+    assert "report of a H100 SXM" in said and "the middle half of 20 reported GPUs" in said
 
 
 @pytest.mark.parametrize(
@@ -28,7 +26,7 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     [
         ("4070", "RTX 4070"),
         ("4070 ti", "RTX 4070 Ti"),
-        ("rtx4070TiSuper", "RTX 4070 Ti SUPER"),
+        ("rtx 4070 Super Ti", "RTX 4070 Ti SUPER"),
         ("A40", "A40"),  # not the RTX A4000
     ],
 )
@@ -37,9 +35,6 @@ def test_a_card_is_found_by_the_words_of_its_name(text, name):
 
 
 @pytest.mark.parametrize(("gpu", "largest"), [("RTX 4090", 8), ("RTX 3060 Laptop", 0)])
-def test_a_batch_that_does_not_fit_is_told(gpu, largest, capsys):
-    note = f"too little memory: the largest B that fits is {largest}\n"
-    for B, told in ((largest, False), (largest + 1, True)):
-        if B:
-            assert main(["roofline", "--gpu", gpu, "--batch-size", str(B)]) == 0
-            assert (note in capsys.readouterr().out) == told
+def test_the_largest_batch_is_told(gpu, largest, capsys):
+    assert main(["roofline", "--gpu", gpu]) == 0
+    assert f"The largest B: {largest} for the baseline, " in capsys.readouterr().out
