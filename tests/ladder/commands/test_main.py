@@ -20,6 +20,11 @@ CASES = [
     ("roofline --gpu nonsense", "nonsense is in no data sheet here: --help lists the names"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
+    ("climb --without 6 --device cpu", "none of these changes can be taken back"),
+    ("climb 25 --without 11 --device cpu", "11_keep_memory cannot be left out: it is not below"),
+    ("climb 3-99", "no rung has a number 99: they end with "),
+    ("climb 11-31", "31 does not go on from 11: name each rung"),
+    ("climb 7-3", "3 does not go on from 7: name each rung"),
     ("climb 0 --out /", "error / is there already: choose another --out"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: line 1"),
     ("profile 3 4 5", "error give one rung or two"),
@@ -32,15 +37,6 @@ def test_a_mistake_is_told_in_one_line(words, said, tmp_path, monkeypatch, capsy
     line = refused(capsys, *shlex.split(words))
     assert line.startswith("error ") and said in line
     assert not list(tmp_path.iterdir())
-
-
-def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys):
-    (tmp_path / "ladder" / "commands").mkdir(parents=True)
-    (tmp_path / "baseline.py").touch()
-    (tmp_path / "speedups").mkdir()
-    monkeypatch.chdir(tmp_path / "speedups")
-    line = refused(capsys, "diff", "5")
-    assert f"is in the checkout {tmp_path}, but this `ladder` is that of {ROOT}" in line
 
 
 def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():

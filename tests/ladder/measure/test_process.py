@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ladder.files import ROOT
-from ladder.measure import process
+from ladder.measure import process, rounds
 
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
@@ -48,3 +48,13 @@ def test_a_process_is_killed_when_its_time_is_over(tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         process.run_python(sleeping(tmp_path / "sleeps.py", 60), timeout=0.5)
     assert time.monotonic() - begun < 20
+
+
+# ------------------------------------------------------------------ matmul.py
+
+
+def test_a_climb_gets_the_rates_of_a_cpu():
+    """From a process of its own, whose last line they are."""
+    measured = rounds.large_matmul(["--device=cpu"])
+    assert set(measured["rates"]) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
+    assert min(measured["rates"].values()) > 1e6 and measured["device_type"] == "cpu"

@@ -1,14 +1,11 @@
 """tables.py: what stands in a cell and below a table."""
 
-import io
-
 import numpy as np
-from climbs import PUBLISHED, a_climb, as_row, climb_of
-from rich.console import Console
+from climbs import a_climb, as_row, climb_of
 
 from ladder.measure.rows import Row, read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.tables import footnotes, for_terminal, percent, warnings
+from ladder.show.tables import footnotes, percent
 
 
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
@@ -34,19 +31,6 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
     assert failed.startswith("Round 3 of 05 torch.compile failed; ")
     assert eager.startswith("05 torch.compile ran compiled=no, not yes (is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
-
-
-def test_a_narrow_screen_names_the_columns_that_it_lacks():
-    console = Console(width=80, file=io.StringIO())
-    console.print(for_terminal(*read_climb(PUBLISHED), console))
-    assert "On a wider screen also: vs. first, MFU" in console.file.getvalue()
-
-
-def test_a_peak_that_moved_is_named():
-    peaks = {"peak_flops": [0.97e12, 1.2e12, 1e12]}
-    (peak,) = warnings(a_climb(rates=peaks))
-    assert peak.startswith("a large matmul ran at 0.97 TFLOP/s in one round and 1.2 in another")
-    assert warnings(a_climb(rates={"peak_flops": [1e12, 1.05e12]})) == []
 
 
 def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table(tmp_path):
