@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from ladder.batches import Batches
 from ladder.corpus import Corpus, load_splits
@@ -47,18 +47,18 @@ def clean_exit():
         raise
 
 
-def on_rank_0(function: Callable, *arguments, **more):
+def on_rank_0(function: Callable, *args, **options):
     """Call a function on rank 0, and return on all ranks what it returns.
 
     If it raises, the others exit with 0, so that rank 0 can print its error: if another rank
     failed, torchrun would end rank 0.
     """
     if not dist.is_initialized():
-        return function(*arguments, **more)
+        return function(*args, **options)
     message = [None]  # stays None if function() raises
     try:
         if dist.get_rank() == 0:
-            message = [{"returned": function(*arguments, **more)}]
+            message = [{"returned": function(*args, **options)}]
     finally:
         dist.broadcast_object_list(message)
     if message[0] is None:
@@ -76,14 +76,11 @@ def all_gather(*values: float) -> list[tuple[float, ...]]:
 
 
 def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
-    """Read text and held-out text on every rank. Raises UsageError if a rank has others.
-
-    Or if one of them has not a batch.
-    """
-    # Rank 0 is the first: if the text is wrong, it alone says so.
-    splits = []
-    on_rank_0(lambda: splits.extend(_load_text(args, print0)))
-    text, held_out = splits or _load_text(args, print0)
+    """Read text and held-out text. Raises UsageError if rank 0 has others, or one is too short."""
+    text, held_out = load_splits(args.data, print0)
+    Batches(text, args.batch_size, args.seq_len)  # raises UsageError without a batch
+    if args.eval_every:
+        Batches(held_out, 1, args.seq_len)
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(str, here)
     if here != there:
@@ -91,35 +88,7 @@ def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
     return text, held_out
 
 
-def _load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
-    text, held_out = load_splits(args.data, print0)
-    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if it is too short
-    if args.eval_every:
-        Batches(held_out, 1, args.seq_len)
-    return text, held_out
-
-
-def gather(state):
-    """Return `state` with its sharded tensors gathered, one at a time, on the CPU of rank 0."""
-    if isinstance(state, dict):
-        return {key: gather(part) for key, part in state.items()}
-    if isinstance(state, DTensor):
-        whole = state.full_tensor()
-        return None if dist.get_rank() else whole.cpu()
-    return state
-
-
 def scatter(state: dict, model):
-    """Copy the weights in `state` into `model`, one at a time. If sharded, scatter rank 0's."""
-    for name, w in model.state_dict().items():
-        copy(state[name], w)
-
-
-def copy(source: torch.Tensor, target: torch.Tensor):
-    """Copy `source`, a whole tensor, into `target`. If that is sharded, scatter rank 0's tensor."""
-    if isinstance(target, DTensor):
-        if dist.get_rank() > 0:  # only receives its shard
-            source = torch.empty(target.shape, device=target.device)
-        source = source.to(target.device, target.dtype)
-        source = distribute_tensor(source, target.device_mesh, target.placements)
-    target.detach().copy_(source)
+    """Copy the weights in `state`, which rank 0 has, to the shards of all ranks."""
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, state, options=options)
