@@ -62,6 +62,11 @@ def transformers_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
+def known() -> list[Path]:
+    """All scripts of the project."""
+    return [*all_scripts(), DDP, FSDP, *transformers_scripts()]
+
+
 def relative_name(path: Path) -> str:
     """A script's path relative to the project if it is inside it, else the whole path."""
     path = path.resolve()
@@ -84,7 +89,7 @@ def select(words: list[str]) -> list[Path]:
         elif word == "transformers":
             selected += transformers_scripts()
         else:
-            selected.append(named(word, [*all_scripts(), DDP, FSDP, *transformers_scripts()]))
+            selected.append(named(word))
     return selected
 
 
@@ -105,10 +110,10 @@ def numbered(first: int, last: int) -> list[Path]:
     return line
 
 
-def named(word: str, paths: list[Path]) -> Path:
+def named(word: str) -> Path:
     """The script that is called `word`, or the only one with it in its name. Raises UsageError."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    matches = [path for path in paths if part in path.stem]
+    matches = [path for path in known() if part in path.stem]
     if len(matches) == 1:
         return matches[0]
     if matches:
