@@ -72,13 +72,8 @@ class Climb:
             climb = cls(**json.loads(path.read_text(encoding="utf-8")))
             _ = climb.comparison, climb.runs
             datetime.strptime(climb.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
-            for number in (
-                climb.rounds,
-                climb.cores,
-                climb.load_during or 0,
-                climb.rate("peak_flops"),
-            ):
-                float(number)
+            for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
+                float(number or 0)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
         return climb

@@ -231,6 +231,7 @@ def time_matmul(folder: Path, climb: Climb, k: int):
     for name, rate in found["rates"].items():
         climb.rates.setdefault(name, []).append(rate)
     climb.clocks[f"round {k}"] = found["clocks"]
+    climb.write_to(folder)
 
 
 def large_matmul(flags: list[str], package: Path) -> dict:

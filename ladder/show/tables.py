@@ -34,7 +34,7 @@ COLUMNS = (
 # Those in print and on a narrow terminal.
 IN_PRINT = COLUMNS[:7]
 OF_BATCH_SIZES = ("rung", "ms / step", "tok/s", "memory")
-WIDE = 120  # letters: a terminal with room for all
+WIDE = 130  # letters: a terminal with room for all
 NOT_REACHED = "not reached"
 NOTHING = {"", "–", NOT_REACHED}  # a column of these alone is left out
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note

@@ -4,6 +4,7 @@ import time
 
 import torch
 
+from ladder.files import ROOT
 from ladder.measure import matmul, rounds
 
 
@@ -16,6 +17,6 @@ def test_a_matmul_is_timed_after_a_warm_up(monkeypatch):
 
 def test_a_climb_gets_the_rates_of_a_cpu():
     """From a process of its own, whose last line they are."""
-    measured = rounds.large_matmul(["--device=cpu"])
+    measured = rounds.large_matmul(["--device=cpu"], ROOT)
     assert set(measured["rates"]) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
-    assert min(measured["rates"].values()) > 1e6 and measured["device_type"] == "cpu"
+    assert min(measured["rates"].values()) > 1e6
