@@ -12,10 +12,10 @@ from ladder.files import ROOT
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),
-    ("diff 99", "error no rung has a number 99"),
+    ("diff 99", "error there is no rung 99"),
     (f"diff 3 {ROOT}/pyproject.toml", " is not valid Python (a merge marker left?)"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
-    ("diff adamw", "adamw may be 08_adamw_clipping or 10_fused_adamw: write more of it"),
+    ("diff adamw", "adamw is 08_adamw_clipping or 10_fused_adamw"),
     ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),
     ("roofline --gpu nonsense", "nonsense is in no data sheet here: --help lists the names"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),

@@ -9,10 +9,10 @@ from ladder.measure.scripts import number_of, select
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        ("3-99", r"no rung has a number 99: they end with \d\d"),
-        ("99", "no rung has a number 99"),
-        ("11-31", "31 does not go on from 11: name each rung"),
-        ("7-3", "3 does not go on from 7: name each rung"),
+        ("3-99", "there is no rung 99 that goes on from 3"),
+        ("99", "there is no rung 99 that goes on from 99"),
+        ("11-31", "there is no rung 31 that goes on from 11: name each rung"),
+        ("7-3", "there is no rung 3 that goes on from 7: name each rung"),
     ],
 )
 def test_a_range_that_is_none_is_refused(word, why):
