@@ -7,15 +7,10 @@ Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CP
   from T=768 on) and up to 512 keys at a time, and masks afterwards: it leaves out no key at T=256
   and a quarter of them at T=1024. Here, 128 queries are multiplied only with the keys up to the
   last of them, which leaves out 1/4 of them at T=256 and 7/16 at T=1024. Nor is q x k multiplied
-  again backward. So attention takes 5.4 instead of 8.5 GFLOP a sequence at T=256, 36 % less. But
-  its scores are materialised again, and by its counted work (docs/measuring.md) the step gains
-  nothing.
-  One profile of 10 and 12 on a CPU shows more (logs/2026-11-21-amd-epyc-2-threads-profile, before
-  `k.contiguous()`): the fused kernels, forward 65 ms and backward 141 ms, are gone, 144 matmuls
-  with 36 ms and 37 ms between them have come: 64 % less. So the larger part of the gain is probably
-  that the matmul library gets all heads in one call. We have not timed the two alone. Blocks of 64
-  would leave out 3/8 at T=256, but in twice as many matmuls of half the size. Expect nothing on a
-  GPU, which keeps rung 06's operator.
+  again backward. So attention takes 5.4 instead of 8.5 GFLOP a sequence at T=256, 36 % less. Its
+  scores are in memory again. The larger part of the gain is probably that the matmul library gets
+  all heads in one call (RUNLOG.md, 21 November 2026). Expect nothing on a GPU, which keeps rung
+  06's operator. This rung has no use once PyTorch's kernel for CPUs skips the keys that it masks.
 Numerics: rounding. Scores and probabilities are stored between the matmuls in the matmuls' type,
   as before rung 06.
 Run: python cpu/12_causal_blocks.py

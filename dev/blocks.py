@@ -83,14 +83,17 @@ def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
 def marked_climbs(name: str) -> list[tuple[str, Climb, list[Row]]]:
     """The climbs of the block of this name in README.md."""
     readme = (ROOT / "README.md").read_text("utf-8")
-    marker = re.search(f"<!-- {name} (.*?) -->", readme)
-    return read_climbs(marker[1]) if marker else []
+    folders = re.findall(f"<!-- {name} (.*?) -->", readme)
+    return read_climbs(" ".join(folders))
 
 
-def published_climbs() -> list[tuple[Path, Climb]]:
-    """The climbs of logs/, the newest last: folders are named by date."""
-    folders = [path.parent for path in sorted((ROOT / "logs").glob("*/climb.json"))]
-    return [(folder, Climb.read_from(folder)) for folder in folders]
+def published(kind: str) -> list[str]:
+    """The folders in logs/ of all climbs of this kind, the newest last: dates begin their names."""
+    folders = []
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):
+        if Climb.read_from(path.parent).kind == kind:
+            folders.append(path.parent.relative_to(ROOT).as_posix())
+    return folders
 
 
 def text_table(heads: list[str], lines: list[list[str]], left=1) -> str:
@@ -154,15 +157,16 @@ Rung 10 is {factor(ran[10].total)} as fast as the baseline{more}: \
 
 def beside_transformers() -> str:
     """The gains over transformers' GPT-2 in the newest climb that has it, if there is one."""
-    folders = [folder for folder, climb in published_climbs() if climb.kind == "transformers"]
+    folders = published("transformers")
     if not folders:
         return ""
+    _, rows = read_climb(ROOT / folders[-1])
     gains = []
-    for number, row in by_number(read_climb(folders[-1])[1]).items():
+    for number, row in by_number(rows).items():
         if number >= 10:
             sure = "is" if row.gain.significant else "is not clearly"
             gains.append(f"rung {number} {sure} faster, {percent(row.gain)}")
-    where = f"[another climb]({folders[-1].relative_to(ROOT).as_posix()})"
+    where = f"[another climb]({folders[-1]})"
     what = "Beside transformers' GPT-2 with rung 10's techniques"
     return f"{what}, in {where}, {', and '.join(gains)}.\n"
 
@@ -282,24 +286,21 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
 def how_far(rows: list[Row]) -> str:
     """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
     top = [*by_stem(rows)][-1]
-    parts = []
-    for target, whose in ((TUNED, "21, the better start,"), (START, "rung 10")):
-        share = shares(rows, target)[top]
-        how = part_of(share) if share else "none"
-        parts.append(f"to the final loss of {whose} in {how} of its steps")
-    return f"Rung {top[:2]} gets {', and '.join(parts)}"
+    to_21 = part_of(shares(rows, TUNED)[top])
+    to_10 = part_of(shares(rows, START)[top])
+    return f"""Rung {top[:2]} gets to the final loss of 21, the better start, in {to_21} of its \
+steps, and to the final loss of rung 10 in {to_10} of its steps"""
 
 
-def part_of(share: Estimate) -> str:
+def part_of(share: Estimate | None) -> str:
     """`0.61 (0.58 … 0.64)`."""
-    return with_interval(share, "{:.2f}".format, "")
+    return with_interval(share, "{:.2f}".format, "") if share else "none"
 
 
 def setting_of(rows: list[Row]) -> str:
     """Model, machine and text of a climb, and its seeds."""
     run = first_log(rows).run
-    rounds = sorted({len(row.logs) for row in by_stem(rows).values()})
-    seeds = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
+    seeds = min(len(row.logs) for row in by_stem(rows).values())
     steps = f"{int(run['steps']):,} steps of {run['data']}"
     return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
 
@@ -365,43 +366,36 @@ def other_setting(run: dict[str, str]) -> str:
 class Machine(NamedTuple):
     """A machine under logs/ and its newest climb from the baseline to rung 10 or above."""
 
-    folder: Path
+    folder: str
     climb: Climb
     ran: dict[int, Row]  # by number of the rung
-
-    @property
-    def top(self) -> Row:
-        """The highest rung."""
-        return self.ran[max(self.ran)]
+    top: Row
 
 
 def machines() -> list[Machine]:
     """Every machine under logs/, the fastest first. Only README.md's model and text count."""
     newest = {}
-    for folder, climb in published_climbs():
-        if climb.kind != "climb":
-            continue
-        ran = by_number(read_climb(folder)[1])
+    for folder in published("climb"):
+        climb, rows = read_climb(ROOT / folder)
+        ran = by_number(rows)
         if 0 in ran and 10 in ran and not other_setting(ran[0].log.run):
-            newest[climb.device] = Machine(folder, climb, ran)
+            newest[climb.device] = Machine(folder, climb, ran, ran[max(ran)])
     return sorted(newest.values(), key=lambda machine: -machine.top.tok_per_s)
 
 
 def machines_table() -> str:
     """A row for each of `machines`."""
     lines = []
-    for machine in machines():
-        folder, climb, ran = machine
-        top = machine.top
+    for folder, climb, ran, top in machines():
         lines.append(
             [
-                machine_of([*ran.values()]),
+                machine_of([top]),
                 f"{climb.rate('peak_flops') / 1e12:.3g}",
                 f"{ran[0].tok_per_s:.0f}",
                 f"{ran[10].tok_per_s:.0f}",
                 f"{top.tok_per_s:.0f} ({max(ran)})",
                 factor(top.total),
-                f"[{climb.started[:10]}]({folder.relative_to(ROOT).as_posix()})",
+                f"[{climb.started[:10]}]({folder})",
             ]
         )
     heads = ["machine", "TFLOP/s, half precision", "tok/s of baseline", "rung 10", "top"]

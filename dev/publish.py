@@ -5,9 +5,8 @@
 The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry is put on
 top of RUNLOG.md, folded below the sentence, and the machine gets its row there. With --readme
 README.md shows what this climb measured, for its kind of device. A climb of another model or text
-is for the loss, and README.md does not show it. From 100 steps on, it may have been stopped after a
-whole round: the entry says so. The climb has to come from a committed state, so that its logs name
-what was measured. To undo it, use git.
+is for the loss, and README.md does not show it. The climb has to come from a committed state, so
+that its logs name what was measured. To undo it, use git.
 """
 
 import lzma
@@ -70,26 +69,19 @@ def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
     if not ran:
         raise UsageError(f"{folder} is no climb to publish: all its runs failed")
     run = first_log(rows).run
-    steps = int(run["steps"])
-    for_the_loss = steps >= MIN_STEPS
     other = other_setting(run)
-    too_short = other and not for_the_loss
+    too_short = other and int(run["steps"]) < MIN_STEPS
+    uncommitted = not COMMITTED.fullmatch(climb.commit)
     late = [row.name for row in rows if row.status == OUT_OF_TIME]
     otherwise = differences([log for row in rows for log in row.logs.values()])
-    lost = [name for name in from_outside(climb) if not (folder / "code" / name).is_file()]
-    stopped = not climb.ended and not (for_the_loss and rounds_begun(rows) > 1)
     not_rungs = ran[:11] != [path.stem for path in rungs()]
     reasons = {
-        f"it was stopped: ladder climb --resume {folder}": stopped,
+        f"it was stopped: ladder climb --resume {folder}": not climb.ended,
         "a quick climb is not published: climb without --quick": climb.quick,
         f"below {MIN_STEPS} steps only {USUAL} is published, not {other}": too_short,
-        "fewer than 3 steps are no measurement: two are warm-up": steps < 3,
-        f"only committed code is published, not {climb.commit}": not COMMITTED.fullmatch(
-            climb.commit
-        ),
+        f"only committed code is published, not {climb.commit}": uncommitted,
         f"the time (--max-minutes) was over before {late} could run: climb with more": late,
         f"a rung ran {otherwise}": otherwise,
-        f"{lost} not in its code/: nobody could see what was measured": lost,
         f"README.md shows the speed of {USUAL}, not of {other}": in_readme and other,
         "README.md shows only climbs of rungs 0 to 10, in this order": in_readme and not_rungs,
     }
@@ -101,12 +93,12 @@ def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
 def new_target(climb: Climb) -> Path:
     """A new folder in logs/: the day's second climb on a machine gets a `-2`."""
     device = re.sub(r"[^a-z0-9]+", "-", climb.device.lower()).strip("-")
-    name = f"{climb.started[:10]}-{device}-{climb.kind}"
-    target = ROOT / "logs" / name
+    first = ROOT / "logs" / f"{climb.started[:10]}-{device}-{climb.kind}"
+    target = first
     number = 1
     while target.exists():
         number += 1
-        target = ROOT / "logs" / f"{name}-{number}"
+        target = Path(f"{first}-{number}")
     return target
 
 
@@ -123,39 +115,26 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
     for path in folder.glob("*.failed"):  # a line each: of batches that do not fit
         shutil.copy(path, target)
-    for name in from_outside(climb):
-        shutil.copy(folder / "code" / name, target)
-
-
-def from_outside(climb: Climb) -> list[str]:
-    """The scripts of a climb that are in no commit, but for those that can be made again."""
-    if climb.kind == "without":
-        return []
-    return [name for name in climb.scripts if "/" not in name and name not in SCRIPTS]
+    for name in climb.scripts:
+        outside = "/" not in name and name not in SCRIPTS
+        if outside and climb.kind != "without":  # those can be made again
+            shutil.copy(folder / "code" / name, target, follow_symlinks=False)
 
 
 def with_climb(readme: str, shown: str, climb: Climb) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one; a GPU's comes first."""
-    folders = [shown]
-    for folder, old, _ in measured_climbs():
-        if (old.device_type == "cpu") != (climb.device_type == "cpu"):
-            folders.insert(climb.device_type != "cpu", folder)
-    return re.sub("<!-- measured .*? -->", f"<!-- measured {' '.join(folders)} -->", readme)
+    shown_for = {old.device_type == "cpu": folder for folder, old, _ in measured_climbs()}
+    shown_for[climb.device_type == "cpu"] = shown
+    folders = " ".join(shown_for[is_cpu] for is_cpu in sorted(shown_for))
+    return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb, folded below what it found."""
-    what = climb.comparison.what
-    if climb.kind == "climb" and rows[0].name != "baseline":
-        what = "some scripts"
     log = first_log(rows)
-    begun = rounds_begun(rows)
-    rounds = f"{begun} round{'s' if begun > 1 else ''}"
-    if not climb.ended:
-        rounds = f"stopped in or after round {begun} of {climb.rounds}"
-    heading = f"## {climb.started[:10]}: {climb.device}: {what}"
-    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; {rounds}, \
-interleaved; {log.warmup_steps} warm-up steps left out of each run, \
+    heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
+    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; \
+{rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {log.measured_steps} measured."""
     block = render(f"<!-- table {shown} -->\n<!-- end -->")
     # What a log says is text: no marker of ours, no HTML.

@@ -1,21 +1,11 @@
 """blocks.py: the generated parts of README.md."""
 
 import blocks
-from climbs import PUBLISHED
+import numpy as np
+import pytest
+from climbs import PUBLISHED, climb_of
 
-from ladder.files import ROOT
 from ladder.measure.rows import read_climb
-
-
-def test_the_table_of_rungs_counts_lines_and_tells_reported_from_calculated():
-    table = blocks.rungs_table()
-    for line in (
-        "| A100, reported, B=16 | RTX 4070, calculated, B=2 |",
-        "| +1 | the update of 38.6M parameters |  | 174 ms |",
-        "| +1 −1 | misaligned rows of the logits | 93 ms | as 06 |",
-        "| +11 −2 | for the loss; costs a little time |  | 61 ms |",
-    ):
-        assert line in table
 
 
 def test_what_was_measured_says_what_the_logs_say():
@@ -29,14 +19,52 @@ def test_what_was_measured_says_what_the_logs_say():
         "rung 10 is not clearly faster, +4.0 % (−4.9 … +13.7), and rung 12 is faster, +22.4" in text
     )
     assert blocks.NO_GPU in text
-    marker = f"<!-- measured {PUBLISHED.relative_to(ROOT).as_posix()} -->"
-    made = blocks.render(f"{marker}\n<!-- end -->")
-    assert "3.24× (2.95\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}3.56)" in made  # on one line
 
 
-def test_a_card_has_the_batch_that_fits_and_the_roofline_at_it():
-    rtx_4090 = "| RTX 4090 | 24 | 8 | 25,000 | +17 % | 4.4 times | 16 | 120,000 |"
-    assert rtx_4090 in blocks.cards_table().splitlines()
-    more = blocks.more_cards_table().splitlines()
-    assert "| A100 40GB | 40 | 16 | 14,000 | 3.0 times | 12.0 times | 32 | 180,000 |" in more
-    assert "| MI300X | 192 | 16 | – | – | – | 256 | – |" in more
+# ------------------------------------------------------------------ beyond/
+
+
+STEPS = 200  # so that the running mean is over 20
+NEVER = STEPS + 20
+
+
+def falling(at: int, loss: float) -> np.ndarray:
+    """Losses of 8, then of `loss`, so that the running mean comes down to it at step `at`."""
+    return np.where(np.arange(1, STEPS + 1) > at - 20, loss, 8.0)
+
+
+@pytest.fixture
+def climb(tmp_path):
+    """21 is at its end in step 200. 25 is there after 0.4, 0.5 and 0.625 of the steps, 22 in two
+    rounds of three, and 10 in none."""
+    losses = {
+        "10_fused_adamw": [falling(STEPS, 6.0)] * 3,
+        "21_schedule": [falling(STEPS, 4.0)] * 3,
+        "22_rope": [falling(at, 3.9) for at in (100, 100, NEVER)],
+        "25_muon": [falling(at, 3.9) for at in (80, 100, 125)],
+    }
+    times = dict.fromkeys(losses, 10)
+    return ("logs/x", *read_climb(climb_of(tmp_path, times, losses=losses)))
+
+
+def cells(table: str, rung: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| [{rung}")]
+    return [cell.strip() for cell in line.replace("\N{NO-BREAK SPACE}", " ").split("|")[1:-1]]
+
+
+def test_steps_to_the_same_loss_are_a_mean_of_ratios_with_its_interval(climb):
+    """By hand: 0.5, times or divided by exp(4.303 ln 1.25 / sqrt 3)."""
+    table = blocks.staircase(climb)
+    assert cells(table, "25")[2] == "**0.50× (0.29 … 0.87)**"
+    assert cells(table, "21")[2:] == ["–", "**0.95× (0.95 … 0.95)**"]  # 190 of 200
+    says = blocks.beyond_table(climb)
+    assert "Rung 25 gets to the final loss of 21, the better start, in 0.50 (0.29 … 0.87)" in says
+
+
+def test_what_a_round_does_not_reach_is_not_reached(climb):
+    """A mean of the other rounds would flatter it."""
+    table = blocks.staircase(climb)
+    assert cells(table, "22")[2] == cells(table, "10")[2] == "not reached"
+    folder, facts, rows = climb
+    says = blocks.beyond_table((folder, facts, rows[:3]))  # 22 is the top
+    assert "to the final loss of 21, the better start, in none of its steps" in says

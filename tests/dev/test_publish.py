@@ -62,9 +62,7 @@ def test_publish_prepends_and_makes_readme_anew(project, monkeypatch):
     ("old", "new", "why"),
     [
         ('"ended": true', '"ended": false', "it was stopped: ladder climb --resume"),
-        ('"quick": false', '"quick": true', "a quick climb is not published"),
         (" model=gpt2 ", " model=tiny ", "below 100 steps only gpt2 on tinyshakespeare"),
-        ("data_sha256=86", "data_sha256=87", "below 100 steps only gpt2 on tinyshakespeare"),
         ("34a7763c18e6", "34a7763c18e6-dirty", "only committed code"),
         ("compiled=yes", "compiled=no", "compiled=no, not yes"),
         ('"speedups/12_causal_blocks', '"mine', "was over before .*mine.* could run"),
@@ -79,23 +77,16 @@ def test_what_may_not_be_published_changes_nothing(project, old, new, why):
     assert pages(copy) == before and not [*copy.glob("logs/2026-12-24-*")]
 
 
-def test_a_climb_for_the_loss_may_be_of_another_model_and_stopped(project, monkeypatch):
+def test_a_climb_for_the_loss_may_be_of_another_model(project, monkeypatch):
     """README.md does not show it, and its speed is not in the table of machines."""
     copy, folder = project
     monkeypatch.setattr(publish, "MIN_STEPS", 7)
     edit(folder, " model=gpt2 ", " model=tiny ")
     edit(folder, CPU, GPU)
-    change(folder, ended=False)
     with pytest.raises(UsageError, match="not of tiny on tinyshakespeare"):
         publish.publish(folder, "It ends lower.", in_readme=True)
     publish.publish(folder, "It ends lower.")
-    runlog = pages(copy)[1]
-    assert "; stopped in or after round 3 of 3, interleaved;" in runlog
-    assert f"| {GPU}" not in runlog
-    for path in folder.glob("*.r[23].log"):
-        path.unlink()
-    with pytest.raises(UsageError, match="it was stopped"):
-        publish.publish(folder, "In its first round.")
+    assert f"| {GPU}" not in pages(copy)[1]
 
 
 def test_a_script_from_outside_is_published_with_its_climb(project):
@@ -110,16 +101,3 @@ def test_a_script_from_outside_is_published_with_its_climb(project):
         publish.publish(folder, "Into README.md, too.", in_readme=True)
     publish.publish(folder, "From 01 on.")
     assert [path.name for path in copy.glob("logs/2026-12-24-*/*.py")] == ["mine.py"]
-
-
-def test_a_gpu_stands_above_a_cpu(project):
-    copy, folder = project
-    assert blocks.NO_GPU in pages(copy)[0]
-    edit(folder, CPU, GPU)
-    change(folder, device_type="cuda")
-    publish.publish(folder, "A GPU.", in_readme=True)
-    readme = pages(copy)[0]
-    named = f"logs/2026-12-24-nvidia-h100-80gb-hbm3-climb logs/{PUBLISHED.name}"
-    assert f"<!-- measured {named} -->" in readme
-    assert blocks.NO_GPU not in readme
-    assert readme.index(f"*{GPU}") < readme.index(f"*{CPU}")

@@ -5,17 +5,15 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import AUTOCAST, load, refused
+from helpers import AUTOCAST, load
 from jobs import STEPS, TWO, finish, last_log, last_weights, losses
 from models import losses_of, saved_model
 
 from ladder import checkpoint
 from ladder.batches import Batches
-from ladder.cli import parse_ddp_args
 from ladder.corpus import load_splits
 from ladder.errors import UsageError
 from ladder.files import ROOT
-from ladder.log import read_log
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
@@ -90,13 +88,6 @@ def at(step):
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]
 
 
-@pytest.mark.slow
-def test_one_rank_that_fails_ends_all_and_says_why(job, tmp_path):
-    out, err = finish(job(tmp_path, code="def at(step): RANK * step == 3 and 1 / 0"), status=1)
-    assert "[rank1]: ZeroDivisionError: division by zero" in err
-    assert "step    5/6" not in out
-
-
 def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
     """Its first loss is what they give on its first batch; a checkpoint to resume comes first."""
     model = saved_model(tmp_path)
@@ -109,18 +100,15 @@ def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
     assert [step["step"] for step in last_log(tmp_path).steps] == [2]
 
 
-def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path, capsys):
+def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path):
     folder = tmp_path / "ckpt"
     alone("--eval-every", 0)
     (last,) = checkpoint.checkpoints_in(folder)
     written = last.stat().st_mtime_ns
-    assert "best/ of ddp_run.py (--eval-every writes it)" in refused(capsys, "sample", folder)
-
     out, _ = alone("--resume", "--eval-every", 0)
     assert "note  nothing left to train: step 6 is done, --steps is 6\n" in out
     assert "val  " not in out and "RESULT" not in out
-    out, _ = alone("--resume", "--eval-every", 4)
-    assert "val   step=6 loss=" in out and "RESULT" not in out
+    alone("--resume", "--eval-every", 4)
     assert (folder / "best" / "model.safetensors").exists()
     assert last.stat().st_mtime_ns == written
 
@@ -162,29 +150,3 @@ def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_pat
     (beside,) = (tmp_path / "ckpt").glob("*.log")
     (path,) = (tmp_path / "runs").glob("*.log")
     assert beside.read_bytes() == path.read_bytes()
-
-
-def test_no_step_validates_what_one_starts_from(alone, tmp_path):
-    """No folder, no checkpoint; a best model has the loss that it was saved with."""
-    alone("--steps", 2)
-    trained = last_log(tmp_path).vals[-1]["loss"]
-    other = tmp_path / "other"
-    out, _ = alone("--steps", 0, "--init", tmp_path / "ckpt", "--ckpt-dir", other)
-    assert not other.exists()
-    *_, path = sorted((tmp_path / "runs").glob("*.log"))
-    log = read_log(path, ended=False)
-    (val,) = log.vals
-    assert val["step"] == 0 and val["loss"] == pytest.approx(trained, abs=2e-3)  # padding rows
-    assert out.splitlines()[-1].startswith("val   step=0 loss=") and not log.steps
-
-
-def test_the_best_model_is_better_than_what_training_starts_from(alone, tmp_path):
-    alone("--steps", 2, "--max-lr", 1e-30)
-    log = last_log(tmp_path)
-    assert not (tmp_path / "ckpt" / "best").exists()
-    assert log.result["best_val_loss"] == pytest.approx(log.vals[0]["loss"], abs=1e-5)
-
-
-@pytest.mark.parametrize(("steps", "warmup"), [(0, 1), (50, 10), (9999, 250)])
-def test_the_warm_up_is_a_fifth_but_not_of_a_long_run(steps, warmup):
-    assert parse_ddp_args("", ["--device", "cpu", "--steps", str(steps)]).warmup == warmup

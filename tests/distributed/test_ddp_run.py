@@ -2,18 +2,13 @@
 
 import math
 import os
-import re
-import shutil
 import signal
 import socket
 import sys
 
-import numpy as np
 import pytest
-import torch
-from helpers import closed_pipe, load, write_shard
+from helpers import closed_pipe, load
 from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
-from models import SpyAdamW
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -36,8 +31,6 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
             assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
     log = last_log(two)
     assert log.run["ranks"] == "2"
-    (text,) = [path.read_text() for path in (two / "runs").glob("*.log")]
-    assert "a step is 512 tokens: grad_accum_steps 2 x world size 2 x" in text
     tokens_per_ms = 512 / log.result["median_ms"]
     assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
 
@@ -61,24 +54,6 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
     assert len(log.steps) == done and path.exists()
     assert log.notes[-1].startswith(f"{name}: stopped after step {done}; {path} is kept")
     assert "note  finishing this step; Ctrl-C stops at once" in err
-
-
-def test_ranks_that_do_not_know_their_gpu_are_refused(alone, monkeypatch):
-    """As a script around srun starts them: all would take GPU 0."""
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
-        monkeypatch.setenv(name, value)
-    _, err = alone(status=2)
-    assert err.startswith("error WORLD_SIZE is 2, but ddp_run.py would train alone: unset it, or")
-
-
-def test_a_run_that_is_stopped_in_its_last_step_is_done(alone, tmp_path):
-    def stop(step):
-        if step == STEPS - 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    out, _ = alone(at=stop)
-    assert last_log(tmp_path).result["status"] == "ok" and "--resume" not in out
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):
@@ -112,17 +87,11 @@ def test_one_node_goes_on_where_ctrl_c_stopped_two(job, two, tmp_path):
     assert losses(tmp_path) == losses(two)
 
 
-def test_bad_input_is_one_line(alone):
-    _, err = alone("--init", "/none", status=2)
-    assert err.startswith("error no model in /none: expected a folder with best/")
-    assert err.count("\n") == 1
-
-
 def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
-    """As many whole rows as --val-tokens has, at least one, at most what is held out."""
+    """As many whole rows as --val-tokens has, at least one."""
     flags = ["--batch-size", 1, "--seq-len", 1100, "--total-batch", 1100, "--resume"]
     flags += ["--steps=3", "--max-lr=3e-3", "--min-lr=0", "--warmup=2", "--ckpt-every=0"]
-    for wanted, tokens in {2300: 2200, 10: 1100, 10**6: 9900}.items():
+    for wanted, tokens in {2300: 2200, 10: 1100}.items():
         out, _ = alone(*flags, "--val-tokens", wanted)
         assert "starting from the beginning" in out
         log = last_log(tmp_path)
@@ -151,14 +120,6 @@ def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
     assert f"another schedule from here on: 4 {rate}, not 2 {rate}" in log.notes
 
 
-def test_beta2_is_a_flag(alone, monkeypatch):
-    monkeypatch.setattr(torch.optim, "AdamW", SpyAdamW)
-    alone("--eval-every", 0, "--steps", 1)
-    assert SpyAdamW.made.settings["betas"] == (0.9, 0.95)
-    alone("--eval-every", 0, "--steps", 2, "--resume", "--beta2", 0.999)
-    assert SpyAdamW.made.settings["betas"] == (0.9, 0.999)
-
-
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     """Over a resumption too."""
     # One before training, and one before it goes on.
@@ -176,14 +137,3 @@ def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
     assert after(6, "--resume") == ["6", "1.0"]
     _, err = alone("--resume", "--seed", 7, status=2)
     assert "step_000006.pt was saved with seed 1337, this run has 7" in err
-
-
-def test_a_text_may_be_renamed_and_moved_but_not_changed(shard, alone, tmp_path):
-    text = tmp_path / "renamed.bin"
-    alone("--steps", 2)
-    shutil.copy(shard, text)
-    out, _ = alone("--data", text, "--steps", 3, "--resume")
-    assert "resumed after step 2" in out
-    write_shard(text, np.arange(9000, dtype=np.uint16) % 256)
-    _, err = alone("--data", text, "--steps", 4, "--resume", status=2)
-    assert re.search("saved with data renamed .*, this run has renamed ", err)

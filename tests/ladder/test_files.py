@@ -25,79 +25,40 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
 
 
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """repository(name, …): a folder with these files, committed; `files` takes it for ours."""
-
-    def make(*names):
-        monkeypatch.setattr(files, "ROOT", tmp_path)
-        for name in names:
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text("1")
-        files.git("init")
-        files.git("add", "--force", *names)
-        files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "all")
-        return tmp_path
-
-    return make
-
-
-def test_the_commit_is_head_and_whether_running_code_differs(repository, monkeypatch):
+def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
     running = ("baseline.py", "peers/a.py", "ladder/measure/work.json")
     others = ("README.md", "ladder/show/page.py")
-    folder = repository(*running, *others)
+    for name in (*running, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    files.git("init")
+    files.git("add", "--force", ".")
+    files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "all")
     head = files.git("rev-parse", "HEAD").stdout[:12]
     for name in others:
-        (folder / name).write_text("2")
+        (tmp_path / name).write_text("2")
     monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))  # as a hook of another repository sets it
-    monkeypatch.setenv("GIT_WORK_TREE", str(ROOT))
     assert files.commit() == head
     for name in (*running, "ladder/mine.py"):  # the last is new
-        (folder / name).write_text("2")
+        (tmp_path / name).write_text("2")
         assert files.commit() == f"{head}-dirty", name
-        (folder / name).write_text("1")
-
-
-def test_a_copy_inside_another_repository_has_no_commit_of_that(repository, monkeypatch):
-    """As a ZIP that was unpacked in a home whose settings are in git, where all else is ignored."""
-    folder = repository(".gitignore")
-    (folder / ".gitignore").write_text("*")
-    (folder / "ladder").mkdir()
-    (folder / "ladder" / "baseline.py").touch()
-    monkeypatch.setattr(files, "ROOT", folder / "ladder")
-    assert files.commit() == "unknown" and "baseline.py" in files.no_commit()
+        (tmp_path / name).write_text("1")
 
 
 # ------------------------------------------------------------------ another clone's `ladder`
 
 
-def copy_sources(folder, target):
-    """Without __pycache__, in which other tests make files and rename them meanwhile."""
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def run(script, tmp_path, package):
-    """Run a script with the `ladder` that is in the folder `package`."""
-    flags = [*SMALL, "--steps", 1, "--log-dir", tmp_path / "runs"]
-    return run_script(script, *flags, env={"PYTHONPATH": str(package)})
-
-
 def test_a_script_of_another_clone_is_refused(tmp_path):
+    """It is copied without __pycache__, in which other tests rename files meanwhile."""
     clone = tmp_path / "clone"
-    copy_sources(ROOT / "ladder", clone / "ladder")
-    copy_sources(ROOT / "speedups", clone / "speedups")
+    for name in ("ladder", "speedups"):
+        shutil.copytree(ROOT / name, clone / name, ignore=lambda *_: ["__pycache__"])
     shutil.copy(ROOT / "baseline.py", clone)
     script = clone / "speedups" / "01_weight_tying.py"
-    done = run(script, tmp_path, ROOT)
+    flags = [*SMALL, "--steps", 1, "--log-dir", tmp_path / "runs"]
+    done = run_script(script, *flags, env={"PYTHONPATH": str(ROOT)})
     is_in = f"{script} is in the checkout {clone}, but this `ladder` is that of {ROOT}"
     assert done.returncode == 2 and not done.stdout
     how = f"PYTHONPATH={clone} runs its own; or `pip install -e {clone}`"
     assert done.stderr == f"error {is_in}: {how}\n"
-
-
-def test_a_package_without_the_scripts_says_what_to_do(tmp_path):
-    """As pip install . leaves it: in another folder."""
-    copy_sources(ROOT / "ladder", tmp_path / "ladder")
-    done = run(shutil.copy(ROOT / "baseline.py", tmp_path / "my_idea.py"), tmp_path, tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error `ladder` works on the scripts, which are not here: clone")

@@ -5,7 +5,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from ladder.files import ROOT
-from ladder.measure.scripts import all_scripts, transformers_scripts
 
 
 def imports(path: Path) -> set[str]:
@@ -26,24 +25,6 @@ def module_imports() -> dict[str, set[str]]:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         paths[name] = path
     return {name: imports(path) & paths.keys() for name, path in paths.items()}
-
-
-TIMED = [*all_scripts(), *transformers_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
-
-
-def test_scripts_import_the_modules_of_ladder_and_nothing_above():
-    """Every module in ladder/ is there because a script imports it, directly or not."""
-    graph = module_imports()
-    reached = set()
-    waiting = []
-    for path in TIMED:
-        waiting += imports(path)
-    while waiting:
-        name = waiting.pop()
-        if name in graph and name not in reached:
-            reached.add(name)
-            waiting += graph[name]
-    assert reached == {name for name in graph if floor(name) == 0}
 
 
 # Each floor imports only itself and those before it. __main__.py starts the last one.

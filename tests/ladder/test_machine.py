@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import load, rung
 
 from ladder import machine
 from ladder.machine import DATA_SHEETS, find_gpu
@@ -26,7 +25,6 @@ def test_every_gpu_has_a_source_and_its_rates():
 @pytest.mark.parametrize(
     ("driver", "name"),
     [
-        ("Tesla V100-SXM2-32GB", "V100 SXM2 32GB"),
         ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
         ("NVIDIA GeForce RTX 4090 D", None),  # another chip
@@ -37,11 +35,6 @@ def test_every_gpu_has_a_source_and_its_rates():
 def test_a_gpu_is_found_by_the_name_that_its_driver_gives(driver, name):
     gpu = find_gpu(driver)
     assert (gpu and gpu.name) == name
-
-
-def test_the_peak_is_in_flop_a_second(monkeypatch):
-    monkeypatch.setattr(machine, "device_name", lambda device: "NVIDIA A100-SXM4-80GB")
-    assert machine.peak_flops(torch.device("cuda")) == 312e12
 
 
 @pytest.mark.parametrize(
@@ -65,23 +58,13 @@ def test_a_cpu_without_bfloat16_units_stays_in_fp32(
     assert machine.half_precision(torch.device("cpu")) == dtype
 
 
-def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch, run_main):
+def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(machine, "first_line", lambda *_: "")
-    assert machine.unseen_gpu() is None  # no driver
     monkeypatch.setattr(machine, "first_line", lambda *_: "470.82.01")
-    said = f"driver (470.82.01) is here, but torch {torch.__version__} (for CUDA 13.0) sees no GPU"
-    assert said in machine.unseen_gpu()
-    assert machine.unseen_gpu() in run_main(load(rung(0)), "--steps", 1).notes
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # which hides it
+    assert "driver (470.82.01) is here, but torch" in machine.unseen_gpu()
+    monkeypatch.setattr(machine, "first_line", lambda *_: "")  # no driver
     assert machine.unseen_gpu() is None
-
-
-def test_clocks_are_asked_for_by_the_gpus_own_number(card, monkeypatch):
-    monkeypatch.setattr(machine, "first_line", lambda *words: f"of {words[1]}")
-    assert machine.clocks(card("H100")) == f"{machine.CLOCKS}: of --id=GPU-0-0"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +73,6 @@ def test_clocks_are_asked_for_by_the_gpus_own_number(card, monkeypatch):
         ({}, 4),
         ({"cpu.max": "150000 100000\n"}, 1.5),
         ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, 0.5),
-        ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, 4),
     ],
 )
 def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, cores, monkeypatch):
@@ -101,15 +83,10 @@ def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, co
     assert bool(machine.busy(0.76 * cores)) and not machine.busy(0.75 * cores)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("cpu 300 100 200 9999 50 10 20 30", 2.6), ("", None)]
-)
-def test_what_other_programs_take_by_hand(text, seconds, monkeypatch):
-    """660 ticks at work, idle and disk left out; 4 s of them were this process and its children.
-
-    Hardened containers have an empty file.
-    """
-    monkeypatch.setattr(machine, "Path", lambda _: SimpleNamespace(read_text=lambda: text))
+def test_what_other_programs_take_by_hand(monkeypatch):
+    """660 ticks at work, idle and disk left out; 4 s of them were this process and its children."""
+    stat = SimpleNamespace(read_text=lambda: "cpu 300 100 200 9999 50 10 20 30")
+    monkeypatch.setattr(machine, "Path", lambda _: stat)
     monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
     monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
-    assert machine.cpu_seconds_of_others() == pytest.approx(seconds)
+    assert machine.cpu_seconds_of_others() == pytest.approx(2.6)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from helpers import load, rung
 
 from ladder import probe
 
@@ -27,35 +26,6 @@ def test_a_step_on_a_gpu_is_read_as_what_it_is(dtype, operators, expected):
     for name in operators:
         ran += [(name, [dtype, dtype]), (f"{name}_backward", [dtype])]
     assert " ".join(probe.effective(ran).values()) == expected
-
-
-class WithoutActivities(torch.profiler.profile):
-    """That of a PyTorch that takes no names of what to record."""
-
-    def __init__(self, activities, **settings):
-        if isinstance(activities[0], dict):
-            raise ValueError("not an activity")
-        super().__init__(activities=activities, **settings)
-
-
-class WithoutResults(torch.profiler.profile):
-    """That of a PyTorch that does not tell what it recorded."""
-
-    def stop(self):
-        super().stop()
-        del self.profiler.kineto_results
-
-
-@pytest.mark.parametrize(
-    ("profile", "attention"), [(WithoutActivities, "math"), (WithoutResults, "unknown")]
-)
-def test_a_pytorch_without_a_private_name_costs_the_effective_line_alone(
-    profile, attention, run_main, monkeypatch
-):
-    monkeypatch.setattr(probe, "profile", profile)
-    log = run_main(load(rung(0)), "--steps", 3)
-    assert log.result["status"] == "ok" and log.effective["matmul"] == "fp32"
-    assert log.effective["attention"] == attention
 
 
 def test_tf32_is_seen_and_not_read_from_the_setting(monkeypatch):

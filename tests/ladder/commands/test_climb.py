@@ -40,7 +40,6 @@ def climbed(shard, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
-        patch.setattr(machine, "load_average", lambda: 999)
         patch.setattr(machine, "cpu_seconds_of_others", count(step=10**6).__next__)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
@@ -58,41 +57,26 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     begun = re.findall(r"^(\w+), round (\d) of 2: \d+ tok/s", out, re.M)
     tying = "01_weight_tying"
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
-    for line in ("note  load 999.0 on ", "Other programs took up to "):
-        assert out.count(line) == 1
+    assert "Other programs took up to " in out
 
 
-def test_a_climb_begins_with_one_batch_for_all_and_says_what_it_lacks(
-    card, shard, tmp_path, monkeypatch, capsys
-):
+def test_a_climb_begins_with_one_batch_for_all(card, shard, tmp_path, monkeypatch):
     """The default B of a GPU depends on what other programs hold of it, which may change."""
     card("T4")
-    monkeypatch.setattr(machine, "unseen_gpu", lambda: "a GPU that is not seen")
     monkeypatch.setattr(climb, "run_and_report", lambda folder: 0)
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     out = tmp_path / "run"
     words = ["climb", "0", "1", f"--data={shard}", f"--out={out}", "--steps=100", "--seed=7"]
     assert main(words) == 0
     found = Climb.read_from(out)
     assert set(found.flags) == {"--batch-size=4", "--steps=100"}
     assert (found.seed, found.shuffled) == (7, True)
-    said = capsys.readouterr().out
-    assert "note  commit=unknown (fatal: detected dubious ownership" in said
-    assert "note  a GPU that is not seen\n" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("my script.py", "a script's name has letters, digits"),
-        ("05_torch_compile.py", "another script has this file name too: rename yours"),
-    ],
-)
-def test_a_name_that_logs_cannot_have_is_refused(name, why, tmp_path, capsys):
-    path = tmp_path / name
+def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
+    path = tmp_path / "05_torch_compile.py"
     path.touch()
     line = refused(capsys, "climb", path, "--out", tmp_path / "out")
-    assert why in line and not (tmp_path / "out").exists()
+    assert "another script has this file name too" in line and not (tmp_path / "out").exists()
 
 
 @pytest.fixture
@@ -111,15 +95,12 @@ def asked(monkeypatch):
     return ask
 
 
-@pytest.mark.parametrize(
-    ("device", "count", "quick"), [("cpu", 13, (4, 1, 5)), ("cuda", 11, (12, 3, 5))]
-)
-def test_what_is_climbed_without_numbers(device, count, quick, asked):
-    _, kind, full = asked(device)
-    args, _, some = asked(device, "--quick")
-    assert (kind, len(full)) == ("climb", count)
-    assert {*some} == {*full[:6], full[10], full[-1]}
-    assert (args.steps, args.rounds, args.max_minutes) == quick
+def test_what_is_climbed_without_numbers(asked):
+    for device, rungs in (("cpu", 13), ("cuda", 11)):
+        _, kind, full = asked(device)
+        _, _, some = asked(device, "--quick")
+        assert (kind, len(full)) == ("climb", rungs)
+        assert {*some} == {*full[:6], full[10], full[-1]}
 
 
 def test_the_kind_of_a_climb(asked, monkeypatch):
@@ -127,6 +108,8 @@ def test_the_kind_of_a_climb(asked, monkeypatch):
     monkeypatch.setattr(climb, "find_spec", lambda name: True)
     assert asked("cpu", "transformers", "0")[1] == "transformers"
     assert asked("cpu", "0", "transformers")[1] == "climb"
+    _, _, names = asked("cpu", "8-31")  # the rungs for CPUs are not between them
+    assert [name[:2] for name in names] == ["08", "09", "10", "31"]
     _, kind, names = asked("cpu", "--without", "5", "6")
     assert (kind, names) == ("without", [TOP.stem, "without_05_torch_compile"])
 
@@ -180,16 +163,9 @@ def test_all_train_the_same_batches_each_in_its_own_way(shard, tmp_path):
     _, (fast, plain, baseline, top) = read_climb(folder)
     assert fast.name == "transformers_compiled"
     assert fast.log.effective == top.log.effective
-    for key in ("autocast", "compiled", "optimizer"):
-        assert plain.log.effective[key] == baseline.log.effective[key]
+    assert plain.log.effective["compiled"] == baseline.log.effective["compiled"]
     flops = baseline.log.mfu["flops_per_token"]  # the untied head is counted once
     assert plain.log.mfu["flops_per_token"] == flops
-
-
-def test_without_transformers_one_line_says_how_to_get_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(climb, "find_spec", lambda name: None)
-    line = refused(capsys, "climb", "transformers", "--out", tmp_path / "out")
-    assert "pip install -e '.[transformers]'" in line
 
 
 # ------------------------------------------------------------------ --without
@@ -218,17 +194,3 @@ def test_half_precision_goes_with_the_line_of_08_that_unscales():
     came = {line.strip() for line in left - top}
     step = {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
     assert came == step | {"run.header(model, batches)"}
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("--without 6", "none of these changes can be taken back"),
-        ("25 --without 11", "none of these changes can be taken back"),
-        ("--without 3 --quick", "--without goes with neither --quick nor --batch-sizes"),
-    ],
-)
-def test_what_cannot_be_left_out_is_told_in_one_line(words, why, tmp_path, capsys):
-    out = tmp_path / "run"
-    line = refused(capsys, "climb", "--device=cpu", "--out", out, *words.split())
-    assert why in line and not out.exists()

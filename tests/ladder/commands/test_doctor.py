@@ -8,7 +8,6 @@ from models import expected_on_cuda
 
 from ladder.commands import doctor
 from ladder.log import Log
-from ladder.measure.process import run_python
 from ladder.measure.scripts import number_of, relative_name
 
 
@@ -53,14 +52,3 @@ def test_a_compiler_that_computes_something_else_is_found(judged, loss):
     assert status == 1 and rungs[4][0] == "yes"
     assert rungs[5][0] == "no" and "of step 1 is not that of 04 residual scaling" in rungs[5][2]
     assert rungs[6] == ("no", "–", "the same is missing")
-
-
-@pytest.mark.slow
-def test_doctor_without_a_compiler():
-    """In a process of its own: torch looks for a compiler once."""
-    env = {"CXX": "/no/such", "COLUMNS": "300"}
-    done = run_python("-m", "ladder", "doctor", "--device", "cpu", **env)
-    assert done.status == 1
-    compiled, *above = re.findall(r"^ \d\d .* no +– +(.*?) *$", done.stdout, re.MULTILINE)
-    assert "torch.compile found no working compiler" in compiled
-    assert above == ["the same is missing"] * 7

@@ -20,6 +20,11 @@ CASES = [
     ("roofline --gpu nonsense", "nonsense is in no data sheet here: --help lists the names"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
+    ("climb --without 6 --device cpu", "none of these changes can be taken back"),
+    ("climb 25 --without 11 --device cpu", "none of these changes can be taken back"),
+    ("climb 3-99", "there is no rung 99 that goes on from 3"),
+    ("climb 11-31", "there is no rung 31 that goes on from 11"),
+    ("climb 7-3", "there is no rung 3 that goes on from 7"),
     ("climb 0 --out /", "error /: File exists"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: "),
     ("profile 4 4", "error give one rung, or two of different names"),
@@ -32,15 +37,6 @@ def test_a_mistake_is_told_in_one_line(words, said, tmp_path, monkeypatch, capsy
     line = refused(capsys, *shlex.split(words))
     assert line.startswith("error ") and said in line
     assert not list(tmp_path.iterdir())
-
-
-def test_in_another_clone_than_its_own_it_refuses(tmp_path, monkeypatch, capsys):
-    (tmp_path / "ladder" / "commands").mkdir(parents=True)
-    (tmp_path / "baseline.py").touch()
-    (tmp_path / "speedups").mkdir()
-    monkeypatch.chdir(tmp_path / "speedups")
-    line = refused(capsys, "diff", "5")
-    assert f"is in the checkout {tmp_path}, but this `ladder` is that of {ROOT}" in line
 
 
 def test_a_second_signal_does_not_disturb_what_the_first_has_to_save():

@@ -7,7 +7,7 @@ import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import ALONE, STAGES, WARMUP_STEPS, stage_table, verdict
+from ladder.commands.profile import ALONE, STAGES, WARMUP_STEPS, verdict
 from ladder.log import read_log
 
 
@@ -33,22 +33,15 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     sums = np.sum([times[stage] for stage in STAGES], axis=0)
     assert list(sums) == pytest.approx(timed[1::2], abs=0.01)
     assert first["sum"] == pytest.approx(dt[0], abs=0.01)
-    assert (out / "slowed.trace.json").exists()
-    printed = capsys.readouterr().out
-    assert printed.startswith("slowed takes ") and "aten::mm" in printed
+    assert (out / "slowed.trace.json").exists() and "aten::mm" in capsys.readouterr().out
 
 
 def test_the_verdict_calls_no_rung_faster_whose_range_overlaps():
     times = {"forward": [9.0, 10.0, 12.0], "backward": [20.0], "optimizer": [8.0], "sum": [39.0]}
-    one = {"first_ms": {"forward": 300.0}, "times_ms": times | {ALONE: [38.0, 40.0, 41.0]}}
-    two = {"first_ms": {}, "times_ms": times | {ALONE: [29.0, 32.0, 37.0]}}
-    rest = "the longest stage is backward, 20.0 ms."
-    assert verdict({"two": two}) == f"two takes 32.0 ms a step; {rest}"
-    said = "two takes 32.0 ms a step, one 40.0: it is"
-    assert verdict({"one": one, "two": two}) == f"{said} 1.25 times as fast; {rest}"
-    first, median, *_, change = stage_table({"one": one, "two": two}).columns[1:]
-    assert (next(first.cells), next(median.cells)) == ("300", "10.0 (9.00–12.0)")
-    assert list(change.cells) == ["0.00", "0.00", "0.00", "0.00", "-8.00"]
+    one = {"times_ms": times | {ALONE: [38.0, 40.0, 41.0]}}
+    two = {"times_ms": times | {ALONE: [29.0, 32.0, 37.0]}}
+    said = "two takes 32.0 ms a step, one 40.0: it is 1.25 times as fast; "
+    assert verdict({"one": one, "two": two}).startswith(said)
     two["times_ms"][ALONE].append(38.5)
     assert "it is not clearly faster; " in verdict({"one": one, "two": two})
 

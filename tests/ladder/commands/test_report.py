@@ -34,13 +34,9 @@ def test_the_newest_own_climbs_are_shown_or_else_the_published_ones(make, tmp_pa
         folder = climb_of(tmp_path / "runs" / name, TIMES, kind=name.partition("-")[0])
         os.utime(folder / "climb.json", (number, number))
     (folder / "baseline.r1.log").write_text("no log")
-    _, page, shown, said = make()
+    _, _, shown, said = make()
     assert shown == ["without-1", "climb-2", "climb-3"]
-    assert page.count("The second column: what the top gains") == 2
     assert "left out: " in said and "is not a log of this ladder" in said
-    for log in tmp_path.glob("runs/*/*.log"):
-        log.unlink()  # as of climbs that were stopped in their first run
-    assert make()[2] == published[:-6:-1]
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):

@@ -38,8 +38,7 @@ def test_the_same_losses_in_all_rounds_are_no_difference():
     """As of rungs that are identical bit for bit: their spread is zero."""
     same = mean_of([0.0, 0.0, 0.0])
     assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
-    constant = mean_of([0.5, 0.5, 0.5])
-    assert (constant.value, constant.low, constant.high, constant.p) == (0.5, 0.5, 0.5, 0)
+    assert mean_of([0.5, 0.5, 0.5]).p == 0
     assert mean_of([0.5, 0.7]).low is None  # two rounds have no interval
 
 
@@ -48,7 +47,6 @@ def test_the_same_losses_in_all_rounds_are_no_difference():
 
 def test_the_end_is_the_last_tenth_of_the_steps():
     assert end_loss(as_log([9.0] * 90 + [5.0, 7.0] * 5)) == pytest.approx(6)
-    assert end_loss(as_log([9.0] * 180 + [6.0] * 20)) == pytest.approx(6)
 
 
 def test_steps_to_a_loss_by_hand():
@@ -64,8 +62,7 @@ def test_steps_to_a_loss_by_hand():
 # ------------------------------------------------------------------ a climb
 
 
-@pytest.fixture
-def three(tmp_path):
+def test_a_climb_of_100_steps_has_the_three_numbers(tmp_path):
     """01 ends as low as the baseline, in steps of half the time; 02 is down to that 40 steps sooner
     at the same speed and ends 0.4 lower; 03 ends above both."""
     losses = {
@@ -74,12 +71,7 @@ def three(tmp_path):
         "02_tf32": falling(5.6) + SPREAD_BY_ROUND,
         "03_bf16_autocast": falling(6.1) - SPREAD_BY_ROUND,
     }
-    climb_in(tmp_path / "climb", losses, ms=[10, 5, 5, 5])
-    return tmp_path / "climb"
-
-
-def test_a_climb_of_100_steps_has_the_three_numbers(three):
-    climb, (baseline, tied, lower, higher) = read_climb(three)
+    _, (baseline, tied, lower, higher) = climb_in(tmp_path, losses, ms=[10, 5, 5, 5])
     assert baseline.loss == tied.loss == pytest.approx(6.045)
     assert baseline.loss_change is None and baseline.time_to_loss is None
     assert tied.loss_change.value == 0 and not tied.loss_change.significant
@@ -88,14 +80,6 @@ def test_a_climb_of_100_steps_has_the_three_numbers(three):
     assert lower.loss_change.significant and lower.loss_change.high < 0
     assert lower.time_to_loss.value == pytest.approx(0.5 * 60 / 100, rel=0.01)
     assert higher.time_to_loss is None
-    table = tables.markdown(climb, [baseline, tied, lower, higher])
-    for cells in (
-        "| loss | loss vs. previous, nats | time to the loss of 00 baseline |",
-        "| 6.0450 | no change | **0.50× (0.50 … 0.50)** |",
-        "| 5.6450 | **−0.400 (−0.402 … −0.398)** | **0.30× (",
-        "| not reached |",
-    ):
-        assert cells in table.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_one_round_above_is_enough_for_not_reached(tmp_path):
@@ -104,11 +88,8 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     above[1] += 1.01
     climb, rows = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
     assert rows[1].time_to_loss is None
-    assert tables.cells(rows[1])["time_to_loss"].text == "not reached"
-    # Reached by none, it is a sentence and no column.
-    table = tables.markdown(climb, rows)
-    assert "| time to" not in table
-    assert table.endswith("\nThe loss that 00 baseline ends at is not reached by the others.\n")
+    said = "The loss that 00 baseline ends at is not reached by the others.\n"
+    assert tables.markdown(climb, rows).endswith(said)
 
 
 def test_a_row_is_timed_as_the_first_one_is(tmp_path):
@@ -116,20 +97,3 @@ def test_a_row_is_timed_as_the_first_one_is(tmp_path):
     flat = np.concatenate([falling(6.0, steps=50), np.full((3, 50), 6.0)], axis=1)
     _, rows = climb_in(tmp_path, {"baseline": flat, TYING: flat})
     assert rows[1].time_to_loss.value == pytest.approx(1)
-
-
-@pytest.mark.parametrize(("kind", "steps"), [("climb", 99), ("transformers", 100)])
-def test_below_100_steps_and_of_other_libraries_there_are_none(kind, steps, tmp_path):
-    losses = {"baseline": falling(6.0, steps), TYING: falling(5.0, steps)}
-    climb, rows = climb_in(tmp_path, losses, kind=kind)
-    assert rows[1].loss is rows[1].loss_change is rows[1].time_to_loss is None
-    assert "loss" not in tables.columns(climb, rows)
-
-
-def test_a_note_says_that_text_was_read_twice(tmp_path):
-    losses = {"baseline": falling(6.0), TYING: falling(6.0)}
-    for number, epoch in enumerate(("99.9", "100")):
-        folder = tmp_path / epoch
-        found = climb_in(folder, losses, run={"epoch_batches": epoch})
-        notes = " ".join(tables.footnotes(*found))
-        assert ("The text ends after 99.9 steps" in notes) == (number == 0)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from ladder.files import ROOT
-from ladder.measure import process
+from ladder.measure import process, rounds
 
 
 def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
@@ -38,3 +38,13 @@ def test_while_another_process_runs_this_one_sleeps(tmp_path):
     script = sleeping(tmp_path / "sleeps.py", 2)
     done = subprocess.run([sys.executable, "-c", USED, script], cwd=ROOT, capture_output=True)
     assert float(done.stdout) < 0.03  # half a per cent, and what it takes to start one
+
+
+# ------------------------------------------------------------------ matmul.py
+
+
+def test_a_climb_gets_the_rates_of_a_cpu():
+    """From a process of its own, whose last line they are."""
+    measured = rounds.large_matmul(["--device=cpu"], ROOT)
+    assert set(measured["rates"]) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
+    assert min(measured["rates"].values()) > 1e6

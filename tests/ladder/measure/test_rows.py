@@ -3,10 +3,10 @@
 import pytest
 from climbs import HERE, LOGS, a_climb, as_it_ran
 
-from ladder.log import Log
+from ladder.log import Log, parse_log
 from ladder.measure import rows as results
+from ladder.measure.folder import log_texts
 from ladder.measure.rows import Row, index_of_base, read_climb
-from ladder.show.tables import footnotes
 
 
 def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
@@ -18,13 +18,6 @@ def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
     _, (_, after) = read_climb(folder)
     assert after.tok_per_s == pytest.approx(4 * before.tok_per_s)
     assert after.gain.value == pytest.approx(4 * before.gain.value)
-
-
-def test_a_disturbed_run_is_named():
-    """In round 1 of 03, six of 14 measured steps took 8 to 11 s, the others 2 to 3 s."""
-    climb, rows = read_climb(LOGS / "2026-11-23-intel-xeon-amx-2-threads-climb")
-    (line,) = footnotes(climb, rows)
-    assert line.startswith("Round 1 of 03 bf16 autocast was disturbed: ")
 
 
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
@@ -44,3 +37,9 @@ def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
     rows = [Row(stem, {}) for stem in scripts]
     assert [index_of_base(rows, index) for index in range(1, 5)] == [0, 1, 0, 3]
     assert index_of_base(rows[2:], 1) == 0  # 10 is not in the climb: the row above
+
+
+@pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)
+def test_every_published_log_is_read(path):
+    for name, text in log_texts(path.parent).items():
+        assert parse_log(text, name).steps

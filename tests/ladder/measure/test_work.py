@@ -1,10 +1,10 @@
-"""work.py and work.json: the counts behind the roofline."""
+"""work.py, work.json and rates.py: the counts behind the roofline, and whose rates it takes."""
 
 import pytest
 from climbs import a_climb
 
 from ladder.machine import find_gpu
-from ladder.measure.rates import rates_of
+from ladder.measure.rates import CARDS, rates_of, source_of
 from ladder.measure.work import roofline_ms, roofline_of, work
 
 
@@ -34,14 +34,13 @@ def test_the_roofline_of_the_baseline_by_hand():
 GPU = {"peak_flops": [1e14]}
 CPU = {"peak_flops": [1e12], "fp32_flops": [2e11], "copy_bytes_per_s": [2e10]}
 SETTINGS = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"}
-L4, T4 = ({"device": device, "T": "1024"} for device in ("NVIDIA L4", "Tesla T4"))
+T4 = {"device": "Tesla T4", "T": "1024"}
 
 
 @pytest.mark.parametrize(
     ("rates", "run", "device", "flops", "bandwidth"),
     [
         (CPU, {}, "cpu", 2e11, 2e10),
-        (GPU, L4, "cuda", 31.88e12, 300e9),
         (GPU, T4, "cuda", 4.35e12, 320e9),  # FP32's rate: it has no such units
     ],
 )
@@ -52,6 +51,30 @@ def test_the_roofline_of_a_step_in_a_climb(rates, run, device, flops, bandwidth)
     assert found[2] == pytest.approx(step["other_bytes"] / bandwidth * 1e3)
 
 
-def test_without_a_count_there_is_no_roofline():
-    longer = SETTINGS | {"T": "1024"}  # counted at T=256
-    assert roofline_of("02_tf32", longer, a_climb(rates=CPU)) is None
+# ------------------------------------------------------------------ rates.py
+
+
+def test_every_card_has_rates():
+    for gpu in CARDS.values():
+        rates = rates_of(gpu)
+        assert rates["fp32"] <= rates["tf32"] < 1.05 * rates["half"], gpu
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "source"),
+    [
+        ("RTX 4090", [54.67, 85.65, 164.81], "measured by 9 owners"),
+        ("A100 SXM 80GB", [19.18, 264.53 / 2, 264.53], "its owner, tf32 as half of bfloat16"),
+        ("T4", [4.35, 4.35, 41.93], "measured by 3 owners"),  # it has no TF32 units
+        # The middle of five shares: a 4090's, a 4090's, a 4060's.
+        (
+            "RTX 4070",
+            [29.1 * 54.67 / 82.6, 29.1 * 85.65 / 82.6, 58.3 * 31.21 / 30.2],
+            "estimated from the RTX 40 cards that owners measured",
+        ),
+    ],
+)
+def test_rates_are_medians_of_owners_or_a_share_of_the_data_sheet(name, expected, source):
+    rates = rates_of(CARDS[name])
+    assert [rates[unit] for unit in ("fp32", "tf32", "half")] == pytest.approx(expected)
+    assert source_of(CARDS[name]).endswith(source)

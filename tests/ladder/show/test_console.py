@@ -5,6 +5,7 @@ import io
 import pytest
 
 from ladder.show.console import Screen
+from ladder.text import printable
 
 LONG = "a run is under way, and its line is long"
 
@@ -22,8 +23,16 @@ def test_a_line_for_now_is_replaced_by_the_next_one_and_not_piped(terminal, show
     assert file.getvalue() == f"{shown}it is done\n"
 
 
-def test_a_sentence_is_wrapped_on_a_terminal_only():
-    for terminal in (True, False):
-        file = io.StringIO()
-        Screen(file=file, force_terminal=terminal, width=12).say(LONG)
-        assert (max(map(len, file.getvalue().splitlines())) <= 12) == terminal
+# ------------------------------------------------------------------ text
+
+
+@pytest.mark.parametrize("character", ["世\u3000界", "👩\u200d👩", "e\u0301"])
+def test_what_people_write_is_shown(character):
+    assert printable(character) == character
+
+
+# The last is a byte of a file name that is not UTF-8.
+@pytest.mark.parametrize("character", ["\x1b", "\u202e", "\udce9"])
+def test_what_controls_a_terminal_is_escaped(character):
+    assert printable(f"a{character}") == "a" + ascii(character)[1:-1]
+    assert printable(character, keep=character) == character

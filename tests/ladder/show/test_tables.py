@@ -1,12 +1,11 @@
 """tables.py: what stands in a cell and below a table."""
 
 import numpy as np
-from climbs import PUBLISHED, a_climb, as_row, climb_of
-from rich.console import Console
+from climbs import a_climb, as_row, climb_of
 
 from ladder.measure.rows import Row, read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.tables import footnotes, for_terminal, percent
+from ladder.show.tables import footnotes, percent
 
 
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
@@ -29,13 +28,6 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
     assert none == "Round 1 of none failed: no log at all"
     assert eager.startswith("05 torch.compile ran compiled=no, not yes (is TORCH_COMPILE_DISABLE")
     assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
-
-
-def test_a_narrow_screen_has_the_columns_of_print():
-    climb, rows = read_climb(PUBLISHED)
-    headings = [column.header for column in for_terminal(climb, rows, Console(width=80)).columns]
-    assert headings == ["rung", "ms / step", "tok/s", "tok/s vs. previous"]
-    assert len(for_terminal(climb, rows, Console(width=160)).columns) > 8
 
 
 def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table(tmp_path):

@@ -1,7 +1,6 @@
 """`ladder report` of training runs: one curve however often a run was resumed, in a browser too."""
 
 import re
-from pathlib import Path
 
 import pytest
 from climbs import LOGS
@@ -69,31 +68,15 @@ def test_logs_are_in_the_order_in_which_they_go_on_from_each_other(tmp_path):
     assert training.gather_run(folder)["starts"] == [1, 21]
 
 
-def test_a_run_in_words(resumed):
-    said = training.facts(training.gather_run(resumed))
-    assert said["Validation"].startswith("best 9.2000, after step 100")
-    done = "100 steps, 50,000,000 tokens, 5.00 times the text, in 1.7 minutes of steps"
-    assert said["Trained"] == done
-    assert said["Speed"].startswith("500,000 tokens a second, 1,000.0 ms")  # each of the other
-    assert said["Resumed"] == "after step 40, after step 80" and said["Ended"] == "ok"
-
-
 def test_logs_without_a_step_are_named_and_left_out(resumed, capsys):
-    """Of a start that was refused, and of a disk that was full."""
-    stem = "ddp_run-2026110{}-110000-000000.log"
-    empty = resumed / stem.format(5)
+    """Of a start that was refused. A line that is under way is none."""
+    empty = resumed / "ddp_run-20261105-110000-000000.log"
     empty.touch()
-    stepless = pairs_line("run", RUN | {"model": "gpt2-xl"}) + "\nerror no such text\n"
-    (resumed / stem.format(6)).write_text(stepless)
     with max(resumed.glob("fsdp_run*")).open("a") as file:
-        file.write("step   86/100 | loss 9.1")  # under way
+        file.write("step   86/100 | loss 9.1")
     assert main(["report", str(resumed)]) == 0
-    said = capsys.readouterr().out
-    assert said.count("left out: ") == 2 and "it has no run line\n" in said
-    assert "demo: training gpt2 on " in said
+    assert capsys.readouterr().out.count("left out: ") == 1
     assert main(["report", str(empty)]) == 2
-    assert main(["report", "nothing"]) == 2
-    assert "nothing does not exist" in capsys.readouterr().err
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
@@ -105,29 +88,8 @@ def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
     assert not re.findall(r'points="[^"]*(nan|inf)', page.read_text())
 
 
-def test_runs_are_named_apart_by_their_folders():
-    paths = [Path("one", "demo"), Path("two", "demo")]
-    assert training.distinct_names(paths) == ["one/demo", "two/demo"]
-
-
 def test_a_published_run_is_whole():
     """Two logs of one run that was resumed; another run's beside them is none of it."""
     packed = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny" / "runs.log"
     for path in (packed, packed.parent):
         assert training.gather_run(path)["starts"] == [1, 117]
-
-
-def test_what_a_page_compares(resumed, tmp_path):
-    """A run of no step is a line, like those of the same model; a rung has fewer values."""
-    mine = write_log(tmp_path / "mine.log", 1, 0, [(0, 3.5)])
-    rung = write_log(tmp_path / "baseline.log", 1, 20)
-    text = rung.read_text().replace(" | norm 1.0000e+00 | lr 6.0000e-04", "")
-    rung.write_text(text.replace(" total_batch=500000", ""))
-    section, _ = training.training_section([resumed, mine, rung])
-    lines = re.findall(r"<li.*?>([^,:]+)", section.html)
-    assert lines[0] == "mine.log" and lines[2].startswith("llm.c") and len(lines) == 3
-    titles = re.findall("<title>(.*?)</title>", section.html)
-    assert titles == 4 * ["loss, nats a token"] + 2 * ["tokens a second"]
-    assert "demo: training loss" in section.html and "baseline.log: training" in section.html
-    other = write_log(tmp_path / "tiny.log", 1, 9, model="tiny")
-    assert "<li" not in training.training_section([other])[0].html
