@@ -18,7 +18,7 @@ from ladder.cli import Parser, at_least, path
 from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, tokenize
 from ladder.errors import UsageError
-from ladder.files import ROOT, lock, require_own, write_atomic
+from ladder.files import write_atomic
 from ladder.text import show
 
 
@@ -52,11 +52,6 @@ def write_split(folder: Path, name: str, tokens: np.ndarray, shard_tokens: int):
         show(f"{path.name}: {len(some)} tokens")
 
 
-def main(argv=None):
-    """The exit status of prepare()."""
-    return program(prepare, argv)
-
-
 def parse(argv):
     """The flags."""
     parser = Parser(__doc__)
@@ -76,11 +71,10 @@ def prepare(argv):
     """Tokenize a text and write its shards, NAME_train_000000.bin, … and NAME_val_000000.bin, …,
     into a new folder. Raises UsageError.
     """
-    require_own(Path(__file__))
     args = parse(argv)
     source = Path(args.text).resolve()
     name = source.name if source.is_dir() else source.stem
-    out = Path(args.out or ROOT / "data" / name)
+    out = Path(args.out or Path(__file__).with_name(name))
     unfinished = out / ".unfinished"
     if out.exists() and os.listdir(out) not in ([], [unfinished.name]):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
@@ -89,22 +83,20 @@ def prepare(argv):
     texts = [text for text in texts if text not in held_out]
     # Before the text is read, which may take an hour. Nothing trains on a part of the shards: those
     # in here are not read, and all come out at once.
-    unfinished.mkdir(parents=True, exist_ok=True)
-    with lock(unfinished):
-        for shard in unfinished.glob("*.bin"):  # of a run that was killed
-            shard.unlink()
-        (train,) = tokenize(name, texts, show).shards
-        cut = len(train) - int(len(train) * args.val_fraction)
-        splits = {"train": train[:cut], "val": train[cut:]}
-        if held_out:
-            (splits["val"],) = tokenize(name, held_out, show).shards
-        for split, tokens in splits.items():
-            write_split(unfinished, f"{name}_{split}", tokens, args.shard_tokens)
-        for shard in unfinished.glob("*.bin"):
-            shard.rename(out / shard.name)
-    shutil.rmtree(unfinished)
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
+    unfinished.mkdir(parents=True)
+    (train,) = tokenize(name, texts, show).shards
+    cut = len(train) - int(len(train) * args.val_fraction)
+    splits = {"train": train[:cut], "val": train[cut:]}
+    if held_out:
+        (splits["val"],) = tokenize(name, held_out, show).shards
+    for split, tokens in splits.items():
+        write_split(unfinished, f"{name}_{split}", tokens, args.shard_tokens)
+    for shard in unfinished.iterdir():
+        shard.rename(out / shard.name)
+    unfinished.rmdir()
     show(f"written: {out}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(program(prepare, None))

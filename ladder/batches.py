@@ -77,10 +77,9 @@ class Batches:
         """Where in the corpus a row begins."""
         epoch, row = divmod(number, self.rows_per_epoch)
         row = (row + self.first_row) % self.rows_per_epoch
-        if self.shuffle is None:
-            return row * self.T
-        order = shuffled(self.rows_per_epoch, self.shuffle, epoch)
-        return int(order[row]) * self.T
+        if self.shuffle is not None:
+            row = int(shuffled(self.rows_per_epoch, self.shuffle, epoch)[row])
+        return row * self.T
 
 
 @lru_cache(maxsize=1)

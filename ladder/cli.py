@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 import re
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, unseen_gpu
@@ -29,9 +29,8 @@ def at_least(low: int, read: type = int, below: float = math.inf):
     def number(text: str):
         value = read(text)
         if not low <= value < below:
-            limit = "" if below == math.inf else f" and below {below}"
-            wanted = f"a number of at least {low}{limit}"
-            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text}")
+            wanted = f"at least {low} and below {below}"
+            raise argparse.ArgumentTypeError(f"expected a number of {wanted}, got {text}")
         return value
 
     return number
@@ -45,8 +44,6 @@ rate = at_least(0, float)
 
 def path(text: str) -> str:
     """An argparse type: a path. `~` is the user's home: most shells leave it alone in --flag=~/…"""
-    if not text:
-        raise argparse.ArgumentTypeError("expected a path, got nothing (an unset variable?)")
     return os.path.expanduser(text)
 
 
@@ -55,7 +52,10 @@ FLAGS = {
     "model": dict(choices=MODELS, help="its size (default: gpt2, 124M)"),
     "steps": dict(type=positive, help="optimizer steps (default: CUDA 50, else 20)"),
     "batch_size": dict(type=positive, help="sequences, B (default: by a GPU's memory, else 4)"),
-    "seq_len": dict(type=positive, help="tokens a sequence, T (default: CUDA 1024, else 256)"),
+    "seq_len": dict(
+        type=at_least(1, below=BLOCK_SIZE + 1),
+        help="tokens a sequence, T (default: CUDA 1024, else 256)",
+    ),
     "seed": dict(type=seed, help="of weights, and where in the text to begin (default: 1337)"),
     "shuffle": dict(type=count, help="seed of a random order of the rows (default: in order)"),
     "device": dict(help="cpu, cuda, cuda:N or mps (default: the best there is)"),
@@ -64,9 +64,8 @@ FLAGS = {
 }
 # The flags of ddp_run.py and fsdp_run.py.
 DDP_FLAGS = FLAGS | {
-    "steps": dict(
-        type=count, help="optimizer steps (default: CUDA 50, else 20); 0: validate and end"
-    ),
+    "steps": dict(type=count, help="as of the rungs; 0: validate and end"),
+    "seq_len": dict(type=positive, help="as of the rungs, but of any length"),
     "total_batch": dict(
         type=positive, help="tokens a step, of all ranks (default: CUDA 524288, else 4096)"
     ),
@@ -129,15 +128,7 @@ def parse_args(doc, argv=None):
     and log_dir.
     Exits with status 2 and one line on stderr if a flag is invalid.
     """
-    with _errors_in_a_line():
-        args = _parse(doc, argv, FLAGS)
-        if args.seq_len > BLOCK_SIZE:
-            longest = f"GPT-2's {BLOCK_SIZE} positions"
-            raise UsageError(f"--seq-len {args.seq_len} is longer than {longest}")
-        if args.batch_size is None:
-            size = MODELS[args.model]
-            args.batch_size = default_batch_size(args.device, size, args.seq_len)
-    return args
+    return _parse(doc, argv, FLAGS, _complete)
 
 
 def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
@@ -145,76 +136,64 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
 
     Where weights are `sharded`, as in fsdp_run.py, a larger B fits.
     """
-    with _errors_in_a_line():
-        args = _parse(doc, argv, DDP_FLAGS)
-        if args.warmup is None:
-            # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the
-            # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
-            args.warmup = min(max(1, args.steps // 5), 250)
-        if args.steps == 0:
-            args.ckpt_every = 0  # nothing is trained
-        if args.min_lr is None:
-            args.min_lr = args.max_lr / 10
-        if args.dtype == "auto":
-            args.dtype = str(half_precision(args.device)).removeprefix("torch.")
-        if args.batch_size is None:
-            args.batch_size = _ddp_batch_size(args, world_size, sharded)
-        _check_together(args, world_size)
-    return args
+    return _parse(doc, argv, DDP_FLAGS, _complete_ddp, world_size, sharded)
 
 
-@contextmanager
-def _errors_in_a_line():
-    """Exit with status 2 and one line after an error that a user can fix."""
+def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
+    """Parse `flags`, fill in the defaults by device, and complete(args, *ranks) the others.
+
+    Exits with one line after an error that a user can fix.
+    """
     try:
-        yield
+        parser = Parser(doc)
+        add_flags(parser, flags=flags)
+        parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
+        args = parser.parse_args(argv)
+        args.device = pick_device(args.device)
+        defaults = ON_CUDA if args.device.type == "cuda" else ELSEWHERE
+        for name, value in defaults.items():
+            if name in flags and getattr(args, name) is None:
+                setattr(args, name, value)
+        complete(args, *ranks)
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
         if line is None:
             raise
         exit_with(line)
-
-
-def _parse(doc, argv, flags: dict):
-    """Parse `flags`, and fill in the defaults by device."""
-    parser = Parser(doc)
-    add_flags(parser, flags=flags)
-    parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
-    args = parser.parse_args(argv)
-    args.device = pick_device(args.device)
-    defaults = ON_CUDA if args.device.type == "cuda" else ELSEWHERE
-    for name, value in defaults.items():
-        if name in flags and getattr(args, name) is None:
-            setattr(args, name, value)
     return args
 
 
-def _ddp_batch_size(args, world_size: int, sharded: bool) -> int:
-    """The largest power of two that fits a GPU and divides its rows of a step.
-
-    On a CPU, in FP32 or not compiled, B is the default of the other scripts.
-    """
-    size = MODELS[args.model]
-    if args.device.type != "cuda" or args.no_compile or args.dtype == "float32":
-        return default_batch_size(args.device, size, args.seq_len)
-    shards = world_size if sharded else None
-    B = max(1, ddp_batch(memory_of(args.device), size, args.seq_len, shards))
-    rows_of_a_step = args.total_batch // (world_size * args.seq_len)
-    while rows_of_a_step % B:
-        B //= 2
-    return B
+def _complete(args):
+    """Fill in B."""
+    if args.batch_size is None:
+        args.batch_size = default_batch_size(args.device, MODELS[args.model], args.seq_len)
 
 
-def _check_together(args, world_size: int):
-    """Raise UsageError if flags do not go together, or the ranks cannot fill a step."""
-    if args.warmup > max(1, args.steps):
-        raise UsageError(f"--warmup {args.warmup} is more than --steps {args.steps}")
+def _complete_ddp(args, world_size: int, sharded: bool):
+    """Fill in B, the schedule and the dtype. Raises UsageError if flags do not go together."""
+    if args.steps == 0:
+        args.ckpt_every = 0  # nothing is trained
+    if args.warmup is None:
+        # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the
+        # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
+        args.warmup = min(max(1, args.steps // 5), 250)
+    if args.min_lr is None:
+        args.min_lr = args.max_lr / 10
+    if args.dtype == "auto":
+        args.dtype = str(half_precision(args.device)).removeprefix("torch.")
+    if args.batch_size is None:
+        _complete(args)
+        if args.device.type == "cuda" and args.dtype != "float32" and not args.no_compile:
+            shards = world_size if sharded else None
+            size = MODELS[args.model]
+            B = ddp_batch(memory_of(args.device), size, args.seq_len, shards)
+            rows = args.total_batch // (world_size * args.seq_len)  # of each rank in a step
+            args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len
-    full, rest = divmod(args.total_batch, tokens)
-    if rest:
-        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
+    if args.total_batch % tokens:
         sizes = f"world size {world_size} x B={args.batch_size} x T={args.seq_len}"
-        raise UsageError(f"{wrong} ({sizes}); the next one is {(full + 1) * tokens}")
+        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
+        raise UsageError(f"{wrong} ({sizes})")
 
 
 def pick_device(name: str | None):
@@ -223,23 +202,16 @@ def pick_device(name: str | None):
 
     if name is None:
         best = torch.accelerator.current_accelerator(check_available=True)
-        name = "cpu"
-        if best and best.type in ("cuda", "mps"):
-            name = best.type
+        name = best.type if best and best.type in ("cuda", "mps") else "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise UsageError(f"--device {name}: expected cpu, cuda, cuda:N or mps")
     device = torch.device(name)
     gpus = torch.cuda.device_count()
-    there = {
-        "cpu": True,
-        "cuda": (device.index or 0) < gpus,
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there[device.type]:
-        why = unseen_gpu() or "PyTorch finds no such GPU here"
-        raise UsageError(f"--device {name}: {why}; try --device cpu")
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, on this machine
-    if device.type == "cuda" and processes > gpus:
-        found = f"torchrun started {processes} processes, found {gpus} CUDA device(s)"
-        raise UsageError(f"{found}: --nproc_per_node={gpus}, or train on --device cpu")
+    if device.type == "mps":
+        gpus = int(torch.backends.mps.is_available())
+    # torchrun says how many processes it has started on this machine.
+    needed = max(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), (device.index or 0) + 1)
+    if device.type != "cpu" and needed > gpus:
+        found = f"PyTorch finds {gpus} such GPU(s) here, and each process takes one"
+        raise UsageError(f"--device {name}: {unseen_gpu() or found}; try --device cpu")
     return device

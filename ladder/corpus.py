@@ -21,6 +21,7 @@ import numpy as np
 
 from ladder.errors import UsageError
 from ladder.files import ROOT
+from ladder.text import printable
 
 # Of the text whose tokens are in data/tinyshakespeare.bin.
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -63,18 +64,13 @@ class Corpus:
 
     def read(self, start: int, count: int) -> np.ndarray:
         """Tokens start … start+count-1 of this part, across shard ends: uint16, (count,)."""
-        start += self.first
-        index = int(np.searchsorted(self.ends, start, side="right"))
-        parts = []
-        while count > 0:
-            shard = self.shards[index]
-            here = start - int(self.ends[index]) + len(shard)
-            part = shard[here : here + count]
-            parts.append(part)
-            start += len(part)
-            count -= len(part)
-            index += 1
-        return np.concatenate(parts)
+        index = int(np.searchsorted(self.ends, self.first + start, side="right"))
+        left = int(self.ends[index]) - self.first - start  # tokens from here to this shard's end
+        part = self.shards[index][-left:][:count]
+        if len(part) == count:
+            return part
+        rest = self.read(start + left, count - left)
+        return np.concatenate((part, rest))
 
 
 def load_corpus(path: str | None, print0) -> Corpus:
@@ -106,7 +102,7 @@ def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
         if where.is_dir():
             return _read_folder(where, print0)
         if where.suffix == ".bin":
-            return _read_shards(where.stem, [where]), None
+            return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
@@ -124,14 +120,11 @@ def read_shard(path: Path) -> np.ndarray:
     """The tokens of a shard, mapped into memory: uint16, 1-D. Raises UsageError, OSError."""
     import torch  # not above: --help of a subcommand works without it
 
-    if not is_shard(path):
-        why = "it does not begin with llm.c's header (nanoGPT's train.bin has none)"
+    count = (path.stat().st_size - HEADER_BYTES) // 2
+    if np.fromfile(path, dtype="<i4", count=3).tolist() != [MAGIC, VERSION, count]:
+        why = "it is damaged, or of another program (nanoGPT's train.bin has no header)"
         how = "make shards of its text with data/prepare.py"
-        raise UsageError(f"{path} is not a shard of GPT-2's tokens: {why}; {how}")
-    count = int(np.fromfile(path, dtype="<i4", count=3)[2])
-    size = path.stat().st_size - HEADER_BYTES
-    if size != 2 * count or not count:
-        raise UsageError(f"{path} is damaged: its header says {count} tokens, it has {size / 2:g}")
+        raise UsageError(f"{path} is not a whole shard of GPT-2's tokens: {why}; {how}")
     # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
     # let a program open.
     first = HEADER_BYTES // 2
@@ -140,33 +133,29 @@ def read_shard(path: Path) -> np.ndarray:
 
 
 def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
-    """The shards of a folder, and apart from them those with `val` in their name."""
+    """The shards of a folder, and apart from them those with `val` in their name.
+
+    As in fineweb_val_000000.bin: no `train` stands behind it.
+    """
     train = []
     val = []
     for path in sorted(folder.glob("[!.]*.bin")):
         if not is_shard(path):
             print0(f"note  {path.name} is not a shard: it is not read")
-        elif is_held_out(path):
-            val.append(path)
+        elif path.stem.rfind("val") > path.stem.rfind("train"):
+            val.append(read_shard(path))
         else:
-            train.append(path)
+            train.append(read_shard(path))
     if not train:
         command = f"python data/prepare.py {shlex.quote(str(folder))}"
-        lacks = "no shards (.bin; not in folders below it) to train on"
-        raise UsageError(f"{folder} has {lacks}: `{command}` makes them of texts")
+        raise UsageError(f"{folder} has no shards (.bin): `{command}` makes them of texts")
     name = folder.resolve().name
-    return _read_shards(name, train), _read_shards(name, val) if val else None
+    return _corpus_of(name, train), _corpus_of(name, val) if val else None
 
 
-def is_held_out(shard: Path) -> bool:
-    """Whether its name has `val`, as fineweb_val_000000.bin, and no `train` behind it."""
-    return shard.stem.rfind("val") > shard.stem.rfind("train")
-
-
-def _read_shards(name: str, files: list[Path]) -> Corpus:
+def _corpus_of(name: str, shards: list[np.ndarray]) -> Corpus:
     """A corpus of token shards. Its hash covers the size and the first 512 KiB of each."""
     digest = hashlib.sha256()
-    shards = [read_shard(file) for file in files]
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little"))
         digest.update(shard[: 2**18].tobytes())
@@ -184,22 +173,23 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
     vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
     tokens = array("H")  # uint16: a list would need ten times the memory
-    done = 0  # characters
-    for number, path in enumerate(files):
-        if number > 0:
+    done = told = 0  # characters
+    for path in files:
+        if tokens:
             tokens.append(END_OF_TEXT)
         try:
             with path.open(encoding="utf-8", newline="") as file:
                 for piece in pieces(file):
                     digest.update(piece.encode())
                     tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
-                    before = done // BETWEEN_NOTES
                     done += len(piece)
-                    if done // BETWEEN_NOTES > before:
+                    if done > told + BETWEEN_NOTES:
+                        told = done
                         how = "data/prepare.py does it once"
                         print0(f"note  tokenized {done / 1e6:.0f} MB of {name} ({how})")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8 text: unpack or convert it") from error
+        except ValueError as error:  # also tiktoken's, of a word of millions of letters or blanks
+            why = printable(str(error))[:100]
+            raise UsageError(f"{path} is no text in UTF-8 that tiktoken reads ({why})") from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
@@ -243,15 +233,11 @@ def gpt2_vocabulary():
 
 def cached_vocabulary() -> list[Path]:
     """encoder.json and vocab.bpe in tiktoken's cache; empty if this user cannot read them."""
-    folder = cache_folder()
-    paths = [Path(folder, name) for name in VOCABULARY_FILES]
-    readable = folder and all(os.access(path, os.R_OK) for path in paths)
-    return paths if readable else []
+    paths = [Path(cache_folder(), name) for name in VOCABULARY_FILES]
+    return paths if all(os.access(path, os.R_OK) for path in paths) else []
 
 
 def cache_folder() -> str:
     """Where tiktoken looks for GPT-2's vocabulary; empty if the user wants no cache."""
-    for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        if name in os.environ:
-            return os.environ[name]
-    return os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    usual = os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    return os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", usual))

@@ -40,12 +40,12 @@ def require_own(path: Path):
     """
     path = path.resolve()
     for folder in (path, *path.parents):
+        if folder == ROOT:
+            break
         if (folder / "baseline.py").exists() and (folder / "ladder").is_dir():
-            if folder != ROOT:
-                whose = f"{path} is in the checkout {folder}, but this `ladder` is that of {ROOT}"
-                how = f"PYTHONPATH={folder} runs its own; or `pip install -e {folder}`"
-                raise UsageError(f"{whose}: {how}")
-            return
+            whose = f"{path} is in the checkout {folder}, but this `ladder` is that of {ROOT}"
+            how = f"PYTHONPATH={folder} runs its own; or `pip install -e {folder}`"
+            raise UsageError(f"{whose}: {how}")
     if not IS_CHECKOUT:
         how = "clone the repository, and `pip install -e .` in it"
         raise UsageError(f"`ladder` works on the scripts, which are not here: {how}")
@@ -121,11 +121,10 @@ def write_atomic(path: Path, content):
 def git(*arguments: str) -> subprocess.CompletedProcess:
     """Run git in the checkout; the caller checks returncode. `stderr` says why in one line."""
     command = ["git", "-C", str(ROOT), "--no-optional-locks", *arguments]
-    environment = dict(os.environ)
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # of a hook, or of dotfiles
-        environment.pop(name, None)
+        os.environ.pop(name, None)
     try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", "git is not installed")
     done.stderr = " ".join(done.stderr.split())
@@ -134,37 +133,20 @@ def git(*arguments: str) -> subprocess.CompletedProcess:
 
 def running_files() -> list[Path]:
     """The files of RUNNING_CODE."""
-    files = []
-    for pattern in RUNNING_CODE:
-        files += ROOT.glob(pattern)
-    return files
-
-
-def no_commit() -> str | None:
-    """Why git knows no commit of this checkout, in its words; None if it does.
-
-    It may not be a repository, be another user's, or lie in a repository of something else.
-    """
-    if not IS_CHECKOUT:
-        return "only the package is installed"
-    for question in (("rev-parse", "HEAD"), ("ls-files", "--error-unmatch", "baseline.py")):
-        answer = git(*question)
-        if answer.returncode:
-            return answer.stderr
-    return None
+    return [path for pattern in RUNNING_CODE for path in ROOT.glob(pattern)]
 
 
 def commit() -> str:
     """HEAD's first 12 digits, with `-dirty` if the running code has changes that are not in it.
 
-    Running code is RUNNING_CODE; a README is not. `unknown` if git cannot say: see `no_commit`.
-    `ladder climb` measures a copy of the code: its file COMMIT has what this returned in the
-    checkout.
+    Running code is RUNNING_CODE; a README is not. `unknown` if this is not a repository, or lies in
+    one of something else. `ladder climb` measures a copy of the code: its file COMMIT has what this
+    returned in the checkout.
     """
     copied = ROOT / "COMMIT"
-    if copied.is_file():
+    if copied.exists():
         return copied.read_text("utf-8").strip()
-    if no_commit():
+    if git("ls-files", "--error-unmatch", "baseline.py").returncode:
         return "unknown"
     head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
     # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.

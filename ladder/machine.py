@@ -10,8 +10,23 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import NamedTuple
+
+
+def extra(measure: Callable) -> Callable:
+    """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
+
+    @wraps(measure)
+    def measure_or_none(*arguments):
+        try:
+            return measure(*arguments)
+        except Exception:
+            return None
+
+    return measure_or_none
 
 
 def quiet_pytorch():
@@ -61,23 +76,20 @@ def read_data_sheets() -> dict[str, GPU]:
 
 
 DATA_SHEETS = read_data_sheets()
-# Words after a name that mean another chip or a part of one (MIG), or leave the chip open (MI250).
-OTHER_CHIP = {"Ti", "D", "SUPER", "Super", "Laptop", "Max", "NVL", "MIG", "MI250"}
-VGPU = re.compile(r"\d+(A|B|C|Q|CME)")  # the gigabytes of a part, as in "NVIDIA A10-4Q"
+# After a name these mean another chip, a part of one (MIG, or the gigabytes of a virtual GPU, as in
+# "NVIDIA A10-4Q"), or leave the chip open (MI250).
+OTHER_CHIP = re.compile(r"\b(Ti|D|SUPER|Super|Laptop|Max|NVL|MIG|MI250|\d+(A|B|C|Q|CME))\b")
 
 
-def find_gpu(name: str) -> GPU | None:
+def find_gpu(name: str | None) -> GPU | None:
     """The row of a GPU by the name that its driver gives, such as `NVIDIA A100-SXM4-80GB`."""
-    name = re.sub(r"[\s-]+", " ", name) + " "
+    name = re.sub(r"[\s-]+", " ", name or "") + " "
     known = [driver for driver in DATA_SHEETS if name.startswith(f"{driver} ")]
-    if not known:
-        return None
-    driver = max(known, key=len)
+    driver = max(known, key=len, default="")
     # What follows may be memory or form factor ("H200 141GB"), but not another chip.
-    rest = name.removeprefix(driver).split()
-    if OTHER_CHIP.intersection(rest) or any(map(VGPU.fullmatch, rest)):
+    if OTHER_CHIP.search(name.removeprefix(driver)):
         return None
-    return DATA_SHEETS[driver]
+    return DATA_SHEETS.get(driver)
 
 
 def device_name(device) -> str:
@@ -86,21 +98,18 @@ def device_name(device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = _find_in_proc(r"model name\s*: (.*\S)", "cpuinfo")
-    name = name or platform.processor() or platform.machine()
+    found = re.search(r"model name\s*: (.*\S)", _read("/proc/cpuinfo"))
+    name = found[1] if found else platform.machine()
     if device.type == "mps":
         return f"{name} GPU"
     threads = torch.get_num_threads()
-    if threads == 1:
-        return f"{name} (1 thread)"
-    return f"{name} ({threads} threads)"
+    return f"{name} (1 thread)" if threads == 1 else f"{name} ({threads} threads)"
 
 
-def _find_in_proc(pattern: str, name: str) -> str | None:
-    """What the group of a regular expression matches in a file of Linux's /proc."""
-    path = Path("/proc", name)
-    found = re.search(pattern, path.read_text()) if path.exists() else None
-    return found[1] if found else None
+def _read(*path: str) -> str:
+    """The text of a file of Linux; empty if there is none that we may read."""
+    file = Path(*path)
+    return file.read_text() if os.access(file, os.R_OK) else ""
 
 
 def peak_flops(device) -> float | None:
@@ -115,11 +124,9 @@ def peak_bytes(device) -> int | None:
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if device.type != "cpu":
-        return None
     # getrusage's figure would start at the parent's peak.
-    kibibytes = _find_in_proc(r"VmHWM:\s+(\d+) kB", "self/status")
-    return int(kibibytes) * 1024 if kibibytes else None
+    kibibytes = re.search(r"VmHWM:\s+(\d+) kB", _read("/proc/self/status"))
+    return int(kibibytes[1]) * 1024 if kibibytes else None
 
 
 # AMD architectures whose matrix units multiply bfloat16: MI100 to MI350, and from RDNA 3 on.
@@ -148,62 +155,56 @@ def half_precision(device):
     return torch.float32
 
 
+@extra
 def _cpu_has_bf16() -> bool:
     """Whether the CPU has bfloat16 units, and oneDNN may use them (ONEDNN_MAX_CPU_ISA)."""
     import torch
 
-    if not torch.backends.mkldnn.is_available():
+    # Private names, which a PyTorch without oneDNN lacks and a release may drop.
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
-    try:
-        if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            return False
-        if platform.machine().lower() not in ("x86_64", "amd64"):
-            return True
-        # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    except AttributeError:  # private names, which a release may drop
-        return False
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    # On x86 oneDNN says yes to any AVX-512, and emulates: a matmul at a sixth of FP32's rate.
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+@extra
 def load_average() -> float:
-    """How many programs wanted to run at a time, on average of the last minute; 0 if unknown."""
-    try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):  # Windows, and where /proc is hidden
-        return 0.0
+    """How many programs wanted to run at a time, on average of the last minute."""
+    return os.getloadavg()[0]
 
 
+@extra
 def usable_cores() -> float:
     """How many cores this process may use, by its affinity and its container's quota."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
+    cores = os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):  # Linux
         cores = len(os.sched_getaffinity(0))
-    quota = _of_cgroup("cpu.max") or _of_cgroup("cpu.cfs_quota_us") + _of_cgroup(
-        "cpu.cfs_period_us"
-    )
+    quota = _of_cgroup("cpu.max")
+    if not quota:  # version 1
+        quota = _of_cgroup("cpu.cfs_quota_us") + _of_cgroup("cpu.cfs_period_us")
     limit = re.match(r"(\d+)\s(\d+)", quota)  # microseconds; without a limit "max" or -1
     return min(cores, int(limit[1]) / int(limit[2])) if limit else cores
 
 
-def throttled() -> int | None:
+@extra
+def throttled() -> int:
     """How often this process and those beside it had to wait, as their quota was used up."""
-    count = re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))
-    return int(count[1]) if count else None
+    return int(re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))[1])
 
 
 def _of_cgroup(name: str) -> str:
     """What a file of this process's control group holds, of either version; empty without one."""
-    try:
-        groups = re.findall(r":(|cpu.*):/(.*)", Path("/proc/self/cgroup").read_text())
-    except OSError:
-        groups = []
+    groups = re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup"))
     for controllers, path in [*groups, ("", ""), ("cpu", "")]:  # in a container its own is the root
-        file = Path("/sys/fs/cgroup", controllers, path, name)
-        if os.access(file, os.R_OK):
-            return file.read_text()
+        text = _read("/sys/fs/cgroup", controllers, path, name)
+        if text:
+            return text
     return ""
 
 
+@extra
 def busy(load_average: float) -> str | None:
     """A line if `load_average` is more than three quarters of the cores."""
     cores = usable_cores()
@@ -213,34 +214,25 @@ def busy(load_average: float) -> str | None:
     return f"{load} in the last minute: if a program still runs, wait"
 
 
-def cpu_seconds_of_others() -> float | None:
+@extra
+def cpu_seconds_of_others() -> float:
     """CPU time of all programs since the machine started, but for this one and those that it
-    waited for; None where /proc does not count it."""
-    try:
-        counts = Path("/proc/stat").read_text().split()[1:9]
-        user, nice, system, _, _, *interrupts = map(int, counts)
-    except (OSError, ValueError):  # missing, forbidden or empty
-        return None
-    ticks = user + nice + system + sum(interrupts)  # idle and waiting for a disk left out
+    waited for."""
+    counts = _read("/proc/stat").split()[1:9]
+    user, nice, system, _idle, _disk, *interrupts = map(int, counts)
+    ticks = user + nice + system + sum(interrupts)
     return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
+@extra
 def first_line(*command: str) -> str:
-    """The first line that a program prints; empty if it fails, hangs or is not installed."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=True,
-            timeout=10,  # nvidia-smi hangs at times
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    """The first line that a program prints."""
+    options = dict(text=True, errors="replace", timeout=10)  # nvidia-smi hangs at times
+    done = subprocess.run(command, capture_output=True, check=True, **options)
     return done.stdout.partition("\n")[0]
 
 
+@extra
 def unseen_gpu() -> str | None:
     """A line if there is an NVIDIA driver, but PyTorch sees no GPU, and none was hidden from it."""
     import torch
@@ -250,12 +242,11 @@ def unseen_gpu() -> str | None:
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if not driver:
         return None
-    needs = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-    what = f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} ({needs})"
+    cuda = torch.version.cuda or "none"
+    what = f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA {cuda})"
     return f"{what} sees no GPU: README.md says which PyTorch goes with which driver"
 
 
-# For nvidia-smi.
 CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
 
 

@@ -47,13 +47,14 @@ def ddp_batch(memory: float, size: dict, T: int, shards: int | None = None) -> i
     L = size["n_layer"]
     C = size["n_embd"]
     V = 50304
-    # Bytes: 4 weight, 4 gradient, 8 AdamW's moments, 4 in DDP's buckets, 2 in half precision.
-    fixed = 22 * parameters(L, C, V)
+    # Bytes: 4 weight, 4 gradient (which DDP sends from there), 8 AdamW's moments, 2 in half
+    # precision.
+    fixed = 18 * parameters(L, C, V)
     if shards:  # the first three; of the token embedding every rank has all but the moments too
         fixed = 16 * parameters(L, C, V) / shards + 14 * V * C
-    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits,
-    # their gradient, and zeros (the gradient of the returned logits).
-    per_token = L * 36 * C + 10 * C + 6 * V
+    # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits
+    # and their gradient.
+    per_token = L * 36 * C + 10 * C + 4 * V
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 

@@ -10,16 +10,19 @@ import re
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from ladder.machine import extra
+
 # As the profiler names them. Operators inside a compiled graph appear too: the matmuls and the
 # attention kernels stay calls into ATen there, while all the rest becomes generated code.
 _MATMUL = re.compile(r"aten::(mm|addmm|bmm|baddbmm)$|mkldnn::_linear_pointwise")
 _ATTENTION = re.compile(
     r"aten::_scaled_dot_product_(flash|efficient|cudnn|fused|attention_math)\w*(?<!backward)$"
 )
-_OPTIMIZERS = {  # on a CPU a foreach optimizer calls the operators of a for-loop
-    "aten::_fused_adamw_": "fused",
-    "aten::_foreach_addcdiv_": "foreach",
+# The last one found counts: on a CPU a foreach optimizer calls the operators of a for-loop too.
+_OPTIMIZERS = {
     "aten::addcdiv_": "for-loop",
+    "aten::_foreach_addcdiv_": "foreach",
+    "aten::_fused_adamw_": "fused",
 }
 # All that is read here. Without this list ProfilerActivity.CPU records CUDA's runtime too. For that
 # Kineto starts CUPTI and leaves it on: launches are slower ever after (pytorch issue 144455).
@@ -28,16 +31,6 @@ _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float3
 
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else torch 2.13 prints two lines, "USDT: …"
-
-
-def start() -> profile:
-    """Start recording the operators of a training step."""
-    try:
-        recording = profile(activities=[_RECORDED], record_shapes=True)
-    except Exception:  # an older PyTorch, or a newer one, that takes no names
-        recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
-    recording.start()
-    return recording
 
 
 class SecondStep:
@@ -50,7 +43,11 @@ class SecondStep:
     def begin(self):
         """A step begins."""
         if self.run.times and not self.run.effective:
-            self.recording = start()
+            try:
+                self.recording = profile(activities=[_RECORDED], record_shapes=True)
+            except Exception:  # an older PyTorch, or a newer one, that takes no names
+                self.recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+            self.recording.start()
 
     def end(self, dt: float) -> profile | None:
         """It has ended: the profile of it, if there is one. Its time does not matter here."""
@@ -71,20 +68,18 @@ def matmul_units(device: torch.device) -> str:
     return "fp32" if torch.equal(a @ torch.eye(512, device=device), a) else "tf32"
 
 
-def operators(recording: profile) -> list:
+@extra
+def operators(recording: profile) -> list | None:
     """Name and dtypes of the first inputs of each event on the CPU side, without repeats.
 
-    Empty if this PyTorch does not tell them.
+    None if this PyTorch does not tell them.
     """
-    try:
-        events = recording.profiler.kineto_results.events()
-        ran = {(event.name(), *event.dtypes()[:3]) for event in events}
-    except (AttributeError, TypeError):
-        return []
+    events = recording.profiler.kineto_results.events()
+    ran = {(event.name(), *event.dtypes()[:3]) for event in events}
     return [(name, dtypes) for name, *dtypes in sorted(ran)]
 
 
-def effective(ran: list) -> dict:
+def effective(ran: list | None) -> dict[str, str]:
     """What one training step ran, from its `operators`.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
@@ -93,37 +88,29 @@ def effective(ran: list) -> dict:
     """
     if not ran:
         return dict.fromkeys(("autocast", "compiled", "attention", "optimizer"), "unknown")
-    names = {name for name, _ in ran}
+    names = set()
+    dtypes = set()
+    kernels = set()
+    for name, inputs in ran:
+        names.add(name)
+        if _MATMUL.match(name) and len(inputs) > 1:
+            # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
+            dtypes.add(_DTYPES.get(inputs[1], inputs[1]))
+        kernel = _ATTENTION.match(name)
+        if kernel:
+            kernels.add(kernel[1])
+    autocast = "+".join(sorted(dtypes)) or "unknown"
     compiled = "no"
     if any("Torch-Compiled Region" in name for name in names):
         # A compiled layer norm is generated code: one that is an operator was not compiled.
         compiled = "partly" if "aten::native_layer_norm" in names else "yes"
-    optimizers = [optimizer for name, optimizer in _OPTIMIZERS.items() if name in names]
+    optimizer = "unknown"  # a skipped step ran none
+    for name, loop in _OPTIMIZERS.items():
+        if name in names:
+            optimizer = loop
     return {
-        "autocast": _autocast(ran),
+        "autocast": "off" if autocast == "float32" else autocast,
         "compiled": compiled,
-        "attention": _attention(names),
-        "optimizer": optimizers[0] if optimizers else "unknown",  # a skipped step ran none
+        "attention": "+".join(sorted(kernels)) or "math",
+        "optimizer": optimizer,
     }
-
-
-def _autocast(ran: list) -> str:
-    """The dtypes that the matmuls of a step multiplied; `off` if it was float32 alone."""
-    dtypes = set()
-    for name, inputs in ran:
-        if _MATMUL.match(name) and len(inputs) > 1:
-            # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.
-            dtypes.add(_DTYPES.get(inputs[1], inputs[1]))
-    if dtypes == {"float32"}:
-        return "off"
-    return "+".join(sorted(dtypes)) or "unknown"
-
-
-def _attention(names: set[str]) -> str:
-    """The fused attention kernels among these operators; `math` if there is none."""
-    kernels = set()
-    for name in names:
-        kernel = _ATTENTION.match(name)
-        if kernel:
-            kernels.add(kernel[1].replace("attention_math", "sdpa-math"))
-    return "+".join(sorted(kernels)) or "math"

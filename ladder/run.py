@@ -19,9 +19,6 @@ from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.output import Output
 from ladder.signals import Signals, signals_to
 
-# How many processes torchrun, Slurm's srun, Open MPI and MPICH say that they started.
-STARTED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-
 
 class NotFinite(UsageError):
     """The loss is NaN or infinite: training on makes no sense."""
@@ -59,16 +56,17 @@ class Run:
         self.effective = None  # what the second step ran
         self.validation = {}  # RESULT's keys of the held-out loss
         self.result = None
+        self.throttled = machine.throttled()
 
     def __enter__(self):
         if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
             sys.stdout.reconfigure(errors="backslashreplace")
         machine.quiet_pytorch()
-        for name in STARTED:
-            copies = os.environ.get(name) or "1"
-            if self.world_size == 1 and copies != "1":
-                alone = f"{name} is {copies}, but {self.script} would train alone"
-                exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
+        # As torchrun, and Slurm's srun without it, say how many processes they started.
+        copies = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+        if self.world_size == 1 and copies != "1":
+            alone = f"WORLD_SIZE or SLURM_STEP_NUM_TASKS is {copies}, but this would train alone"
+            exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
@@ -158,34 +156,24 @@ class Run:
         if self.rank:
             return
         self.print0(pairs_line("run", self._settings(batches, total_batch)))
-        if total_batch:
-            grad_accum_steps = total_batch // (self.world_size * batches.B * batches.T)
-            sizes = f"world size {self.world_size} x B={batches.B} x T={batches.T}"
-            parts = f"grad_accum_steps {grad_accum_steps} x {sizes}"
-            self.print0(f"note  a step is {total_batch} tokens: {parts}")
         if not self.steps_left:
             done = f"step {first_step} is done, --steps is {self.args.steps}"
             self.print0(f"note  nothing left to train: {done}")
             return
-        unseen = machine.unseen_gpu()
-        if unseen and self.args.device.type == "cpu":
-            self.print0(f"note  {unseen}")
-        fp32 = torch.float32
-        if dtype == fp32 and machine.half_precision(self.args.device) == fp32:
-            self.print0(
-                "note  autocast stays off: PyTorch knows of no bfloat16 units in this CPU, and "
-                "without them FP32 is faster"
-            )
+        if self.args.device.type == "cpu" and machine.unseen_gpu():
+            self.print0(f"note  {machine.unseen_gpu()}")
+        if dtype == torch.float32:
+            why = "PyTorch knows of no bfloat16 units in this CPU, or --dtype says so"
+            self.print0(f"note  autocast stays off: {why}")
         if compiled or hasattr(model, "_orig_mod"):
-            self.print0(
-                "note  compiling: the first step may take minutes (seconds with a warm cache)"
-            )
+            self.print0("note  compiling: the first step may take minutes")
         self._begin_step()
 
     def _settings(self, batches, total_batch: int | None) -> dict:
         """The keys of the run line."""
         args = self.args
         corpus = batches.corpus
+        cores = machine.usable_cores() if args.device.type == "cpu" else None
         tokens_per_epoch = batches.rows_per_epoch * batches.T
         epoch_batches = f"{tokens_per_epoch / self.tokens_per_step:.1f}".removesuffix(".0")
         settings = {
@@ -194,6 +182,7 @@ class Run:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "device": machine.device_name(args.device),
+            "cores": cores and f"{cores:g}",
             "model": args.model,
             "params": sum(p.numel() for p in self.model.parameters()),
             "B": args.batch_size,
@@ -233,7 +222,11 @@ class Run:
                 self.print0(f"note  step {step + 1} skipped: a gradient overflowed float16")
             recording = self.watch.end(dt)
             if recording and not overflowed:
-                self._say_effective(recording)
+                self.effective = {"matmul": probe.matmul_units(self.args.device)}
+                self.effective |= probe.effective(probe.operators(recording))
+                if self.scaler.is_enabled():
+                    self.effective["loss_scale"] = f"{self.scale:g}"
+                self.print0(pairs_line("effective", self.effective))
             if not math.isfinite(loss):
                 raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self._begin_step()
@@ -248,14 +241,6 @@ class Run:
         self.watch.end(math.nan)
         yield
         self._begin_step()
-
-    def _say_effective(self, recording):
-        """Print what the recorded step really ran."""
-        self.effective = {"matmul": probe.matmul_units(self.args.device)}
-        self.effective |= probe.effective(probe.operators(recording))
-        if self.scaler.is_enabled():
-            self.effective["loss_scale"] = f"{self.scale:g}"
-        self.print0(pairs_line("effective", self.effective))
 
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done, and the same in a sentence."""
@@ -281,26 +266,26 @@ class Run:
         if self.scaler.is_enabled():
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         if planned < 3 or not numbers["measured_steps"]:
-            steps = f"{done} of {planned} steps are done"
-            self.print0(f"note  not a measurement: {steps}, and a run's first steps are warm-up")
+            self.print0("note  not a measurement: a run's first steps are warm-up")
+        waits = (machine.throttled() or 0) - (self.throttled or 0)
+        if waits > 0:
+            why = "its share of the CPU (cgroup) is used up"
+            self.print0(f"note  this process was throttled {waits} times: {why}")
         self.print0(mfu_line(flops, peak, numbers["mfu"]))
         self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if numbers["tok_per_s"]:
-            last = self.args.steps - self.steps_left
             speed = f"{numbers['tok_per_s']:,.0f} tok/s, {numbers['median_ms']:,.1f} ms a step"
             loss = f"loss {self.losses[0]:.2f} -> {self.losses[-1]:.2f}"
-            log = self.output.logs[0].name
-            self.output.show(f"{log}, steps {last - done + 1} to {last}: {speed}, {loss}")
+            self.output.show(f"{self.output.logs[0].name}: {speed}, {loss}")
 
 
 def flops_per_token(model, T: int) -> int:
     """FLOPs of forward and backward per token: 6N + 12·L·C·T (PaLM paper, appendix B).
 
-    N counts the parameters without the position table and with the output head once: an untied
-    token embedding is looked up, not multiplied.
+    N counts the parameters of the blocks, the last LayerNorm and the output head: embeddings are
+    looked up, not multiplied.
     """
     config = model.config
-    N = sum(p.numel() for name, p in model.named_parameters() if ".wpe." not in name)
-    if model.lm_head.weight is not model.transformer.wte.weight:
-        N -= model.transformer.wte.weight.numel()
+    multiplied = (model.transformer.h, model.transformer.ln_f, model.lm_head)
+    N = sum(p.numel() for part in multiplied for p in part.parameters())
     return 6 * N + 12 * config.n_layer * config.n_embd * T

@@ -27,7 +27,6 @@ from ladder.files import (
     SCRIPTS,
     commit,
     make_folder,
-    no_commit,
     running_files,
     write_atomic,
 )
@@ -99,8 +98,7 @@ def print_notes(its_commit: str, load: float):
     """Say what a climb lacks as it begins."""
     lacking = [extra(machine.unseen_gpu), extra(machine.busy, load)]
     if not COMMITTED.fullmatch(its_commit):
-        why = no_commit() or "with uncommitted changes"
-        lacking.append(f"commit={its_commit} ({why}): the climb cannot be published")
+        lacking.append(f"commit={its_commit}: only committed code can be published")
     for line in filter(None, lacking):
         print(f"note  {line}")
 

@@ -5,6 +5,7 @@ import os
 import pytest
 from helpers import load, write_shard
 
+from ladder.commands.main import program
 from ladder.corpus import END_OF_TEXT, load_corpus, load_splits
 from ladder.errors import UsageError
 from ladder.files import ROOT
@@ -13,7 +14,7 @@ from ladder.files import ROOT
 def prepare(*words, write=write_shard):
     module = load(ROOT / "data" / "prepare.py")
     module.write_shard = write
-    return module.main([str(word) for word in words])
+    return program(module.prepare, [str(word) for word in words])
 
 
 def text_of(corpus):

@@ -93,9 +93,9 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.bin", SHARD, "a.bin is damaged: its header says 40 tokens, it has 38.5"),
-        ("a.bin", LLAMA, "a.bin is not a shard of GPT-2's tokens: it does not begin with llm.c's"),
-        ("a.txt", b"caf\xe9", "a.txt is not UTF-8 text: unpack or convert it"),
+        ("a.bin", SHARD, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
+        ("a.bin", LLAMA, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
+        ("a.txt", b"caf\xe9", "a.txt is no text in UTF-8 that tiktoken reads"),
         ("a.txt", b"", "a has no text: 0 tokens"),
     ],
 )

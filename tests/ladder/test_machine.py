@@ -85,8 +85,7 @@ def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, co
 
 def test_what_other_programs_take_by_hand(monkeypatch):
     """660 ticks at work, idle and disk left out; 4 s of them were this process and its children."""
-    stat = SimpleNamespace(read_text=lambda: "cpu 300 100 200 9999 50 10 20 30")
-    monkeypatch.setattr(machine, "Path", lambda _: stat)
+    monkeypatch.setattr(machine, "_read", lambda _: "cpu 300 100 200 9999 50 10 20 30")
     monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
     monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
     assert machine.cpu_seconds_of_others() == pytest.approx(2.6)

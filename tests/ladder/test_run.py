@@ -64,7 +64,7 @@ def test_copies_that_do_not_know_of_each_other_are_refused(name, capsys, tmp_pat
     """As torchrun and srun start them."""
     monkeypatch.setenv(name, "2")
     said = fails(capsys, *SMALL, "--log-dir", tmp_path)
-    assert f"{name} is 2, but baseline.py would train alone" in said
+    assert "WORLD_SIZE or SLURM_STEP_NUM_TASKS is 2, but this would train alone" in said
 
 
 def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
