@@ -238,16 +238,8 @@ def train(args):
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
-        run.header(
-            raw_model,
-            batches,
-            dtype=dtype,  # speedup 03: for the log
-            scaler=scaler,
-            compiled=not args.no_compile,
-            total_batch=args.total_batch,
-            first_step=first_step,
-            finish_step=True,  # ddp: Ctrl-C or SIGTERM ends the run after its step, saved
-        )
+        # ddp: from here on Ctrl-C or SIGTERM ends the run after its step, saved
+        run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
             val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
             checkpoints.keep_best(first_step, raw_model, val_loss, tokens)

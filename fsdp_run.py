@@ -249,16 +249,8 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.head = torch.compile(model.head)
-        run.header(
-            raw_model,
-            batches,
-            dtype=dtype,  # speedup 03: for the log
-            scaler=scaler,
-            compiled=not args.no_compile,
-            total_batch=args.total_batch,
-            first_step=first_step,
-            finish_step=True,  # ddp: Ctrl-C or SIGTERM ends the run after its step, saved
-        )
+        # ddp: from here on Ctrl-C or SIGTERM ends the run after its step, saved
+        run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
             val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
             checkpoints.keep_best(first_step, raw_model, val_loss, tokens)

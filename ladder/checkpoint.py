@@ -3,12 +3,11 @@
 A checkpoint is one file, written atomically. The last two are kept.
 """
 
+import errno
 import math
 import os
 import re
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ladder import weights
 from ladder.corpus import Corpus
 from ladder.distributed import copy, gather, on_rank_0, scatter
 from ladder.errors import Damaged, UsageError, explain
-from ladder.files import lock, require_readable, write_atomic
+from ladder.files import lock, write_atomic
 from ladder.run import NotFinite
 from ladder.weights import BEST
 
@@ -45,7 +44,6 @@ class Checkpoints:
         self.folder = None
         self.newest = None
         self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
-        self.tokenizer_tried = False
         if args.ckpt_every or args.resume:
             folder, self.newest, self.best_loss = on_rank_0(self._open, args)
             if args.ckpt_every:
@@ -54,39 +52,30 @@ class Checkpoints:
     def _open(self, args) -> tuple[Path, Path | None, float]:
         """The folder, the checkpoint to go on from, and the loss of the model in best/."""
         folder = Path(args.ckpt_dir or default_folder(args.resume))
-        lock_until_end(folder)
-        if args.resume:
-            path, saved = find_checkpoint(folder, self.run.print0)
-            if path:
-                self._compare(path, saved, args.steps)
-                return folder, path, self._loss_of_best(folder / BEST)
-            where = args.ckpt_dir or "checkpoints"
-            self.run.print0(f"note  no checkpoint in {where}: starting from the beginning")
-        elif checkpoints_in(folder) or (folder / BEST).exists():
-            do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-            raise UsageError(f"{folder} holds an earlier run: {do}")
-        return folder, None, math.inf
-
-    def _compare(self, path: Path, saved: dict, steps: int):
-        """Say what is resumed. Raises UsageError if its settings are others."""
+        folder.mkdir(parents=True, exist_ok=True)
+        _locks.clear()  # of an earlier run in this process
+        _locks.append(lock(folder))
+        if not args.resume:
+            if checkpoints_in(folder) or (folder / BEST).exists():
+                do = "continue it with --resume, delete it, or choose another --ckpt-dir"
+                raise UsageError(f"{folder} holds an earlier run: {do}")
+            return folder, None, math.inf
+        path, saved = find_checkpoint(folder, self.run.print0)
+        if path is None:
+            self.run.print0(f"note  no checkpoint in {folder}: starting from the beginning")
+            return folder, None, math.inf
         check_settings(path, saved["settings"], self.settings)
-        step, before = saved["step"], saved["schedule"]
-        self.run.print0(f"note  resumed after step {step}, from {path}")
-        if step < steps and before != self.schedule:
+        self.run.print0(f"note  resumed after step {saved['step']}, from {path}")
+        before = saved["schedule"]
+        if before != self.schedule and saved["step"] < args.steps:
             change = f"{self.schedule}, not {before}"
             self.run.print0(f"note  another schedule from here on: {change}")
-
-    def _loss_of_best(self, best: Path) -> float:
-        """Infinite if there is no best model: the next one is saved."""
-        try:
-            metadata = weights.read_metadata(best)
-        except Damaged as error:
-            self.run.print0(f"note  {error}: the next validation replaces it")
-            return math.inf
-        if not metadata:
-            return math.inf
-        check_settings(best, metadata, self.settings)
-        return float(metadata["val_loss"])
+        best_loss = math.inf
+        metadata = weights.read_metadata(folder / BEST)
+        if metadata:
+            check_settings(folder / BEST, metadata, self.settings)
+            best_loss = float(metadata["val_loss"])
+        return folder, path, best_loss
 
     def save(self, step: int, **state):
         """Save a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
@@ -118,16 +107,15 @@ class Checkpoints:
             on_rank_0(self._save_best, model.config, gather(model.state_dict()), metadata)
 
     def _save_best(self, config, state: dict, metadata: dict[str, str]):
-        folder = self.folder / BEST
-        weights.save(folder, config, state, metadata)
-        self.run.print0(f"note  the lowest loss so far: saved {folder} (for ladder sample)")
-        if self.tokenizer_tried:
-            return
-        self.tokenizer_tried = True
-        try:
-            weights.save_tokenizer(folder, config.block_size)
-        except Exception as error:  # it is an extra: no trouble with it ends the run
-            self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
+        best = self.folder / BEST
+        is_first = not best.exists()
+        weights.save(best, config, state, metadata)
+        self.run.print0(f"note  the lowest loss so far: saved {best} (for ladder sample)")
+        if is_first:
+            try:
+                weights.save_tokenizer(best, config.block_size)
+            except Exception as error:  # it is an extra: no trouble with it ends the run
+                self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
 
 
 def settings_of(args, text: Corpus, held_out: Corpus) -> dict[str, str]:
@@ -159,29 +147,16 @@ def due(every: int, done: int, steps: int) -> bool:
 
 
 def default_folder(resume: bool) -> Path:
-    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
-
-    By the time in the checkpoint: a copy has new times, and names have the local time.
-    """
+    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
     root = Path("checkpoints")
-    saved = {}
-    if resume and root.exists():
-        for folder in root.iterdir():
-            if not OWN_FOLDER.fullmatch(folder.name):  # a copy of one
-                continue
-            for path in checkpoints_in(folder):
-                with suppress(Damaged):
-                    saved[read(path)["saved_at"]] = folder
-    if saved:
-        return saved[max(saved)]
+    found = []
+    if resume:
+        for folder in root.glob("*"):
+            if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
+                found += checkpoints_in(folder)
+    if found:
+        return max(found, key=os.path.getmtime).parent
     return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-
-
-def lock_until_end(folder: Path):
-    """Make `folder` and lock it until this process ends. Raises UsageError, OSError."""
-    _locks.clear()  # of an earlier run in this process
-    folder.mkdir(parents=True, exist_ok=True)
-    _locks.append(lock(folder))
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -192,16 +167,19 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple[None, None]:
-    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError."""
+    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError.
+
+    Damaged ones are renamed: they must not count as one of two to keep.
+    """
     paths = checkpoints_in(folder)
     for path in reversed(paths):
         try:
             return path, read(path)
         except Damaged as error:
-            if path == paths[0]:
-                raise UsageError(f"{error}: move it away to start from the beginning") from None
-            print0(f"note  {error}: the one before it is used")
-            path.rename(f"{path}.damaged")  # it must not count as one of two to keep
+            path.rename(f"{path}.damaged")
+            print0(f"note  {error}: renamed to {path.name}.damaged")
+    if paths:
+        raise UsageError(f"no checkpoint in {folder} is whole: start again without --resume")
     return None, None
 
 
@@ -211,7 +189,6 @@ def save(folder: Path, state: dict) -> Path:
     The one before it is kept, older ones are deleted. Raises OSError.
     """
     path = folder / f"step_{state['step']:06d}.pt"
-    state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
     write_atomic(path, lambda file: torch.save(state, file))
     for old in checkpoints_in(folder)[:-2]:
         old.unlink()
@@ -221,16 +198,16 @@ def save(folder: Path, state: dict) -> Path:
 def read(path: Path) -> dict:
     """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises Damaged, also of a file that somebody else wrote, or UsageError if it cannot be read.
+    Raises Damaged, also of a file that somebody else wrote; OSError if it cannot be read.
     """
     saved = {}
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch raises many kinds, also where the disk fails
-        require_readable(path)
-        if explain(error) and not isinstance(error, OSError):  # out of memory
+    except Exception as error:  # torch raises many kinds
+        truncated = getattr(error, "errno", None) == errno.EINVAL
+        if explain(error) and not truncated:  # the disk fails, or the memory is full
             raise
-    if "saved_at" not in saved:
+    if "schedule" not in saved:
         raise Damaged(f"{path} is damaged, or is not a checkpoint of ddp_run.py")
     return saved
 
@@ -249,9 +226,8 @@ def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
     for index, moments in saved["optimizer"]["state"].items():
         p = params[index]
         for name, moment in moments.items():
-            own = torch.zeros_like(p)
-            if name == "step":
-                own = torch.zeros((), device=p.device)
+            like = p if moment.dim() else moment  # `step` is one number
+            own = torch.zeros_like(like, device=p.device)
             copy(moment, own)
             optimizer.state[p][name] = own
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16

@@ -47,18 +47,18 @@ def clean_exit():
         raise
 
 
-def on_rank_0(function: Callable, *arguments, **more):
+def on_rank_0(function: Callable, *args, **options):
     """Call a function on rank 0, and return on all ranks what it returns.
 
     If it raises, the others exit with 0, so that rank 0 can print its error: if another rank
     failed, torchrun would end rank 0.
     """
     if not dist.is_initialized():
-        return function(*arguments, **more)
+        return function(*args, **options)
     message = [None]  # stays None if function() raises
     try:
         if dist.get_rank() == 0:
-            message = [{"returned": function(*arguments, **more)}]
+            message = [{"returned": function(*args, **options)}]
     finally:
         dist.broadcast_object_list(message)
     if message[0] is None:
@@ -76,26 +76,15 @@ def all_gather(*values: float) -> list[tuple[float, ...]]:
 
 
 def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
-    """Read text and held-out text on every rank. Raises UsageError if a rank has others.
-
-    Or if one of them has not a batch.
-    """
-    # Rank 0 is the first: if the text is wrong, it alone says so.
-    splits = []
-    on_rank_0(lambda: splits.extend(_load_text(args, print0)))
-    text, held_out = splits or _load_text(args, print0)
+    """Read text and held-out text. Raises UsageError if rank 0 has others, or one is too short."""
+    text, held_out = load_splits(args.data, print0)
+    Batches(text, args.batch_size, args.seq_len)  # raises UsageError without a batch
+    if args.eval_every:
+        Batches(held_out, 1, args.seq_len)
     here = f"commit {commit()}, torch {torch.__version__}, data {text.sha256[:12]}"
     there = on_rank_0(str, here)
     if here != there:
         raise UsageError(f"this rank has {here}; rank 0 {there}: give every machine the same")
-    return text, held_out
-
-
-def _load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
-    text, held_out = load_splits(args.data, print0)
-    Batches(text, args.batch_size, args.seq_len)  # raises UsageError if it is too short
-    if args.eval_every:
-        Batches(held_out, 1, args.seq_len)
     return text, held_out
 
 

@@ -68,16 +68,6 @@ def lock(folder: Path) -> IO:
     return file
 
 
-def require_readable(path: Path):
-    """Read a file to its end. Raises UsageError if the system does not let us."""
-    try:
-        with path.open("rb") as file:
-            while file.read(2**20):
-                pass
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
 def silence(stream: IO):
     """Send what a broken stream still buffers, and all that follows, to os.devnull."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

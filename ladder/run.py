@@ -129,30 +129,20 @@ class Run:
         self.print0(f"note  {line}")
         tell_torchrun(line)
 
-    def header(
-        self,
-        model,
-        batches,
-        *,
-        dtype=None,
-        scaler=None,
-        compiled=None,
-        total_batch=None,
-        first_step=0,
-        finish_step=False,
-    ):
+    def header(self, model, batches, *, dtype=None, scaler=None, first_step=0):
         """Print the run line: what is about to run, where, and on which data.
 
-        `dtype` is autocast's. `compiled` is said where `model` is not what torch.compile returned.
-        `total_batch` are the tokens of a step, B·T by default. `first_step` is where a resumed run
-        starts. With `finish_step` a signal ends the run after its step: see `stopping`.
+        `dtype` is autocast's. `first_step` is where a resumed run starts. A signal ends a run with
+        checkpoints after its step: see `stopping`.
         """
+        total_batch = getattr(self.args, "total_batch", None)
+        compiled = not getattr(self.args, "no_compile", True)
         self.model = model
         self.scaler = scaler or torch.amp.GradScaler(enabled=False)
         self.scale = self.scaler.get_scale()
         self.tokens_per_step = total_batch or batches.B * batches.T
         self.steps_left = max(0, self.args.steps - first_step)
-        self.signals.finish_step = finish_step
+        self.signals.finish_step = hasattr(self.args, "ckpt_every")
         if self.rank:
             return
         self.print0(pairs_line("run", self._settings(batches, total_batch)))

@@ -4,11 +4,7 @@ best/ of a run is written and read here; transformers reads all others, where it
 """
 
 import json
-import subprocess
-import sys
-from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -18,7 +14,7 @@ from safetensors.torch import save as to_bytes
 
 from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
 from ladder.errors import Damaged, UsageError
-from ladder.files import require_readable, write_atomic
+from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
@@ -56,56 +52,41 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
     write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
 
 
-@cache
-def download_vocabulary():
-    """Let tiktoken fill its cache, once in a process: where nothing answers, it takes minutes."""
-    with suppress(subprocess.TimeoutExpired):
-        program = "import tiktoken; tiktoken.get_encoding('gpt2')"
-        subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=15)  # seconds
-
-
 def save_tokenizer(folder: Path, longest: int):
     """Write GPT-2's tokenizer beside a model of `longest` positions.
 
     Without one transformers makes an empty one. Raises UsageError, OSError.
     """
-    if not cached_vocabulary():
-        download_vocabulary()
-    found = cached_vocabulary()
-    if not found:
-        raise UsageError("GPT-2's vocabulary is not here")
-    vocabulary, merges = found
+    paths = cached_vocabulary()
+    if not paths:
+        raise UsageError("GPT-2's vocabulary is not in tiktoken's cache")
+    vocabulary, merges = paths
     write_atomic(folder / "vocab.json", vocabulary.read_bytes())
     write_atomic(folder / "merges.txt", merges.read_bytes())
-    end = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest, **end}
+    fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest}
     write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty where there is none.
-
-    Raises Damaged, or UsageError if the file cannot be read.
-    """
+    """Return the `metadata` that was saved with a model; empty if there is none. Raises Damaged."""
     path = folder / WEIGHTS
     if not path.exists():
         return {}
     try:
         return safe_open(path, "pt").metadata() or {}
-    except (OSError, SafetensorError) as error:
-        require_readable(path)
-        raise Damaged(f"{path} is damaged ({error})") from None
+    except SafetensorError as error:
+        raise Damaged(f"{path} is damaged ({error}): delete it") from None
 
 
 def find(name: str) -> Path:
     """The folder of a model: `name`, or best/ if that has checkpoints. Raises UsageError."""
-    folder = Path(name)
-    if (folder / BEST).is_dir():
-        folder = folder / BEST
-    if not (folder / "config.json").exists():
-        holds = f"{BEST}/ of ddp_run.py (--eval-every writes it), or config.json and {WEIGHTS}"
-        raise UsageError(f"no model in {name}: expected a folder with {holds}")
-    return folder
+    for folder in (Path(name, BEST), Path(name)):
+        if (folder / "config.json").exists():
+            return folder
+    raise UsageError(
+        f"no model in {name}: expected a folder with {BEST}/ of ddp_run.py (--eval-every writes "
+        f"it), or config.json and {WEIGHTS}"
+    )
 
 
 def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -119,26 +100,25 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         tensors = load_file(folder / WEIGHTS)
     else:
         config, tensors = _load_with_transformers(folder)
-    shape = {name: config[name] for name in ("vocab_size", "n_layer", "n_head", "n_embd")}
-    shape["block_size"] = config["n_positions"]
-    weights = {name: _transposed(name, w.float()) for name, w in tensors.items()}
-    return shape, weights
+    shape = {"block_size": config["n_positions"]}
+    for field in ("vocab_size", "n_layer", "n_head", "n_embd"):
+        shape[field] = config[field]
+    return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}
 
 
 def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
-    """Return the config and the weights, without the tied head, of any GPT-2. Raises UsageError."""
+    """Return the config and the weights of any GPT-2. Raises UsageError."""
     try:
         from transformers import GPT2LMHeadModel
-    except ImportError:
-        how = "pip install transformers"
-        raise UsageError(f"{folder} is no {BEST}/ of ddp_run.py: to read it, {how}") from None
-    try:
+
         model, report = GPT2LMHeadModel.from_pretrained(
             folder, local_files_only=True, output_loading_info=True
         )
+    except ImportError:
+        how = "pip install transformers"
+        raise UsageError(f"{folder} is no {BEST}/ of ddp_run.py: to read it, {how}") from None
     except Exception as error:  # of many kinds
-        why = " ".join(str(error).split())[:300]
-        raise UsageError(f"transformers does not load {folder}: {why}") from None
+        raise UsageError(f"transformers does not load {folder}: {error}") from None
     config = model.config.to_dict()
     for key, ours in FIXED.items():
         if config[key] != ours:
@@ -146,11 +126,7 @@ def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]
             raise UsageError(f"{folder} has {wrong}, GPT-2 here {ours!r}")
     for missing in report["missing_keys"]:  # transformers has filled it with random numbers
         raise UsageError(f"{folder} is no GPT-2, or not all of it: it has no {missing}")
-    tensors = model.state_dict()
-    head = tensors.pop(HEAD)
-    if not torch.equal(head, tensors[WTE]):
-        raise UsageError(f"{folder} has a {HEAD} of its own: GPT-2's is the token embedding")
-    return config, tensors
+    return config, model.state_dict()
 
 
 def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -174,11 +150,9 @@ def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     """
     ours = asdict(model.config)
     missing = ours["vocab_size"] - shape["vocab_size"]
-    padded = shape | {"vocab_size": ours["vocab_size"]}
-    if ours != padded or not 0 <= missing < 128:
+    if ours != shape | {"vocab_size": ours["vocab_size"]} or not 0 <= missing < 128:
         flags = "--model sets the size, and --seq-len above 1024 block_size"
         raise UsageError(f"the model to start from has {shape}, this run {ours}: {flags}")
     rows = weights[WTE]
-    padding = rows.mean(dim=0).expand(missing, -1)
-    rows = torch.cat([rows, padding])
+    rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
     model.load_state_dict({**weights, WTE: rows, HEAD: rows})

@@ -9,14 +9,11 @@ it says that, too. The diff itself leaves out docstrings.
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
-import re
-from pathlib import Path
-
 from rich.text import Text
 
 from ladder.errors import UsageError
-from ladder.measure.docstrings import FIELDS, OPTIONAL, docstring
-from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script
+from ladder.measure.docstrings import docstring
+from ladder.measure.scripts import A_RUNG, base_of, one_script
 from ladder.show.console import screen
 from ladder.show.diffs import diff_lines
 from ladder.text import printable
@@ -32,34 +29,15 @@ def run(args) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
         raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
+    *start, after = [one_script(word) for word in args.rungs]
+    before = start[0] if start else base_of(after)
+    if before is None:
+        raise UsageError(f"{after.name} goes on from no other: name two, as in ladder diff 3 7")
     console = screen()
-    scripts = [one_script(word) for word in args.rungs]
-    after = scripts[-1]
-    start = scripts[0] if len(scripts) == 2 else base_for(after, args.rungs[0])
-    for line in diff_lines(start, after) or ["the code of the two is the same"]:
+    for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
-    if start == base_of(after):
-        console.print()
+    if before == base_of(after):
         text, _, _ = docstring(after).partition("\nEffective:")  # that is for tools
-        console.print(paragraphs(text))
+        console.print(Text("\n" + printable(text, keep="\n")))
     return 0
-
-
-def paragraphs(text: str) -> Text:
-    """A docstring in lines that the terminal may wrap: one for its title and one for each field."""
-    field = f"({'|'.join(FIELDS + OPTIONAL)}):"
-    return Text(re.sub(rf"(?<!\n)\n(?!\n|{field}) *", " ", printable(text, keep="\n")))
-
-
-def base_for(path: Path, word: str) -> Path:
-    """The script that `path`, which the user called `word`, adds one change to.
-
-    Raises UsageError.
-    """
-    start = base_of(path)
-    if start is None and path in all_scripts():
-        raise UsageError("rung 0 changes nothing, it is the start: ladder diff 1, or name two")
-    if start is None:
-        raise UsageError(f"{word} is not a rung of this ladder: rungs are numbered from 0")
-    return start

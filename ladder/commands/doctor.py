@@ -38,7 +38,7 @@ def add_arguments(parser):
 
 
 def run(args) -> int:
-    """Print what the machine is, and a line for each rung.
+    """Print what the machine is, and a line for each rung. The first that cannot run is the last.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
     """
@@ -51,25 +51,24 @@ def run(args) -> int:
         console.say(f"note  {unseen}")
     console.say("three steps of each rung: a few minutes, most of them to compile ...")
     table = new_table("rung")
-    for heading in ("runs", "can help", "why, or what is missing"):
+    for heading in ("can help", "why, or what is missing"):
         table.add_column(heading, overflow="fold")
     logs = {}
-    broken = False
+    failed = False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for path in rungs_for(device.type):
-            if broken:  # a rung needs what those before it need
-                table.add_row(title(path), "no", "–", "the same is missing")
-                continue
             console.now(f"three steps of {title(path)} ...")
             try:
                 logs[path] = three_steps(path, device, Path(folder))
                 helps, why = judge(path, logs, device)
-                table.add_row(title(path), "yes", helps, Text(why))
             except UsageError as error:
-                broken = True
-                table.add_row(title(path), "no", "–", Text(str(error)))
+                failed = True
+                helps, why = "cannot run", f"{error} (so none above it runs)"
+            table.add_row(title(path), helps, Text(why))
+            if failed:
+                break
     console.print(table)
-    return int(broken or unseen is not None)
+    return int(failed or unseen is not None)
 
 
 def three_steps(path: Path, device: torch.device, folder: Path) -> Log:
@@ -95,9 +94,8 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
     log, before = logs[path], logs[base]
     if fields["Numerics"].startswith(("identical", "rounding")):
         check_losses(log, before, title(base))
-    otherwise = differences([log])
-    if otherwise:
-        return "no", f"it ran {otherwise[0]}"
+    for difference in differences([log]):
+        return "no", f"it ran {difference}"
     for key in pairs(fields.get("Effective", "").split()):
         value = log.effective.get(key, "unknown")
         if value == "unknown":

@@ -31,7 +31,7 @@ from ladder.measure.work import (
     work,
 )
 from ladder.show.console import new_table, screen
-from ladder.show.reported import gain_text, reported_gpus, reported_shares, share_of
+from ladder.show.reported import gain_text, reported_shares
 from ladder.show.tables import titles
 
 
@@ -59,19 +59,13 @@ def run(args) -> int:
 
 
 def find(text: str) -> GPU:
-    """The GPU that is called so, spaces left out, or the one with all these words in its name.
+    """The GPU with all these words in its name.
 
     Of several it is the one with which their names begin: `4070` is the RTX 4070, not the Ti.
     Raises UsageError if there is none or more than one.
     """
-    words = text.lower().split()
-    matches = []
-    for name in CARDS:
-        joined = name.lower().replace(" ", "")
-        if joined == "".join(words):
-            return CARDS[name]
-        if all(word in joined for word in words):
-            matches.append(name)
+    words = set(text.lower().split())
+    matches = [name for name in CARDS if words <= set(name.lower().split())]
     if not matches:
         raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
     shortest = min(matches, key=len)
@@ -89,67 +83,41 @@ def here() -> GPU | None:
 def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
     """The time of each rung on a GPU, the rates behind it, and what fits."""
     rates = rates_of(gpu)
-    times = {}
-    for stem, step in steps.items():
-        times[stem] = roofline_ms(step, rates)
-    said, shares = others_reached(gpu.name, B)
+    times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}
     first = sum(times["baseline"])
     last = sum(times["10_fused_adamw"])
-    console.say(f"The roofline of {gpu.name} at B={B}: calculated, not measured")
+    gain = f"{first:.0f} → {last:.0f} ms, {gain_text(first, last)}"
+    console.say(f"The roofline of {gpu.name} at B={B}: {gain} (calculated, not measured)")
+    reported = reported_shares()
+    if gpu.name in reported:
+        shares = [reported[gpu.name]]
+        whose = f"others report of a {gpu.name}"
+    else:
+        low, _, high = quantiles(reported.values())
+        shares = [high, low]
+        whose = f"the middle half of {len(reported)} reported GPUs reached"
     console.print(time_table(times, shares))
-    console.say(f"In all: {first:.0f} → {last:.0f} ms, {gain_text(first, last)}")
-    console.say(said)
-    console.say(rates_in_words(gpu, rates))
+    console.say(f"Last column: at the share of the roofline that {whose} with nearly rung 10")
+    units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
+    flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
+    sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
+    console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
     if gpu.note:
         console.say(f"note  {gpu.note}")
     fits = largest_batch(gpu.memory)
-    if fits < B:
-        console.say(f"note  perhaps too little memory: the largest B that fits is {fits}")
     train = batch_to_train(gpu.memory)
-    console.say(f"From 06 on the scores take no memory: B={train} fits to train, not {fits}\n")
-
-
-def rates_in_words(gpu: GPU, rates: dict[str, float]) -> str:
-    """The rates of a GPU, how far apart they are, and whose they are."""
-    fp32, tf32, half = (rates[unit] for unit in UNITS)
-    flops = f"fp32 {fp32:.1f}, "
-    if gpu.dtype == "bfloat16":
-        flops += f"tf32 {tf32:.1f} ({tf32 / fp32:.1f} times that), "
-    else:
-        flops += "no tf32, "
-    flops += f"{gpu.dtype} {half:.1f} ({half / fp32:.1f} times)"
-    sheet = f"by the data sheet {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
-    return f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}"
-
-
-def others_reached(name: str, B: int) -> tuple[str, list[float]]:
-    """What others reported, and the shares of the roofline that they reached.
-
-    One share of this GPU, at the nearest B; where the table has none the middle half of all GPUs.
-    """
-    rows = [row for row in reported_gpus() if row["gpu"] == name]
-    if rows:
-        row = min(rows, key=lambda row: abs(row["B"] - B))
-        share = share_of(row)
-        what = f"B={row['B']:.0f}, {row['tok_per_s']:,.0f} tok/s, nearly rung 10"
-        said = f"Reported elsewhere (docs/reported.md): {what}, {share * 100:.0f} % of the roofline"
-        return said, [share]
-    shares = reported_shares().values()
-    low, _, high = quantiles(shares)
-    reached = f"reached {low * 100:.0f} to {high * 100:.0f} % of it with nearly rung 10"
-    return f"The middle half of {len(shares)} reported GPUs {reached}", [high, low]
+    console.say(f"The largest B: {fits} for the baseline, {train} to train with ddp_run.py\n")
 
 
 def work_table(steps: dict[str, dict]) -> Table:
     """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
-    heads = ("work\nTFLOP", "unit", "all\nGB", "matmul\nGB", "attn\nGB", "traffic\nGB")
-    table = new_table("rung", *heads, "optim\nGB", "kernels\nabout")
+    heads = ("work\nTFLOP", "unit", "matmul\nGB", "attn\nGB", "traffic\nGB", "optim\nGB")
+    table = new_table("rung", *heads, "kernels\nabout")
     for stem, step in steps.items():
         flops = step["linear_flops"] + step["attention_flops"]
-        moved = [step[f"{part}_bytes"] for part in PARTS]
         cells = [f"{flops / 1e12:.2f}", step["unit"]]
-        for value in (sum(moved), *moved):
-            cells.append(f"{value / 1e9:.1f}")
+        for part in PARTS:
+            cells.append(f"{step[f'{part}_bytes'] / 1e9:.1f}")
         table.add_row(titles()[stem], *cells, f"{step['kernels']}")
     return table
 
@@ -168,9 +136,8 @@ def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Tabl
         total = sum(parts)
         cells = [f"{total:.1f}", gain_text(before, total) if before else ""]
         cells += [f"{part:.1f}" for part in parts]
-        guesses = []
-        for share in shares:  # two digits are more than is known
-            guesses.append(f"{float(f'{total / share:.2g}'):.0f}")
-        table.add_row(titles()[stem], *cells, f"~{'–'.join(guesses)}")
+        # Two digits are more than is known.
+        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in shares)
+        table.add_row(titles()[stem], *cells, f"~{guesses}")
         before = total
     return table

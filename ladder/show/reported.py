@@ -20,10 +20,8 @@ def reported_gpus() -> list[dict]:
     text = HERE.joinpath("reported_gpus.csv").read_text(encoding="utf-8")
     gpus = []
     for row in csv.DictReader(text.splitlines()[1:]):
-        gpu = {"gpu": row.pop("gpu")}
-        for key, number in row.items():
-            gpu[key] = float(number)
-        gpus.append(gpu)
+        name = row.pop("gpu")
+        gpus.append({"gpu": name} | {key: float(number) for key, number in row.items()})
     return gpus
 
 

@@ -70,18 +70,22 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path, c
     assert find(tmp_path) == second
     damage(second)
     assert find(tmp_path) == first
-    assert "is not a checkpoint of ddp_run.py: the one before it" in capsys.readouterr().out
+    assert "is not a checkpoint of ddp_run.py: renamed to " in capsys.readouterr().out
     third = save(tmp_path, 3)
     assert third.exists() and first.exists() and not second.exists()
     third.unlink()
     damage(first)
-    with pytest.raises(UsageError, match=r"step_000001.pt is damaged.*: move it away"):
+    with pytest.raises(UsageError, match=r"^no checkpoint in .* is whole: start again"):
         find(tmp_path)
-    assert first.exists()
 
 
 def test_what_cannot_be_read_is_not_damaged(tmp_path, monkeypatch):
-    """The memory is full: nothing is renamed, no older one is resumed."""
+    """The disk fails, or the memory is full: nothing is renamed, no older one is resumed."""
+    path = tmp_path / "step_000009.pt"
+    path.symlink_to("/proc/self/mem")  # its first byte is an error of input
+    with pytest.raises(OSError, match="Input/output error"):
+        find(tmp_path)
+    path.unlink()
     path = save(tmp_path, 1)
     full = RuntimeError("unable to mmap 99 bytes: Cannot allocate memory (12)")
     monkeypatch.setattr(torch, "load", Mock(side_effect=full))
@@ -100,12 +104,12 @@ def test_a_folder_is_of_one_run(tmp_path):
 
 
 def test_the_run_that_saved_last_is_resumed(tmp_path, monkeypatch):
-    """By what is in its checkpoint: its name has the local time, its copy was made at any time."""
+    """Not the one that started last, nor a copy."""
     monkeypatch.chdir(tmp_path)
     settings = open_run(None).settings
     for name in ("20990101-000000-1", "20260101-000000-2"):
         newest = save(Path("checkpoints", name), 3, settings=settings)
-    os.utime(newest, (1, 1))
+        os.utime(newest, (1, 1) if "2099" in name else None)
     Path("checkpoints", "20990102-000000-3", weights.BEST).mkdir(parents=True)
     save(Path("checkpoints", "20990103-000000-4 (copy)"), 4, settings=settings)
     assert open_run(None, "--resume").newest == newest
@@ -127,7 +131,8 @@ def test_the_best_model_stays_best_only_for_the_run_that_is_resumed(tmp_path):
         open_run(tmp_path, "--resume", "--val-tokens=16")
     assert open_run(tmp_path, "--resume").best_loss == 3.5
     truncate(tmp_path / weights.BEST / weights.WEIGHTS)
-    assert open_run(tmp_path, "--resume").best_loss == math.inf
+    with pytest.raises(UsageError, match=r"model.safetensors is damaged .*: delete it"):
+        open_run(tmp_path, "--resume")
 
 
 def test_what_is_restored_has_the_layout_of_the_run(tmp_path):

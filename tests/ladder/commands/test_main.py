@@ -27,7 +27,7 @@ CASES = [
     ("climb 7-3", "3 does not go on from 7: name each rung"),
     ("climb 0 --out /", "error / is there already: choose another --out"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: line 1"),
-    ("profile 4 4", "error give one rung, or two of different names"),
+    ("profile 3 4 5", "error give one rung or two"),
 ]
 
 
