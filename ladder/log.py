@@ -17,15 +17,13 @@ from ladder.text import printable
 
 def pairs_line(name: str, pairs: dict) -> str:
     """`run   key=value …`; a value with a space or a quote is put in double quotes."""
-    words = [f"{key}={_quoted(str(value))}" for key, value in pairs.items()]
+    words = []
+    for key, value in pairs.items():
+        value = printable(str(value))
+        if not re.fullmatch(r"[^\s\"'\\]+", value):
+            value = json.dumps(value, ensure_ascii=False)
+        words.append(f"{key}={value}")
     return f"{name:5s} " + " ".join(words)
-
-
-def _quoted(value: str) -> str:
-    value = printable(value)
-    if re.fullmatch(r"[^\s\"'\\]+", value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
@@ -55,36 +53,36 @@ def result(
     `tokens_per_step` are those of all ranks, `peak_flops` is one device's, in FLOP/s. What is not
     known is None.
     """
-    import numpy as np  # not above: commands that only write lines start at once
-
     ms = [seconds * 1e3 for seconds in times]
-    warmup = warmup_of(steps)
-    measured = ms[warmup:]
-    p10, median, p90 = np.percentile(measured or math.nan, (10, 50, 90)).tolist()
+    measured = ms[warmup_of(steps) :]
+    p10, median, p90 = percentiles(measured)
     tok_per_s = tokens_per_step * 1e3 / median
-    peak = world_size * (peak_flops or math.nan)
     numbers = {
-        "median_ms": round(median, 3),
-        "p10_ms": round(p10, 3),
-        "p90_ms": round(p90, 3),
-        "measured_steps": len(measured),
-        "warmup_steps": len(ms) - len(measured),
-        "tok_per_s": round(tok_per_s, 1),
-        "mfu": round(flops_per_token * tok_per_s / peak, 4),
-        "peak_bytes": peak_bytes,
-        "first_step_ms": round(ms[0], 3) if ms else None,
-        "first_loss": losses[0] if losses else None,
-        "final_loss": losses[-1] if losses else None,
+        "median_ms": median,
+        "p10_ms": p10,
+        "p90_ms": p90,
+        "tok_per_s": tok_per_s,
+        "mfu": flops_per_token * tok_per_s / (world_size * (peak_flops or math.nan)),
+        "first_step_ms": [*ms, math.nan][0],
+        "first_loss": [*losses, math.nan][0],
+        "final_loss": [math.nan, *losses][-1],
     }
     for key, value in numbers.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            numbers[key] = None
-    return numbers
+        numbers[key] = round(value, 6) if math.isfinite(value) else None
+    counts = {"measured_steps": len(measured), "warmup_steps": len(ms) - len(measured)}
+    return numbers | counts | {"peak_bytes": peak_bytes}
 
 
 def warmup_of(steps: int) -> int:
     """How many steps of a run of so many are warm-up: the others are measured."""
-    return min(10, max(2, steps // 3)) if steps >= 3 else steps - 1
+    return min(10, max(2, steps // 3), steps - 1)
+
+
+def percentiles(ms: list[float]) -> list[float]:
+    """p10, the median and p90 of the times of steps; NaN if there are none."""
+    import numpy as np  # not above: commands that only write lines start at once
+
+    return np.percentile(ms or math.nan, (10, 50, 90)).tolist()
 
 
 def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) -> str:
@@ -98,12 +96,12 @@ def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) 
 class Log:
     """One parsed log. Steps carry step, loss, dt_ms, tok_per_s and a rung's own keys."""
 
-    run: dict[str, str] = field(default_factory=dict)
-    effective: dict[str, str] = field(default_factory=dict)
-    mfu: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    steps: list[dict[str, float]] = field(default_factory=list)
-    vals: list[dict[str, float]] = field(default_factory=list)
+    run: dict = field(default_factory=dict)  # text by key, as the next two
+    effective: dict = field(default_factory=dict)
+    mfu: dict = field(default_factory=dict)
+    notes: list = field(default_factory=list)
+    steps: list = field(default_factory=list)  # numbers by key, as `vals`
+    vals: list = field(default_factory=list)
     result: dict = field(default_factory=dict)
 
     @property
@@ -117,15 +115,13 @@ class Log:
         return len(self.steps) - self.warmup_steps
 
 
-# What a line has to have: in numbers, and as text.
-NUMBERS = {
-    "run": ("params", "B", "T", "steps", "tokens", "epoch_batches"),
-    "mfu": ("flops_per_token",),
+# What a line has to have, and which of that are numbers.
+REQUIRED = {
+    "run": "script commit torch python device model params B T steps data tokens epoch_batches",
+    "mfu": "flops_per_token peak_flops",
+    "val": "step loss tokens",
 }
-TEXTS = {
-    "run": {"script", "commit", "torch", "python", "device", "model", "data"},
-    "mfu": {"peak_flops"},
-}
+NUMBERS = "params B T steps tokens epoch_batches flops_per_token step loss"
 
 
 def read_log(path: Path, ended: bool = True) -> Log:
@@ -142,12 +138,11 @@ def parse_log(text: str, name: str, ended: bool = True) -> Log:
     lines = text.split("\n")
     if not ended:
         lines.pop()  # it may not be complete
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         try:
             read_line(log, line)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            where = f"line {number}: {line[:60].rstrip()!r}"
-            raise UsageError(f"{name} is not a log of this ladder: {where}") from None
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{name} is not a log of this ladder: {line[:60]!r}") from None
     if not log.run:
         raise UsageError(f"{name} is not a log of this ladder: it has no run line")
     if ended and not log.result:
@@ -164,27 +159,29 @@ def read_line(log: Log, line: str):
     if log.result or name in ("", "error"):
         return
     if name in ("run", "effective", "mfu"):
-        found = pairs(shlex.split(rest))
-        for key in NUMBERS.get(name, ()):
-            float(found[key])
-        if not found.keys() >= TEXTS.get(name, set()):
-            raise ValueError("a value is missing")
-        setattr(log, name, found)
+        setattr(log, name, read_pairs(name, rest))
     elif name == "note":
         log.notes.append(rest.strip())
     elif name == "step":
         log.steps.append(read_step(rest))
     elif name == "val":
-        values = {key: float(value) for key, value in pairs(rest.split()).items()}
-        if not values.keys() >= {"step", "loss", "tokens"}:
-            raise ValueError("a validation without its step, loss or tokens")
-        log.vals.append(values)
+        values = read_pairs(name, rest)
+        log.vals.append({key: float(value) for key, value in values.items()})
     elif name == "RESULT" and log.mfu:
-        found = json.loads(rest)
-        float(found["peak_bytes"] or 0)
-        log.result = found
+        log.result = json.loads(rest)
+        float(log.result["peak_bytes"] or 0)
     else:
         raise ValueError(f"unknown line: {name}")
+
+
+def read_pairs(name: str, text: str) -> dict[str, str]:
+    """What follows `run` or another `name`: `key=value …`, as pairs_line writes it."""
+    found = pairs(shlex.split(text))
+    for key in REQUIRED.get(name, "").split():
+        value = found[key]
+        if key in NUMBERS.split():
+            float(value)
+    return found
 
 
 def pairs(words: list[str]) -> dict[str, str]:
@@ -195,13 +192,11 @@ def pairs(words: list[str]) -> dict[str, str]:
 def read_step(text: str) -> dict[str, float]:
     """What follows `step`: `20/50 | loss 6.123456 | dt 98.31 ms | tok/s 166657`."""
     position, *fields = text.split("|")
-    step = {"step": int(position.partition("/")[0])}
+    found = {}
     for field_text in fields:
         key, value, *_unit = field_text.split()
         if key != "left":  # the screen's: the time that is left
-            step[key] = float(value)
-    if "loss" not in step:
-        raise ValueError("a step without its loss")
-    step["dt_ms"] = step.pop("dt")
-    step["tok_per_s"] = step.pop("tok/s")
-    return step
+            found[key] = float(value)
+    step = {"step": int(position.partition("/")[0])}
+    step |= {"loss": found.pop("loss"), "dt_ms": found.pop("dt"), "tok_per_s": found.pop("tok/s")}
+    return step | found

@@ -5,7 +5,7 @@ on this machine.
     ladder climb --quick               a first look: a few rungs, five minutes
     ladder climb 0 3 5-7 --rounds 5    some of them; or a path to a script
     ladder climb --rounds 20 --max-minutes 240
-                                       as many rounds as end in four hours
+                                       as many runs as begin in four hours
     ladder climb --without 3 5         the top rung without 03 and without 05
                                        (no number: each rung in turn)
     ladder climb 25 --without 22 24    another top than this device's
@@ -47,7 +47,7 @@ from ladder.errors import UsageError
 from ladder.files import lock
 from ladder.measure import rounds, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_logs
-from ladder.measure.rows import FAILED, OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
+from ladder.measure.rows import Row, read_climb, rounds_begun
 from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
@@ -67,7 +67,7 @@ def add_arguments(parser):
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=Path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
-    minutes = "begin no round that would not end in this time, and stop when it is over"
+    minutes = "begin no run after this time"
     add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
     add("--out", type=cli.path, help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
@@ -78,25 +78,23 @@ def run(args) -> int:
     if args.resume:
         return resume(args)
     device_type = cli.pick_device(args.device).type
+    rungs = scripts.rungs_for(device_type)
     if args.without is not None:
-        return climb_without(args, scripts.rungs_for(device_type))
+        return climb_without(args, rungs)
     if args.quick:
         steps, in_rounds = (12, 3) if device_type == "cuda" else (4, 1)
         args.steps = args.steps or steps
         args.rounds = args.rounds or in_rounds
         args.max_minutes = args.max_minutes or 5
-    chosen = select(args.rungs)
-    if not chosen:
-        chosen = scripts.rungs_for(device_type)
-        if args.quick:
-            chosen = [*chosen[:6], chosen[10], chosen[-1]]
+        rungs = [*rungs[:6], rungs[10], rungs[-1]]
+    chosen = select(args.rungs) or rungs
     of_transformers = scripts.transformers_scripts()
     if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
         raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
+    if args.batch_sizes and args.batch_size:
+        raise UsageError("give --batch-size or --batch-sizes, not both")
     kind = "climb"
     if args.batch_sizes:
-        if args.batch_size:
-            raise UsageError("give --batch-size or --batch-sizes, not both")
         kind = "batch-sizes"
     elif chosen[0] in of_transformers:
         kind = "transformers"
@@ -105,10 +103,9 @@ def run(args) -> int:
 
 def resume(args) -> int:
     """Go on with a climb. Returns the exit status."""
-    given = {name for name, value in vars(args).items() if value not in (None, [])}
-    more = ", ".join(sorted(given - {"resume"})).replace("_", "-")
-    if more:
-        raise UsageError(f"--resume does what the climb was asked for: give no {more} with it")
+    given = [name for name, value in vars(args).items() if value not in (None, [])]
+    if given != ["resume"]:
+        raise UsageError("--resume does what the climb was asked for: give nothing else with it")
     Climb.read_from(args.resume)  # raises UsageError if there is none
     if not (args.resume / "code").is_dir():  # a published one
         raise UsageError(f"{args.resume} is no climb to go on with: it has no code/")
@@ -167,19 +164,28 @@ def run_and_report(folder: Path) -> int:
                 print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
             raise
     climb, rows = print_table(folder, console)
-    report(climb, rows, console.say)
+    good = [row for row in rows if row.logs]
+    if good:
+        log = good[0].log
+        console.say(tables.caption(climb, rows))
+        console.say(
+            f"Rounds: {rounds_begun(rows)} of {climb.rounds}. Steps of each run: "
+            f"{log.warmup_steps} of warm-up, {log.measured_steps} measured. In brackets: the "
+            "gain's 95 % interval, from three rounds on. docs/measuring.md says what columns mean."
+        )
+    for line in tables.footnotes(climb, rows):
+        console.say(line)
     command = partial(console.print, soft_wrap=True)  # not wrapped: it is to be copied
     command(f"Logs, climb.json, what ran: {folder}")
-    if any(row.logs for row in rows):
+    if good:
         command(f"As a page: ladder report {quote(str(folder))} --open")
         # Without what scripts wrote, which names paths, and the name of a user. ./ as tar takes a
         # name with a colon for a host.
-        options = "--numeric-owner --exclude=code --exclude='*.stderr'"
-        archive = quote(f"./{folder.name}.tar.gz")
-        what = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
-        command(f"To send it: tar czf {archive} {options} {what}")
+        what = f"{quote(f'./{folder.name}.tar.gz')} --numeric-owner --exclude=code"
+        inside = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
+        command(f"To send it: tar czf {what} --exclude='*.stderr' {inside}")
     failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
-    return 1 if failed or not any(row.logs for row in rows) else 0
+    return 1 if failed or not good else 0
 
 
 def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
@@ -187,27 +193,3 @@ def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
     climb, rows = read_climb(folder)
     console.print(tables.for_terminal(climb, rows, console))
     return climb, rows
-
-
-def report(climb: Climb, rows: list[Row], say):
-    """Say what has to be said below the table of a climb that has ended."""
-    for row in rows:
-        if row.status == FAILED:
-            say(f"{row.name} failed: {row.failure}")
-    late = ", ".join(row.name for row in rows if row.status == OUT_OF_TIME)
-    if late:
-        limit = f"--max-minutes {climb.max_minutes:g}"
-        say(f"The time ({limit}) was over before these could run: {late}")
-    if not any(row.logs for row in rows):
-        return
-    log = first_log(rows)
-    say(tables.caption(climb, rows))
-    say(
-        f"Rounds: {rounds_begun(rows)} of {climb.rounds}. Steps of each run: {log.warmup_steps} "
-        f"of warm-up, {log.measured_steps} measured. In brackets: the gain's 95 % interval, from "
-        "three rounds on. docs/measuring.md says what the columns mean."
-    )
-    for line in tables.footnotes(climb, rows):
-        say(line)
-    for line in tables.warnings(climb):
-        say(f"note  {line}")

@@ -33,26 +33,22 @@ def differences(logs: Iterable[Log]) -> list[str]:
     What the device has no units for is no difference, nor is what PyTorch did not tell.
     """
     scripts = {relative_name(path): path for path in all_scripts()}
-    found = []
+    found = {}  # a dict keeps the order
     for log in logs:
-        path = scripts.get(log.run.get("script"))
-        if path is None:  # from outside
-            continue
-        for key, expected in declared(path).items():
+        path = scripts.get(log.run.get("script"))  # None: from outside
+        for key, expected in declared(path).items() if path else ():
             value = log.effective.get(key, "unknown")
-            text = f"{key}={value}, not {'/'.join(expected)}{HINTS.get(key, '')}"
-            is_right = value in (*expected, "unknown") or is_fallback(log, key, value)
-            if text not in found and not is_right:
-                found.append(text)
-    return found
+            if value not in (*expected, "unknown") and not is_fallback(log, key, value):
+                found[f"{key}={value}, not {'/'.join(expected)}{HINTS.get(key, '')}"] = True
+    return [*found]
 
 
 def is_fallback(log: Log, key: str, value: str) -> bool:
     """Whether this is what a rung runs on a device without units for what it declares."""
-    if key == "autocast" and value == "off":
+    if (key, value) == ("autocast", "off"):
         return any(note.startswith("autocast stays off") for note in log.notes)
-    if key == "matmul" and value == "fp32":
-        device = log.run["device"]
-        gpu = find_gpu(device)
-        return not (device.startswith("NVIDIA") and gpu and gpu.dtype == "bfloat16")
+    if (key, value) == ("matmul", "fp32"):
+        gpu = find_gpu(log.run["device"])
+        has_tf32 = gpu and gpu.dtype == "bfloat16" and log.run["device"].startswith("NVIDIA")
+        return not has_tf32
     return False

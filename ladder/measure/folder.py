@@ -46,11 +46,11 @@ class Climb:
     device: str
     device_type: str  # cpu, cuda or mps
     system: str
-    cores: int
+    cores: float  # that it may use
     versions: dict[str, str]
     peak_dtype: str
     rates: dict[str, list[float]]
-    clocks: dict[str, str]  # `before`, and as later rounds began
+    clocks: dict[str, str]  # as each round began
     seed: int = 1337  # of round 1; each later round has one more
     shuffled: bool = False  # each round reads its rows in the random order of its seed
     ended: bool = False  # it ran to its end or to its time limit
@@ -70,17 +70,13 @@ class Climb:
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
             climb = cls(**json.loads(path.read_text(encoding="utf-8")))
-            climb.check()
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            _ = climb.comparison, climb.runs
+            datetime.strptime(climb.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
+            for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
+                float(number or 0)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
         return climb
-
-    def check(self):
-        """Raise KeyError, TypeError or ValueError where what is computed from it would fail."""
-        _ = self.comparison, self.runs
-        datetime.strptime(self.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
-        for number in (self.rounds, self.cores, self.load_before, self.rate("peak_flops")):
-            float(number)
 
     def write_to(self, folder: Path):
         """Write climb.json."""
@@ -93,13 +89,14 @@ class Climb:
 
     @property
     def runs(self) -> list[PlannedRun]:
-        """The runs of a round, in order: all scripts at the smallest B, then at the next one."""
+        """The runs of a round, in order: each script at the smallest B, then at the next one."""
         planned = []
-        for B in self.batch_sizes or [None]:
-            for script in self.scripts:
-                stem = Path(script).stem
-                name = f"{stem}_B{B}" if B else stem
-                planned.append(PlannedRun(name, script, B))
+        for script in self.scripts:
+            stem = Path(script).stem
+            for B in self.batch_sizes:
+                planned.append(PlannedRun(f"{stem}_B{B}", script, B))
+            if not self.batch_sizes:
+                planned.append(PlannedRun(stem, script, None))
         return planned
 
     def rate(self, name: str) -> float | None:
@@ -120,10 +117,7 @@ def log_texts(folder: Path) -> dict[str, str]:
     if large.is_file():
         import lzma  # not above: some builds of Python lack it
 
-        try:
-            content = lzma.decompress(large.read_bytes())
-        except lzma.LZMAError as error:
-            raise UsageError(f"{large} cannot be decompressed: {error}") from None
+        content = lzma.decompress(large.read_bytes())
     elif packed.is_file():
         content = packed.read_bytes()
     else:
@@ -134,11 +128,8 @@ def log_texts(folder: Path) -> dict[str, str]:
 
 def texts_of(folder: Path, suffix: str) -> dict[str, str]:
     """The files in a folder with this suffix, by their stems."""
-    texts = {}
-    for path in sorted(folder.glob(f"*{suffix}")):
-        if path.is_file():
-            texts[path.stem] = path.read_text("utf-8", "replace")
-    return texts
+    paths = sorted(folder.glob(f"*{suffix}"))
+    return {path.stem: path.read_text("utf-8", "replace") for path in paths}
 
 
 def pack_logs(texts: dict[str, str]) -> str:
@@ -170,11 +161,11 @@ def by_run(climb: Climb, texts: dict[str, str]) -> TextOfRun:
 def too_large(climb: Climb, failures: TextOfRun) -> set[str]:
     """The names of runs that were out of memory, and of the same script's runs at larger B."""
     full = {name for (name, _), why in failures.items() if why == OUT_OF_MEMORY}
-    paths = set()
     names = set()
-    for run in climb.runs:  # from the smallest B to the largest
+    path = None  # of the script that is too large from here on
+    for run in climb.runs:
         if run.name in full:
-            paths.add(run.path)
-        if run.path in paths:
+            path = run.path
+        if run.path == path:
             names.add(run.name)
     return names

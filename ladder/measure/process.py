@@ -20,7 +20,6 @@ if sys.argv[0] == "-m":
 else:
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
-NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE")  # of another repository
 
 
 @dataclass
@@ -33,14 +32,14 @@ class Finished:
     failure: str | None  # why it failed, in one line; None if it ended well
 
 
-def run_python(*arguments, package: Path = ROOT, timeout: float | None = None, **env) -> Finished:
+def run_python(*arguments, package: Path = ROOT, **env) -> Finished:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
-    It imports the `ladder` that is in the folder `package`. Ctrl-C and `timeout` (seconds) kill it:
-    KeyboardInterrupt and subprocess.TimeoutExpired are raised.
+    It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
+    raised.
     """
     inherited = os.environ.copy()
-    for name in NOT_INHERITED:
+    for name in ("GIT_DIR", "GIT_WORK_TREE"):  # of another repository
         inherited.pop(name, None)
     done = subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
@@ -49,7 +48,6 @@ def run_python(*arguments, package: Path = ROOT, timeout: float | None = None, *
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        timeout=timeout,
     )
     why = failure(done.returncode, done.stderr) if done.returncode else None
     return Finished(done.stdout, done.stderr, done.returncode, why)

@@ -3,14 +3,12 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from ladder.errors import UsageError
-from ladder.log import Log, parse_log
+from ladder.log import Log, parse_log, percentiles
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_failures, climb_logs, too_large
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import all_scripts, base_of
@@ -39,7 +37,6 @@ class Row:
     name: str  # the script's stem; where batch sizes are compared, its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failures: dict[int, str] = field(default_factory=dict)  # why, by round
-    stem: str = ""  # of the script
     status: str = OK  # or why it has no logs, in two or three words
     B: int | None = None  # only where batch sizes are compared
     ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
@@ -53,8 +50,10 @@ class Row:
     roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
 
-    def __post_init__(self):
-        self.stem = self.stem or self.name
+    @property
+    def stem(self) -> str:
+        """That of the script."""
+        return self.name.removesuffix(f"_B{self.B}")
 
     @property
     def failure(self) -> str | None:
@@ -62,11 +61,6 @@ class Row:
         if self.logs or not self.failures:
             return None
         return self.failures[max(self.failures)]
-
-    @property
-    def status_in_full(self) -> str:
-        """Its status, with why it failed."""
-        return f"{FAILED}: {self.failure}" if self.status == FAILED else self.status
 
     @property
     def log(self) -> Log:
@@ -80,63 +74,55 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
     climb = Climb.read_from(folder)
-    failures = climb_failures(folder, climb)
-    rows = {}
-    for run in climb.runs:
-        stem = Path(run.path).stem
-        rows[run.name] = Row(run.name, {}, stem=stem, B=run.B)
-    for (name, k), why in failures.items():
-        rows[name].failures[k] = why
+    rows = {run.name: Row(run.name, {}, B=run.B) for run in climb.runs}
     for (name, k), text in climb_logs(folder, climb).items():
         where = f"{folder}/{name}.r{k}.log"
-        rows[name].logs[k] = parse_log(text, where)
-        rows[name].failures.pop(k, None)
-        check_whole(where, rows[name].logs[k])
-    if not any(row.logs or row.failures for row in rows.values()):
-        why = "holds no logs of a climb"
-        if climb.ended:
-            why = "has no run: its time was over before the first one had ended (--max-minutes)"
-        raise UsageError(f"{folder} {why}")
-    check_comparable(folder, climb, [row.logs for row in rows.values()])
+        log = parse_log(text, where)
+        check_whole(where, log)
+        rows[name].logs[k] = log
+    failures = climb_failures(folder, climb)
+    for (name, k), why in failures.items():
+        if k not in rows[name].logs:
+            rows[name].failures[k] = why
     for name in too_large(climb, failures):
         if not (rows[name].logs or rows[name].failures):
             del rows[name]  # it was skipped, as a smaller B did not fit
-    for row in rows.values():
+    rows = [*rows.values()]
+    if not any(row.logs or row.failures for row in rows):
+        raise UsageError(f"{folder} holds no logs of a climb")
+    check_comparable(folder, climb, rows)
+    for row in rows:
         measure(row, climb)
-    set_gains(climb, [*rows.values()])
-    return climb, [*rows.values()]
+    set_gains(climb, rows)
+    return climb, rows
 
 
 def check_whole(where: str, log: Log):
     """Raise UsageError unless a run ended well and its log has all its steps, from 1 on."""
-    if log.result["status"] != "ok":
-        raise UsageError(f"{where}: its run ended {log.result['status']}")
+    status = log.result.get("status")
+    if status != "ok":
+        raise UsageError(f"{where}: its run ended {status}")
     steps = int(log.run["steps"])
-    numbers = [step["step"] for step in log.steps]
-    if not numbers or numbers != list(range(1, steps + 1)):
-        raise UsageError(f"{where} does not have the steps 1 to {log.run['steps']}")
+    if not steps or [step["step"] for step in log.steps] != [*range(1, steps + 1)]:
+        raise UsageError(f"{where} does not have the steps 1 to {steps}")
     if not all(math.isfinite(step["loss"]) for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")
 
 
-def check_comparable(where: Path | str, climb: Climb, rows: Iterable[dict[int, Log]]):
+def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
     """Raise UsageError unless all logs come from one machine, commit, corpus and size of step, and
-    those of a round from one seed and order of rows. `rows` are the logs of each row by round."""
+    those of a round from one seed and order of rows."""
     found = defaultdict(set)
-    for logs in rows:
-        for k, log in logs.items():
+    for row in rows:
+        for k, log in row.logs.items():
             for key in COMPARABLE:
                 found[key].add(str(log.run.get(key)))
             for key in ("seed", "shuffle"):
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
-    if climb.batch_sizes:
-        del found["B"]
     for key, values in found.items():
-        if len(values) > 1:
+        if len(values) > 1 and not (key == "B" and climb.batch_sizes):
             differs = f"{key} ({', '.join(sorted(values))})"
-            raise UsageError(
-                f"{where}: its logs differ in {differs}: they cannot stand in one table"
-            )
+            raise UsageError(f"{folder}: its logs differ in {differs}: they make no table")
 
 
 def measure(row: Row, climb: Climb):
@@ -147,13 +133,13 @@ def measure(row: Row, climb: Climb):
             row.status = OUT_OF_MEMORY if row.failure == OUT_OF_MEMORY else FAILED
         return
     logs = row.logs.values()
-    row.ms = statistics.geometric_mean(median_ms(log) for log in logs)
+    row.ms = statistics.geometric_mean(map(median_ms, logs))
     row.tok_per_s = step_tokens(row.log) * 1e3 / row.ms
     row.mfu = row.tok_per_s / limit_tok_per_s(climb, row.log)
     row.roofline = roofline_of(row.stem, row.log.run, climb)
     # Not the most of them: in the first round the compiler needs more than training does.
     peaks = [log.result["peak_bytes"] or 0 for log in logs]
-    row.peak_bytes = int(np.median(peaks)) or None
+    row.peak_bytes = int(statistics.median(peaks)) or None
     if climb.comparison.loss_heading and len(row.log.steps) >= MIN_STEPS:
         row.loss = statistics.mean(map(end_loss, logs))
 
@@ -190,15 +176,17 @@ def index_of_base(rows: list[Row], index: int) -> int:
     It is that of the script which this one goes on from, if that stands above; else the row above.
     """
     base = base_by_stem().get(rows[index].stem)
-    for above in range(index):
-        if base and rows[above].stem == base.stem:
-            return above
-    return index - 1
+    stems = [row.stem for row in rows[:index]]
+    return stems.index(base) if base in stems else index - 1
 
 
-def base_by_stem() -> dict[str, Path | None]:
-    """The script that each rung goes on from, by the rung's stem; one from outside has none."""
-    return {path.stem: base_of(path) for path in all_scripts()}
+def base_by_stem() -> dict[str, str]:
+    """The stem of the script that each rung goes on from, by the rung's; one from outside has
+    none."""
+    bases = {}
+    for path in all_scripts()[1:]:
+        bases[path.stem] = base_of(path).stem
+    return bases
 
 
 def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estimate | None:
@@ -260,15 +248,14 @@ def first_log(rows: list[Row]) -> Log:
     return next(row.log for row in rows if row.logs)
 
 
-def step_times(log: Log) -> np.ndarray:
+def step_times(log: Log) -> list[float]:
     """Milliseconds of the measured steps, without the warm-up."""
-    times = [step["dt_ms"] for step in log.steps]
-    return np.array(times[log.warmup_steps :])
+    return [step["dt_ms"] for step in log.steps[log.warmup_steps :]]
 
 
 def median_ms(log: Log) -> float:
     """The median of the measured steps, in milliseconds."""
-    return float(np.median(step_times(log)))
+    return percentiles(step_times(log))[1]
 
 
 def ms_per_token(log: Log) -> float:

@@ -41,12 +41,8 @@ def all_scripts() -> list[Path]:
 
 def base_of(path: Path) -> Path | None:
     """The script that `path` adds one change to; None for baseline.py and scripts from outside."""
-    if path == DDP:
-        return rungs()[-1]
-    if path == FSDP:
-        return DDP
-    for folder in BRANCHES:
-        line = rungs() + branch(folder)
+    lines = [rungs() + branch(folder) for folder in BRANCHES]
+    for line in [*lines, [rungs()[-1], DDP, FSDP]]:
         if path in line[1:]:
             return line[line.index(path) - 1]
     return None
@@ -60,6 +56,11 @@ def number_of(path: Path) -> int:
 def transformers_scripts() -> list[Path]:
     """The scripts in peers/ that train with other libraries; the first is the fast one."""
     return sorted((ROOT / "peers").glob("*.py"))
+
+
+def known() -> list[Path]:
+    """All scripts of the project."""
+    return [*all_scripts(), DDP, FSDP, *transformers_scripts()]
 
 
 def relative_name(path: Path) -> str:
@@ -84,7 +85,7 @@ def select(words: list[str]) -> list[Path]:
         elif word == "transformers":
             selected += transformers_scripts()
         else:
-            selected.append(named(word, [*all_scripts(), DDP, FSDP, *transformers_scripts()]))
+            selected.append(named(word))
     return selected
 
 
@@ -97,24 +98,24 @@ def numbered(first: int, last: int) -> list[Path]:
     if last not in by_number:
         raise UsageError(f"no rung has a number {last}: they end with {max(by_number)}")
     line = [by_number[last]]
-    while number_of(line[0]) != first:
-        base = base_of(line[0])
-        if base is None:
-            raise UsageError(f"{last} does not go on from {first}: name each rung")
-        line.insert(0, base)
+    while number_of(line[0]) > first:
+        line.insert(0, base_of(line[0]))
+    if number_of(line[0]) != first:
+        raise UsageError(f"{last} does not go on from {first}: name each rung")
     return line
 
 
-def named(word: str, paths: list[Path]) -> Path:
-    """The script that is called `word`, or the only one with it in its name. Raises UsageError."""
+def named(word: str) -> Path:
+    """The only script with `word` in its name. Raises UsageError if there is none, or several."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    matches = [path for path in paths if part in path.stem]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
+    matches = [path for path in known() if part in path.stem]
+    if len(matches) > 1:
         names = " or ".join(path.stem for path in matches)
         raise UsageError(f"{word} may be {names}: write more of it")
-    raise UsageError(f"{word} is neither a rung (its number or a part of its name) nor a script")
+    if not matches:
+        what = "neither a rung (its number or a part of its name) nor a script"
+        raise UsageError(f"{word} is {what}")
+    return matches[0]
 
 
 def one_script(word: str) -> Path:

@@ -26,7 +26,6 @@ from ladder.show.tables import (
     sizes,
     table,
     title_of,
-    warnings,
 )
 
 HERE = Path(__file__).parent
@@ -174,12 +173,11 @@ def climb_section(found: Gathered, without: Gathered | None = None, with_logs=Tr
 
 
 def notices(climb: Climb, rows: list[Row]) -> list[str]:
-    """What stands above the numbers: a climb that has not ended, a busy machine."""
-    lines = warnings(climb)
-    if not climb.ended:
-        done = sum(len(row.logs) for row in rows)
-        lines.insert(0, f"not finished: {done} of {climb.rounds * len(rows)} runs are in")
-    return lines
+    """What stands above the numbers: that a climb has not ended."""
+    if climb.ended:
+        return []
+    done = sum(len(row.logs) for row in rows)
+    return [f"not finished: {done} of {climb.rounds * len(rows)} runs are in"]
 
 
 def facts(found: Gathered) -> dict[str, str]:
@@ -241,7 +239,7 @@ def base_row(found: Gathered, index: int) -> Row | None:
 def rung_html(row: Row, base: Row | None, scripts: dict[str, Path]) -> list:
     """What a script says of itself, what ran, and its diff."""
     path = scripts.get(row.stem)
-    facts = {"Status": row.status_in_full if row.failure else ""}
+    facts = {"Status": row.failure or ""}
     if path:
         for name, text in fields_of(path).items():
             facts[name] = prose(text)

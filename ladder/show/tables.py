@@ -3,16 +3,14 @@
 import statistics
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ladder.machine import find_gpu
+from ladder.log import percentiles
 from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
@@ -33,10 +31,12 @@ COLUMNS = (
     "rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain",
     "total", "MFU", "of roofline", "memory", "first step", "final loss",
 )  # fmt: skip
-NOT_REACHED = "not reached"
+# Those in print and on a narrow terminal.
 IN_PRINT = COLUMNS[:7]
-NOTHING = {"", "–", "unknown", NOT_REACHED}  # of a column that has only these, a footnote says more
-FEWEST = 4  # columns on a narrow screen
+OF_BATCH_SIZES = ("rung", "ms / step", "tok/s", "memory")
+WIDE = 130  # letters: a terminal with room for all
+NOT_REACHED = "not reached"
+NOTHING = {"", "–", NOT_REACHED}  # a column of these alone is left out
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
 
@@ -67,39 +67,41 @@ def name_of(row: Row) -> str:
     return f"{title_of(row)}, B={row.B}" if row.B else title_of(row)
 
 
-def columns(climb: Climb, rows: list[Row]) -> dict[str, str]:
-    """The heading of each of COLUMNS that says something of a row."""
+# ------------------------------------------------------------------ cells
+
+
+def columns(climb: Climb, rows: list[Row], narrow=False) -> dict[str, str]:
+    """The heading of each of COLUMNS that says something of a row; `narrow`: fewer of them."""
+    names = COLUMNS
+    if narrow:
+        names = OF_BATCH_SIZES if climb.batch_sizes else IN_PRINT
     comparison = climb.comparison
-    names = {
+    own = {
         "gain": comparison.gain_heading,
         "total": comparison.total_heading,
         "loss_change": comparison.loss_heading,
         "time_to_loss": f"time to the loss of {name_of(rows[0])}",
     }
     headings = {}
-    for name in COLUMNS:
+    for name in names:
         texts = {cells(row)[name].text for row in rows}
         if not texts <= NOTHING:
-            headings[name] = names.get(name, name)
+            headings[name] = own.get(name, name)
     return headings
 
 
-def cells(row: Row, in_full=True) -> dict[str, Cell]:
-    """Each of COLUMNS. A row without logs has only its status, `in_full` with why it failed."""
+def cells(row: Row) -> dict[str, Cell]:
+    """Each of COLUMNS. A row without logs has only its status."""
     line = dict.fromkeys(COLUMNS, Cell(""))
     line["rung"] = Cell(name_of(row))
-    if not row.logs:
-        line["ms / step"] = Cell(row.status_in_full if in_full else row.status)
-        return line
-    for name, text in figures(row).items():
+    texts = figures(row) if row.logs else {"ms / step": row.status}
+    for name, text in texts.items():
         line[name] = Cell(text)
-    line["gain"] = gain_cell(percent(row.gain), row.gain)
-    line["total"] = gain_cell(factor(row.total), row.total)
-    line["loss_change"] = gain_cell(loss_change(row.loss_change), row.loss_change)
-    time_to_loss = factor(row.time_to_loss)
+    for name, text in ESTIMATES.items():
+        found = getattr(row, name)
+        line[name] = Cell(text(found), bool(found and found.significant))
     if row.total and row.loss_change and not row.time_to_loss:
-        time_to_loss = NOT_REACHED
-    line["time_to_loss"] = gain_cell(time_to_loss, row.time_to_loss)
+        line["time_to_loss"] = Cell(NOT_REACHED)
     return line
 
 
@@ -111,16 +113,11 @@ def figures(row: Row) -> dict[str, str]:
         "ms / step": f"{row.ms:.1f}",
         "tok/s": f"{row.tok_per_s:.0f}",
         "MFU": f"{row.mfu:.1%}",
-        "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "unknown",
-        "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "unknown",
+        "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "",
+        "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "",
         "first step": f"{first['dt_ms'] / 1e3:.1f} s",
         "final loss": f"{last['loss']:.4f}",
     }
-
-
-def gain_cell(text: str, gain: Estimate | None) -> Cell:
-    """`text`, bold if this gain survives Holm's correction."""
-    return Cell(text, gain is not None and gain.significant)
 
 
 def loss_change(change: Estimate | None) -> str:
@@ -153,25 +150,37 @@ def with_interval(found: Estimate | None, text: Callable[[float], str], unit: st
     return f"{shown} ({certainty})".replace("-", "−")
 
 
-def table(rows: list[Row], headings: dict[str, str], in_full=True) -> list[list[Cell]]:
+# The columns that are estimates, named as Row's.
+ESTIMATES = {"gain": percent, "total": factor, "loss_change": loss_change, "time_to_loss": factor}
+
+# ------------------------------------------------------------------ layouts
+
+
+def table(rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
     """The headings, and below them the cells of each row in these columns."""
     lines = [[Cell(heading) for heading in headings.values()]]
     for row in rows:
-        line = cells(row, in_full)
+        line = cells(row)
         lines.append([line[name] for name in headings])
     return lines
 
 
+def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
+    """The table for a terminal, all but its first column to the right."""
+    header, *body = table(rows, columns(climb, rows, narrow=console.width < WIDE))
+    shown = new_table(*(fill(cell.text, 18) for cell in header))
+    for line in body:
+        # As Text: a file name may hold [what] reads like markup.
+        shown.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in line))
+    return shown
+
+
 def markdown(climb: Climb, rows: list[Row]) -> str:
-    """The table in Markdown, numbers to the right, and what has to be said of it.
+    """The table in Markdown, and what has to be said of it.
 
     It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
     """
-    if climb.batch_sizes:
-        text = pipes(by_batch_size(rows))
-    else:
-        headings = columns(climb, rows)
-        text = pipes(table(rows, {name: headings[name] for name in IN_PRINT if name in headings}))
+    text = pipes(table(rows, columns(climb, rows, narrow=True)))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
@@ -193,184 +202,90 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
     return text.replace("<", "&lt;")
 
 
+def caption(climb: Climb, rows: list[Row]) -> str:
+    """Machine and settings in one line. Of a rate the median of the rounds."""
+    text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
+    text = text.format(**first_log(rows).run | {"B": sizes(rows)})
+    peaks = [rate / 1e12 for rate in climb.rates["peak_flops"]]
+    peak = f"{statistics.median(peaks):.3g} ({min(peaks):.3g} to {max(peaks):.3g}) TFLOP/s"
+    text += f"; a large {climb.peak_dtype} matmul runs at {peak}"
+    if climb.rate("copy_bytes_per_s"):
+        text += f", one in float32 at {climb.rate('fp32_flops') / 1e12:.3g}"
+        text += f"; a copy reads and writes {climb.rate('copy_bytes_per_s') / 1e9:.3g} GB/s"
+    if climb.quick:
+        text += "; quick: few steps, so gains may be noise"
+    return text
+
+
+def sizes(rows: list[Row]) -> str:
+    """The B of these rows: `4`, or where batch sizes are compared `1 to 16`."""
+    found = {int(row.log.run["B"]) for row in rows if row.logs}
+    return " to ".join(str(B) for B in sorted({min(found), max(found)}))
+
+
+# ------------------------------------------------------------------ footnotes
+
+
 def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
-    """What has to be said of a table: rounds that failed, rungs that ran something else than they
-    declare, rounds that were disturbed, rows above their roofline, and text read twice."""
-    good = [row for row in rows if row.logs]
+    """What has to be said below a table, in sentences."""
     notes = []
-    for row in good:
+    good = [row for row in rows if row.logs]
+    for row in rows:
         for k, why in row.failures.items():
-            note = f"Round {k} of {name_of(row)} failed; its row and gains have the others only"
-            notes.append(f"{note}: {printable(why)}")
+            if why != OUT_OF_MEMORY:
+                notes.append(f"Round {k} of {name_of(row)} failed: {printable(why)}")
     for row in good:
         for text in differences(row.logs.values()):
             notes.append(f"{name_of(row)} ran {text}.")
         notes += disturbed_rounds(row)
-    if any(row.roofline and sum(row.roofline) > row.ms for row in good):
-        above = "Above 100 % of the roofline: caches spare the memory some of the bytes it counts."
-        notes.append(above)
-    notes += disturbances(climb, good) + gaps(climb, rows)
-    shared = any(row.total and row.loss_change for row in good)  # else there is nothing to reach
-    if shared and not any(row.time_to_loss for row in good):
-        notes.append(f"The loss that {name_of(rows[0])} ends at is not reached by the others.")
-    run = good[0].log.run if good else {}
-    if good and good[0].loss and float(run["epoch_batches"]) < int(run["steps"]):
-        note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
-        notes.append(f"{note}losses may be lower than those on unseen text.")
-    return notes
+    cores = climb.load_during or 0
+    if cores > OTHERS * climb.cores:
+        took = f"Other programs took up to {cores:.1f} of {climb.cores:g} cores during a run"
+        notes.append(f"{took}: times may be too long, and gains mean less.")
+    if any(row.mfu > 1 for row in good):
+        notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
+    return notes + gaps(climb, rows) + of_losses(rows[0], good)
 
 
 def disturbed_rounds(row: Row) -> list[str]:
     """The rounds that took over twice the median of their row, and those of which a tenth of the
     steps took over twice their own median."""
     notes = []
-    medians = {k: median_ms(log) for k, log in sorted(row.logs.items())}
-    for k, ms in medians.items():
+    usual = statistics.median(map(median_ms, row.logs.values()))
+    for k, log in row.logs.items():
         name = f"Round {k} of {name_of(row)}"
-        if ms > 2 * statistics.median(medians.values()):
-            took = f"{name} took {ms:.1f} ms a step, more than twice the median of its row"
-            notes.append(f"{took}. It is kept.")
-        slow = np.percentile(step_times(row.logs[k]), 90)
+        _, ms, slow = percentiles(step_times(log))
+        twice = "more than twice"
+        if ms > 2 * usual:
+            notes.append(f"{name} took {ms:.1f} ms a step, {twice} the median of its row.")
         if slow > 2 * ms:
-            took = f"{slow:.1f} ms or more, more than twice its median"
-            notes.append(f"{name} was disturbed: a tenth of its steps took {took}. It is kept.")
-    return notes
-
-
-def disturbances(climb: Climb, good: list[Row]) -> list[str]:
-    """What else ran on the machine, and an MFU that cannot be."""
-    notes = []
-    if climb.load_before > 0.75 * climb.cores:
-        load = f"load {climb.load_before:.1f} on {climb.cores} core(s)"
-        notes.append(f"Before the climb: {load} in the last minute.")
-    cores = climb.load_during or 0
-    if cores > OTHERS * climb.cores:
-        note = f"Other programs took up to {cores:.1f} of {climb.cores} cores during a run: "
-        notes.append(f"{note}times may be too long, and gains mean less.")
-    if any(row.mfu > 1 for row in good):
-        what = "the matmul that is its peak was disturbed"
-        if find_gpu(good[0].log.run["device"]):
-            what = "the data sheet is that of another card"
-        notes.append(f"MFU above 100 %: {what}, or the times of the steps are wrong.")
-    return notes
+            took = f"a tenth of its steps took {slow:.1f} ms or more, {twice} its median"
+            notes.append(f"{name} was disturbed: {took}.")
+    return [f"{note} It is kept." for note in notes]
 
 
 def gaps(climb: Climb, rows: list[Row]) -> list[str]:
     """The rows whose gain is over another script than the one that they go on from."""
-    if climb.comparison.against != "previous":
-        return []
     notes = []
-    bases = base_by_stem()
-    for path in climb.scripts:
-        if "/" not in path:
-            bases.pop(Path(path).stem, None)  # it is from outside
     for index, row in enumerate(rows):
-        base = bases.get(row.stem)
-        compared = rows[index_of_base(rows, index)]
-        if row.gain and base and compared.stem != base.stem:
-            goes_on = f"not with {title(base)}, which it goes on from"
-            notes.append(f"{name_of(row)} is compared with {name_of(compared)}, {goes_on}.")
+        base = base_by_stem().get(row.stem)
+        other = rows[index_of_base(rows, index)]
+        if climb.comparison.against == "previous" and row.gain and base not in (None, other.stem):
+            goes_on = f"not with {titles()[base]}, which it goes on from"
+            notes.append(f"{name_of(row)} is compared with {name_of(other)}, {goes_on}.")
     return notes
 
 
-def by_batch_size(rows: list[Row]) -> list[list[Cell]]:
-    """The table of batch sizes: tok/s and memory of each script by B, and the largest B that it
-    ran at."""
-    scripts = {}
-    for row in rows:
-        scripts.setdefault(title_of(row), {})[row.B] = row
-    sizes = sorted({row.B for row in rows})
-    lines = [["", *(f"B={B}" for B in sizes), "largest B"]]
-    for name, by_size in scripts.items():
-        rates = [f"{name}, tok/s"]
-        memory = ["memory, GB"]
-        largest = 0
-        for B in sizes:
-            row = by_size.get(B)
-            if row and row.logs:
-                line = figures(row)
-                rates.append(line["tok/s"])
-                memory.append(line["memory"].removesuffix(" GB"))
-                largest = B
-            else:
-                rates.append(row.status if row else "–")
-                memory.append("")
-        is_limit = by_size[max(by_size)].status == OUT_OF_MEMORY
-        rates.append(f"{largest}" if is_limit else f"≥ {largest}")
-        lines += [rates, [*memory, ""]]
-    return [[Cell(text) for text in line] for line in lines]
-
-
-def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
-    """The table for a terminal, with as many columns as fit its width."""
-    if climb.batch_sizes:
-        return drawn(by_batch_size(rows))
-    headings = columns(climb, rows)
-    lines = table(rows, headings, in_full=False)  # a note below says why a row failed
-    unbounded = console.options.update(width=10**4)
-    others = []
-    while True:
-        shown = drawn([line[: len(headings)] for line in lines])
-        fits = console.measure(shown, options=unbounded).maximum <= console.width
-        if fits or len(headings) == FEWEST:
-            break
-        others.insert(0, headings.popitem()[1])
-    if others:
-        shown.caption = f"On a wider screen also: {', '.join(others)}."
-    return shown
-
-
-def drawn(lines: list[list[Cell]]) -> Table:
-    """A table for a terminal, all but its first column to the right."""
-    header, *body = lines
-    headings = []
-    for index, heading in enumerate(header):
-        width = max([18, *(len(line[index].text) for line in body)])
-        headings.append(fill(heading.text, width))
-    shown = new_table(*headings)
-    shown.caption_justify = "left"
-    for line in body:
-        # As Text: a file name may hold [what] reads like markup.
-        shown.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in line))
-    return shown
-
-
-def warnings(climb: Climb) -> list[str]:
-    """What may have falsified the times: a peak that moved."""
-    peaks = climb.rates["peak_flops"]
-    if max(peaks) <= 1.1 * min(peaks):
+def of_losses(first: Row, good: list[Row]) -> list[str]:
+    """Whether the others reach the loss of the first row, and whether text was read again."""
+    if not first.loss:
         return []
-    return [
-        f"a large matmul ran at {min(peaks) / 1e12:.3g} TFLOP/s in one round and "
-        f"{max(peaks) / 1e12:.3g} in another: the machine was busy or hot, and gains less "
-        "than that mean little"
-    ]
-
-
-def sizes(rows: list[Row]) -> str:
-    """The B of these rows: `4`, or where batch sizes are compared `1 to 16`."""
-    found = [int(log.run["B"]) for row in rows for log in row.logs.values()]
-    smallest, largest = min(found), max(found)
-    return f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
-
-
-def caption(climb: Climb, rows: list[Row]) -> str:
-    """Machine and settings in one line. Of a rate the median of the rounds, and their range."""
-
-    def rate(name: str, unit: float) -> str:
-        by_round = climb.rates[name]
-        text = f"{climb.rate(name) / unit:.3g}"
-        if len(by_round) > 1:
-            text += f" ({min(by_round) / unit:.3g} to {max(by_round) / unit:.3g})"
-        return text
-
-    text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**first_log(rows).run | {"B": sizes(rows)})
-    text += f"; a large {climb.peak_dtype} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
-    if "copy_bytes_per_s" in climb.rates:
-        if climb.peak_dtype != "float32":
-            text += f", one in float32 at {rate('fp32_flops', 1e12)}"
-        text += f"; a copy reads and writes {rate('copy_bytes_per_s', 1e9)} GB/s"
-    if climb.quick:
-        text += "; quick: few steps, so gains may be noise"
-    return text
+    notes = []
+    compared = any(row.total and row.loss_change for row in good)
+    if compared and not any(row.time_to_loss for row in good):
+        notes.append(f"The loss that {name_of(first)} ends at is not reached by the others.")
+    run = first.log.run
+    if float(run["epoch_batches"]) < int(run["steps"]):
+        note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
+        notes.append(f"{note}losses may be lower than those on unseen text.")
+    return notes

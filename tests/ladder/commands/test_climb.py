@@ -11,17 +11,15 @@ from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
 
 from ladder import machine
-from ladder.cli import pick_device
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.files import ROOT
-from ladder.machine import device_name
 from ladder.measure import rounds
 from ladder.measure.docstrings import parts_of
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without
+from ladder.show.tables import markdown
 
 TOP = rungs_for("cpu")[-1]
 
@@ -34,11 +32,11 @@ def climbed(shard, tmp_path_factory):
     mine.write_text(rung(1).read_text().replace("**MODELS[args.model]", f"**{SMALLER}"))
     words = ["climb", 1, mine, *SMALL, "--steps=3", "--rounds=2"]
     words += ["--data", shard, "--out", folder / "run"]
-    # In round 1, and in round 2 by the copy of the code.
-    peaks = {ROOT: 1e12, folder / "run" / "code": 2e12}
+    peaks = iter([1e12, 2e12])
 
-    def rates(_, package=ROOT):
-        return FOUND | {"rates": {"peak_flops": peaks[package]}}
+    def rates(_, package):
+        assert package == folder / "run" / "code"
+        return FOUND | {"rates": {"peak_flops": next(peaks)}}
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(rounds, "large_matmul", rates)
@@ -65,7 +63,6 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
 def test_a_climb_begins_with_one_batch_for_all(card, shard, tmp_path, monkeypatch):
     """The default B of a GPU depends on what other programs hold of it, which may change."""
     card("T4")
-    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
     monkeypatch.setattr(climb, "run_and_report", lambda folder: 0)
     out = tmp_path / "run"
     words = ["climb", "0", "1", f"--data={shard}", f"--out={out}", "--steps=100", "--seed=7"]
@@ -133,8 +130,7 @@ KILLED = "os.kill(os.getpid(), 9)"
 
 def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     """a runs up to B=4, b up to 2, and c at all of them."""
-    found = FOUND | {"device": device_name(pick_device(None))}
-    monkeypatch.setattr(rounds, "large_matmul", lambda *_: {**found})
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
     for name, largest, fail in (("a", 4, MEMORY), ("b", 2, KILLED), ("c", 99, "pass")):
         source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
         (tmp_path / f"{name}.py").write_text(source)
@@ -144,11 +140,13 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     assert main(["climb", *scripts, *words.split()]) == 0
     said = capsys.readouterr().out
     begun = " ".join(re.findall(r"^(\w+), round", said, re.M))
-    first = "a_B1 b_B1 c_B1 a_B2 b_B2 c_B2 a_B4 b_B4 c_B4 a_B8 c_B8 c_B16"
-    assert begun == f"{first} c_B16 c_B8 c_B4 a_B4 c_B2 b_B2 a_B2 c_B1 b_B1 a_B1"
-    assert "b_B4, round 1 of 2: killed by SIGKILL, as where memory is full (8 of " in said
+    first = "a_B1 a_B2 a_B4 a_B8 b_B1 b_B2 b_B4 c_B1 c_B2 c_B4 c_B8 c_B16"
+    assert begun == f"{first} c_B16 c_B8 c_B4 c_B2 c_B1 b_B2 b_B1 a_B4 a_B2 a_B1"
+    assert "b_B4, round 1 of 2: failed: out of memory (5 of " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
+    table = markdown(*read_climb(out))
+    assert "| b, B=4 | out of memory |" in table and "b, B=8" not in table
 
 
 # ------------------------------------------------------------------ transformers

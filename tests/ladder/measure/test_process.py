@@ -2,9 +2,6 @@
 
 import subprocess
 import sys
-import time
-
-import pytest
 
 from ladder.files import ROOT
 from ladder.measure import process, rounds
@@ -43,18 +40,11 @@ def test_while_another_process_runs_this_one_sleeps(tmp_path):
     assert float(done.stdout) < 0.03  # half a per cent, and what it takes to start one
 
 
-def test_a_process_is_killed_when_its_time_is_over(tmp_path):
-    begun = time.monotonic()
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.run_python(sleeping(tmp_path / "sleeps.py", 60), timeout=0.5)
-    assert time.monotonic() - begun < 20
-
-
 # ------------------------------------------------------------------ matmul.py
 
 
 def test_a_climb_gets_the_rates_of_a_cpu():
     """From a process of its own, whose last line they are."""
-    measured = rounds.large_matmul(["--device=cpu"])
+    measured = rounds.large_matmul(["--device=cpu"], ROOT)
     assert set(measured["rates"]) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
-    assert min(measured["rates"].values()) > 1e6 and measured["device_type"] == "cpu"
+    assert min(measured["rates"].values()) > 1e6
