@@ -21,18 +21,15 @@ from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rates import rates_of
-from ladder.measure.rows import median_ms
 from ladder.measure.scripts import base_of, number_of
-from ladder.measure.stats import Estimate
-from ladder.measure.work import LABELS, batch_to_compare, roofline_ms, work
-from ladder.show.chart import NARROW, PARTS, WIDE, Axis, Bar, Chart, Picture, Scale
+from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
 from ladder.show.diffs import diff_lines
-from ladder.show.gather import gather
-from ladder.show.measured import draw_climb, gain_axis
+from ladder.show.measured import draw_climb
 from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_climb, reported_gpus, share_of
-from ladder.show.tables import percent, title_of, titles
-from ladder.show.training import draw_loss, gather_run, training_section
+from ladder.show.tables import title_of, titles
+from ladder.show.training import draw_loss, read_run, training_section
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -43,14 +40,15 @@ HEARTS = {
     7: "vocab_size: int = 50304",
     10: "torch.optim.AdamW(groups, …, fused=True)",
 }
+PARTS = ("matmuls", "attention", "traffic", "optimizer")  # in the order of ladder.measure.work
 TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run of README.md
 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
-    drawing |= {"rounds": draw_rounds, "two-cards": draw_two_cards, "step": draw_step}
-    drawing["curve"] = partial(draw_loss, [gather_run(TRAINING)], [], "tokens")
+    drawing["step"] = draw_step
+    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)], [])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     for _, _, rows in beyond_climbs():
@@ -67,8 +65,8 @@ def index() -> str:
     """The page: the reported climb, and as `ladder report` shows them those of README.md."""
     sections = [reported_section()]
     for folder, _, _ in [*measured_climbs(), *beyond_climbs()]:
-        sections.append(climb_section(gather(ROOT / folder), with_logs=False))
-    sections.append(training_section([TRAINING])[0])
+        sections.append(climb_section(ROOT / folder, with_logs=False))
+    sections.append(training_section([TRAINING]))
     return page(sections)
 
 
@@ -82,7 +80,7 @@ def reported_section() -> Section:
         '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
     ).format(other["url"], other["what"], other["settings"], other["note"])
     headline = f"GPT-2 training, one diff at a time: {times} as fast as its baseline on one A100"
-    return Section("reported", "one A100, reported", headline, links + both(draw_ladder))
+    return Section("reported", headline, links + both(draw_ladder))
 
 
 def draw_ladder(width: int) -> Picture:
@@ -90,19 +88,30 @@ def draw_ladder(width: int) -> Picture:
     other = reported_climb()
     picture = Picture(width, f"Milliseconds of a step, reported by {other['who']}, and the diffs")
     picture.say(f"One training step of GPT-2 (124M) on one A100: reported by {other['who']}")
-    bars = []
-    first = before = None
+    before = None
     for path in reported_rungs():
         ms = other["ms"][f"{number_of(path):02}"]
-        first = first or ms
-        bar = Bar(title(path), [(ms / first, "reported", "")], f"{ms} ms")
+        part = ms / other["ms"]["00"]
+        bar = Bar(title(path), [(part, "reported", "")], f"{ms} ms")
         if before:
-            bar.code = heart_of(path)
             bar.right = faster(before, ms)
-        bars.append(bar)
+        picture.bars([bar], 0.8)
+        if before:
+            draw_heart(picture, f" + {heart_of(path)} ", part)
         before = ms
-    picture.bars(bars, 0.8)
     return picture
+
+
+def draw_heart(picture: Picture, code: str, part: float):
+    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it."""
+    letter = min(7.5, picture.width / len(code))  # pixels
+    x, y = 0, picture.y + 6
+    if picture.wide:
+        x, y = 228 + part * 538, picture.y - 20
+    else:
+        picture.y += 24
+    picture.rect(x, y - 11, len(code) * letter, 22, "added")
+    picture.text(x, y + 4, code, "added-ink mono", letter / 0.602)
 
 
 def heart_of(path: Path) -> str:
@@ -125,52 +134,28 @@ def faster(before: float, after: float) -> str:
 
 def draw_learned(width: int) -> Picture:
     """What each rung gained on each machine that was measured here."""
-    found = machines()
     picture = Picture(width, "Measured here: the gain of each rung over the one before, by machine")
+    found = machines()
+    labels = {}
     bars = {}  # by title
     gains = []
-    for k, machine in enumerate(found):
+    for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
+        name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
+        rate = machine.climb.rate("peak_flops") / 1e12
+        name = name.removesuffix(", T=256")
+        labels[color] = f"{name}: {rate:.2g} TFLOP/s"
         for row in machine.ran.values():
             if row.gain:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
                 gains.append(row.gain)
-    axes = []
-    for k, machine in enumerate(found):
-        label = re.sub(r"\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
-        rate = machine.climb.rate("peak_flops") / 1e12
-        heading = f"{label.replace(' ,', ',').removesuffix(', T=256')}: {rate:.2g} TFLOP/s"
-        start = 0.04 + k / len(found)
-        axes.append(gain_axis(heading, start, start + 0.26, gains, apart=0.3))
-    picture.bars([*bars.values()], axes=axes)
+    picture.legend(labels)
+    axis = axis_of(gains, "tok/s vs. previous, logarithmic", True)
+    picture.bars([*bars.values()], 0, axis, CURVES)
     return picture
 
 
-def draw_rounds(width: int) -> Picture:
-    """How the rounds of a climb become a gain with an interval: its last two rungs."""
-    *_, (_, _, measured) = measured_climbs()
-    before, after = measured[-2:]
-    picture = Picture(width, "Six rounds of two rungs, the gain of each round, and its interval")
-    old, new = title_of(before), title_of(after)
-    picture.say(f"Milliseconds a step of {old} and {new}, and what {new} gains")
-    bars = []
-    gains = [after.gain]
-    for k in sorted(after.logs):
-        slow, fast = median_ms(before.logs[k]), median_ms(after.logs[k])
-        gains.append(a_dot(slow / fast))
-        bars.append(Bar(f"round {k}", end=f"{slow:,.0f} → {fast:,.0f}", marks=gains[-1:]))
-    bars.append(Bar("mean", marks=[after.gain], right=percent(after.gain)))
-    end = 0.72 if picture.wide else 0.98
-    picture.bars(bars, axes=[gain_axis("gain, logarithmic", 0.36, end, gains)])
-    return picture
-
-
-def a_dot(value: float) -> Estimate:
-    """An estimate without an interval, as a filled dot."""
-    return Estimate(value, None, None, 1, significant=True)
-
-
-# ------------------------------------------------------------------ cards
+# ------------------------------------------------------------------ cards, and parts of a step
 
 
 def draw_cards(width: int) -> Picture:
@@ -188,62 +173,35 @@ def draw_cards(width: int) -> Picture:
         ms = row["ms_a_step"]
         bar = Bar(row["gpu"], [(rate / rows[0]["tok_per_s"], "reported", "")])
         bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.marks = [a_dot(share)]
         bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
-    ticks = {0: "0 %", 0.5: "50 %", 1: "100 %"}
-    end = 0.7 if picture.wide else 0.94
-    axis = Axis("share of the roofline", 0.46, end, Scale(0, 1.1), ticks)
-    picture.bars(bars, 0.28 if picture.wide else 0.2, [axis], "reported")
-    return picture
-
-
-def draw_two_cards(width: int) -> Picture:
-    """Why an A100 gains more than an RTX 4090: the parts of a step, before and after."""
-    picture = Picture(width, "The parts of a step on an A100 and on an RTX 4090, calculated")
-    picture.say("Calculated: milliseconds for 1024 tokens")
-    picture.legend(dict(zip(PARTS, LABELS, strict=True)))
-    longest = None
-    for name in (A100, "NVIDIA GeForce RTX 4090"):
-        gpu = find_gpu(name)
-        size = batch_to_compare(gpu.memory)
-        steps = {}
-        for stem in ("baseline", "10_fused_adamw"):
-            steps[stem] = [ms / size for ms in roofline_ms(work(size)[stem], rates_of(gpu))]
-        longest = longest or sum(steps["baseline"])
-        picture.say(f"{gpu.name}, B={size}", "ink")
-        picture.bars(step_bars(steps, longest, 1), 0.85)
+    picture.bars(bars, 0.6)
     return picture
 
 
 def draw_step(width: int) -> Picture:
     """The parts of a step after the rungs that shorten it most: what 02 leaves is drawn wider."""
-    gpu = find_gpu(A100)
     picture = Picture(width, "What each rung removes from a training step, in milliseconds")
-    picture.say("What each rung removes from a step", "ink")
-    picture.say(f"Calculated for one {gpu.name}, B={B}: milliseconds")
+    picture.say(f"Milliseconds a step, calculated for one {find_gpu(A100).name}, B={B}")
     picture.legend(dict(zip(PARTS, LABELS, strict=True)))
-    steps = {}
-    for stem in ("baseline", "02_tf32"):
-        steps[stem] = roofline_ms(work(B)[stem], rates_of(gpu))
-    picture.bars(step_bars(steps, sum(steps["baseline"]), 0), 0.82)
+    picture.bars(step_bars("baseline", "02_tf32"), 0.82)
     picture.say("02 to 10, drawn wider", "ink")
-    del steps["baseline"]
-    for stem in ("03_bf16_autocast", "05_torch_compile", "06_flash_attention", "10_fused_adamw"):
-        steps[stem] = roofline_ms(work(B)[stem], rates_of(gpu))
-    picture.bars(step_bars(steps, sum(steps["02_tf32"]), 0), 0.82)
+    later = ("03_bf16_autocast", "05_torch_compile", "06_flash_attention", "10_fused_adamw")
+    picture.bars(step_bars("02_tf32", *later), 0.82)
     return picture
 
 
-def step_bars(steps: dict, longest: float, digits: int) -> list[Bar]:
-    """A bar for each of these rungs, its parts in milliseconds with so many digits."""
+def step_bars(*stems: str) -> list[Bar]:
+    """A bar for each of these rungs, its parts in milliseconds; the first is the longest."""
     bars = []
-    before = None
-    for stem, parts in steps.items():
+    longest = before = None
+    for stem in stems:
+        parts = roofline_ms(work(B)[stem], rates_of(find_gpu(A100)))
         total = sum(parts)
-        bar = Bar(titles()[stem], end=f"{total:.{digits}f} ms")
+        longest = longest or total
+        bar = Bar(titles()[stem], end=f"{total:.0f} ms")
         for part, ms in zip(PARTS, parts, strict=True):
-            bar.pieces.append((ms / longest, part, f"{ms:.{digits}f}"))
+            bar.pieces.append((ms / longest, part, f"{ms:.0f}"))
         if before:
             bar.right = faster(before, total)
         bars.append(bar)
@@ -260,28 +218,34 @@ def draw_beyond(rows: list, width: int) -> Picture:
     names = {row.stem: title_of(row) for row in rows}
     ends = {names[stem]: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
-    up = Scale(lowest, 2 * max(ends.values()) - lowest)
-    across = Scale(0, found[START].steps[-1])
+    up = Axis(lowest, 2 * max(ends.values()) - lowest, "loss, nats a token")
+    across = Axis(0, found[START].steps[-1], "steps")
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
     chart = Chart(picture, across, up, height=420, margin=165 if picture.wide else 46)
-    chart.axes("loss, nats a token", "steps")
     colors = {names[START]: "ink", names[TUNED]: "ink", names[[*found][-1]]: "measured"}
     for stem, curve in found.items():
         color = colors.get(names[stem], "soft")
         shown = curve.part_below(up.high)
         edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
         edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
-        chart.area(edge, color)
+        points = " ".join(f"{across.at(x):.0f},{up.at(y):.0f}" for x, y in edge)
+        band = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
+        picture.shapes.append(band)
         thick = 2 if names[stem] in colors else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
     for target in (START, TUNED):
         level = found[target].mean[-1]
         chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
-        x, y = chart.at(across.low, level)
-        picture.text(x + 4, y - 6, f"{target[:2]} ends", "soft")
+        picture.text(across.start + 4, up.at(level) - 6, f"{target[:2]} ends", "soft")
         for stem, curve in found.items():
             step = curve.step_at(level)
             if step and stem != target:
-                picture.dot(*chart.at(step, level), colors.get(names[stem], "soft"), radius=3)
-    chart.end_labels(ends, colors)
+                picture.dot(across.at(step), up.at(level), colors.get(names[stem], "soft"))
+    y = up.end
+    for name in sorted(ends, key=ends.get, reverse=True):
+        end = up.at(ends[name])
+        y = max(y + 17, end)
+        picture.line([(across.end + 2, end), (across.end + 16, y)], "soft")
+        words = name if picture.wide else name[:2]
+        picture.text(across.end + 20, y + 4, words, colors.get(name, "soft"))
     return picture

@@ -25,88 +25,68 @@ COLORS = {
     "added-ink": ("#0a4a1f", "#aff5b4"),
     "reported": ("#c8385a", "#ff7d98"),
     "measured": ("#0b7a6b", "#3fb8a4"),
-    "faint": ("#a5d2ca", "#1d5a51"),  # single steps of what was measured
-    "matmuls": ("#2e6fa0", "#4d8fc4"),
-    "attention": ("#c8640a", "#e08b1d"),
-    "traffic": ("#7295b3", "#a9c6de"),
+    "matmuls": ("#174a78", "#4d8fc4"),
+    "attention": ("#b45309", "#e08b1d"),
+    "traffic": ("#5c7893", "#a9c6de"),
     "optimizer": ("#4a4a4a", "#d0d0d0"),
-    "on-light": ("#000000", "#0d1117"),  # words on attention and memory traffic
     "second": ("#c2500a", "#f0935e"),
     "third": ("#7a3b8f", "#d3a0e6"),
     "fourth": ("#0a58a8", "#86b8f2"),
 }
-PARTS = ("matmuls", "attention", "traffic", "optimizer")  # in the order of ladder.measure.work
-CURVES = ("measured", "second", "third", "fourth")  # curves that are compared; the rest are soft
-# What words on a piece of a bar are written in.
-INKS = {"matmuls": "ground", "attention": "on-light", "traffic": "on-light", "optimizer": "ground"}
+CURVES = ("measured", "second", "third", "fourth", "soft")  # that are compared; the rest are soft
 SANS = '-apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif'
 MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
 LETTER = 6.8  # pixels of a letter, at most, at the usual size of words
-MONO_LETTER = 0.602  # the same of most monospaced letters, as a part of their size
-
-
-@dataclass
-class Scale:
-    """An axis from `low` to `high`; both are above 0 if it is logarithmic."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def at(self, value):
-        """Where a value stands on the axis: from 0 to 1."""
-        if self.log:
-            return math.log(value / self.low) / (math.log(self.high / self.low) or 1)
-        return (value - self.low) / (self.high - self.low or 1)
-
-    def round_values(self, about: int) -> list[float]:
-        """At most `about` + 1 round values on the axis."""
-        span = self.high - self.low or 1
-        step = 10 ** math.floor(math.log10(span / about))
-        for factor in (1, 2, 5, 10):
-            if span / (factor * step) <= about:
-                step *= factor
-                break
-        first = math.ceil(self.low / step)
-        last = math.floor(self.high / step)
-        return [k * step for k in range(first, last + 1)]
-
-    def ticks(self, about: int) -> dict[float, str]:
-        """The round values, and their words."""
-        return {value: f"{value:,g}".replace("-", "−") for value in self.round_values(about)}
 
 
 @dataclass
 class Axis:
-    """Where estimates stand: from `start` to `end`, parts of the room at the right of the names."""
+    """From `low` to `high`, and where that is in pixels. One of gains is logarithmic."""
 
-    heading: str
-    start: float
-    end: float
-    scale: Scale
-    ticks: dict[float, str]
-    origin: float = 1.0  # the tick with a darker line: no gain, or all of something
-    left: float = 0.0  # pixels; the picture sets them
-    right: float = 0.0
+    low: float
+    high: float
+    name: str = ""
+    gains: bool = False
+    origin: float | None = None  # has a darker line
+    start: float = 0.0  # the picture sets both
+    end: float = 0.0
 
-    def x(self, value: float) -> float:
-        """Where a value stands, in pixels; what is off the scale, at its end."""
-        part = min(max(self.scale.at(value), 0), 1)
-        return self.left + part * (self.right - self.left)
+    def at(self, value: float) -> float:
+        """Where a value stands, in pixels."""
+        low, high = self.low, self.high
+        if self.gains:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        part = (value - low) / (high - low or 1)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self, about: int) -> dict[float, str]:
+        """At most `about` + 1 round values, and their words."""
+        span = self.high - self.low or 1
+        step = 10 ** math.floor(math.log10(span / about))
+        for factor in (1, 2, 5, 10):
+            if span <= about * factor * step:
+                step *= factor
+                break
+        first = math.ceil(self.low / step)
+        last = math.floor(self.high / step)
+        ticks = {}
+        for k in range(first, last + 1):
+            value = k * step
+            words = f"{value * 100 - 100:.0f} %" if self.gains else f"{value:,g}"
+            ticks[value] = words.replace("-", "−")
+        return ticks
 
 
 @dataclass
 class Bar:
-    """A row of a picture: a name, then a bar, a dot on each axis, and words at the right edge."""
+    """A row of a picture: a name, a bar, dots with their intervals, and words at the right edge."""
 
     name: str
     pieces: list[tuple] = field(default_factory=list)  # each: part of 1, colour, words
     end: str = ""  # words behind the bar
     limit: float | None = None  # a mark on the bar: a part of 1
-    code: str = ""  # the line that a diff adds
-    marks: list[Estimate | None] = field(default_factory=list)  # one for each axis
+    marks: list[Estimate | None] = field(default_factory=list)
     right: str = ""
-    link: str = ""  # where the name leads
 
 
 class Picture:
@@ -130,115 +110,83 @@ class Picture:
         style = f'fill="none" stroke-width="{width}" stroke-dasharray="{dashes}"'
         self.shapes.append(f'<polyline class="{color}-line" {style} points="{path}"/>')
 
-    def dot(self, x, y, color, hollow=False, radius=4.5):
+    def dot(self, x, y, color, hollow=False):
         """A dot; a hollow one shows the ground."""
         fill = "ground" if hollow else color
-        place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}" stroke-width="2"'
+        place = f'cx="{x:.1f}" cy="{y:.1f}" r="4" stroke-width="2"'
         self.shapes.append(f'<circle class="{fill} {color}-line" {place}/>')
 
-    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400, link=""):
+    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400):
         """Words on the line y, which start, end or have their middle at x."""
         place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         font = f'font-size="{size:.1f}" font-weight="{weight}"'
-        element = f'<text class="{color}" {place} {font}>{escape(words)}</text>'
-        self.shapes.append(f'<a href="{escape(link)}">{element}</a>' if link else element)
-
-    def wrapped(self, x, y, words, width, color="soft") -> float:
-        """Words in lines of a width; returns where they end."""
-        for line in wrap(words, int(width / LETTER)):
-            y += 18
-            self.text(x, y, line, color)
-        return y
+        self.shapes.append(f'<text class="{color}" {place} {font}>{escape(words)}</text>')
 
     def say(self, words: str, color="soft"):
-        """Words over the whole width."""
-        self.y = self.wrapped(0, self.y, words, self.width, color) + 6
+        """Words over the whole width, in as many lines as they need."""
+        for line in wrap(words, int(self.width / LETTER)):
+            self.y += 18
+            self.text(0, self.y, line, color)
+        self.y += 6
 
     def legend(self, labels: dict[str, str]):
-        """What each colour is."""
-        x = 0
-        self.y += 16
+        """What each colour is, below each other."""
         for color, label in labels.items():
-            length = 26 + LETTER * len(label)
-            if x and x + length > self.width:
-                x = 0
-                self.y += 20
-            self.rect(x, self.y - 11, 12, 12, color)
-            self.text(x + 17, self.y, label)
-            x += length
+            self.y += 18
+            self.rect(0, self.y - 11, 12, 12, color)
+            self.text(17, self.y, label)
         self.y += 8
 
-    def bars(self, bars: list[Bar], part=1.0, axes=(), color="measured"):
+    def bars(self, bars: list[Bar], part=0.8, axis: Axis | None = None, colors=("measured",)):
         """Rows below each other: names at the left, or above the bars where it is narrow.
 
-        Bars take a `part` of the room at the right of the names, and the axes have theirs. A hollow
-        dot is not significant.
+        A bar of 1 takes a `part` of the room at the right of the names, and the axis what words do
+        not need. Each row's marks are in these colours.
         """
         longest = max(len(bar.name) for bar in bars)
         left = max(160, 7 * longest + 8) if self.wide else 0
-        room = self.width - left
-        top = self.y
-        for axis in axes:
-            axis.left = left + room * axis.start
-            axis.right = left + room * axis.end
-            y = self.wrapped(axis.left, top, axis.heading, axis.right - axis.left)
-            self.y = max(self.y, y + 8)
+        full = part * (self.width - left)
+        if axis:
+            axis.start = left + full + (95 if bars[0].end else 12)
+            axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
+            self.text(axis.start if self.wide else 0, self.y + 14, axis.name, "soft")
+            self.y += 24
+        ticks = axis.ticks(5) if axis else {}
         for bar in bars:
-            self.text(0, self.y + 19, bar.name, size=14, link=bar.link)
+            self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")
             top = self.y if left else self.y + 22
             self.y = top + 28
-            for axis, mark in zip(axes, bar.marks, strict=True):
-                for value in axis.ticks:
-                    x = axis.x(value)
-                    line = "soft" if value == axis.origin else "grid"
-                    self.line([(x, top), (x, self.y)], line)
+            for value in ticks:
+                x = axis.at(value)
+                line = "soft" if value == axis.origin else "grid"
+                self.line([(x, top), (x, self.y)], line)
+            self.bar(bar, left, top + 14, full)
+            for k, mark in enumerate(bar.marks):
                 if mark:
-                    self.mark(mark, axis, top + 14, color)
-            self.bar(bar, left, top + 14, part * room)
-        for axis in axes:
-            for value, words in axis.ticks.items():
-                self.text(axis.x(value), self.y + 15, words, "soft", 12, "middle")
-        self.y += 22 if axes else 6
+                    middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
+                    self.mark(mark, axis, middle, colors[k])
+        for value, words in ticks.items():
+            self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
+        self.y += 22 if axis else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
         """The pieces of a bar, of which 1 is `full` pixels, and what stands behind them."""
-        start = x
+        if bar.limit:
+            self.rect(x + bar.limit * full - 1, middle - 12, 3, 24, "ink")
         for length, color, words in bar.pieces:
             length *= full
             self.rect(x, middle - 9, max(1, length - 1), 18, color)
             if length > 8 * len(words) + 4:
-                self.text(
-                    x + length / 2, middle + 5, words, INKS.get(color, "ink"), anchor="middle"
-                )
+                self.text(x + length / 2, middle + 5, words, "ground", anchor="middle")
             x += length
-        if bar.limit:
-            self.rect(start + bar.limit * full - 1, middle - 12, 3, 24, "ink")
         self.text(x + 6, middle + 5, bar.end, weight=600)
-        if bar.code:
-            self.code(x + 14 + 8.5 * len(bar.end), middle, f" + {bar.code} ")
 
     def mark(self, found: Estimate, axis: Axis, y: float, color: str):
-        """An estimate: a dot in its interval, with an arrow where the scale ends before it does."""
-        low = found.value if found.low is None else found.low
-        high = found.value if found.high is None else found.high
-        self.line([(axis.x(low), y), (axis.x(high), y)], color, 2)
-        if low < axis.scale.low:
-            self.text(axis.left, y + 5, "◀", color, anchor="middle")
-        if high > axis.scale.high:
-            self.text(axis.right, y + 5, "▶", color, anchor="middle")
-        if axis.scale.low <= found.value <= axis.scale.high:
-            self.dot(axis.x(found.value), y, color, not found.significant)
-
-    def code(self, x: float, middle: float, words: str):
-        """A `+` line of a diff on its ground; where it is narrow, on a line of its own."""
-        size = min(12.5, self.width / MONO_LETTER / len(words))
-        if not self.wide:
-            x = 0
-            middle = self.y + 9
-            self.y += 24
-        self.rect(x, middle - 11, len(words) * size * MONO_LETTER, 22, "added")
-        self.text(x, middle + 4, words, "added-ink mono", size)
+        """An estimate: its interval, and a dot in it that is hollow if it is not significant."""
+        ends = [(axis.at(value), y) for value in ends_of(found)]
+        self.line(ends, color, 2)
+        self.dot(axis.at(found.value), y, color, not found.significant)
 
     def svg(self, inline=False) -> str:
         """The file; or an element for a page that has `style` itself."""
@@ -253,77 +201,54 @@ class Picture:
 
 
 class Chart:
-    """Two axes on a picture, below what is drawn there."""
+    """Curves over two axes, on a picture below what is drawn there."""
 
-    def __init__(self, picture: Picture, across: Scale, up: Scale, height=240, margin=8):
+    def __init__(self, picture: Picture, across: Axis, up: Axis, height=240, margin=30):
         self.picture = picture
         self.across = across
         self.up = up
-        self.left = 54
-        self.top = picture.y + 30
-        self.bottom = self.top + height
-        self.right = picture.width - margin
-        picture.y = self.bottom + 38
-
-    def at(self, x, y) -> tuple[float, float]:
-        """Where a point stands."""
-        along = self.left + self.across.at(x) * (self.right - self.left)
-        return along, self.bottom - self.up.at(y) * (self.bottom - self.top)
-
-    def axes(self, up: str, across: str):
-        """The lines, numbers and names of both axes."""
-        picture = self.picture
-        about = max(2, (self.bottom - self.top) // 48)
-        for value, words in self.up.ticks(about).items():
-            y = self.at(self.across.low, value)[1]
-            picture.line([(self.left, y), (self.right, y)], "grid")
-            picture.text(self.left - 7, y + 4, words, "soft", 12, "end")
-        for value, words in self.across.ticks(8 if picture.wide else 4).items():
-            x = self.at(value, self.up.low)[0]
-            picture.text(x, self.bottom + 17, words, "soft", 12, "middle")
-        picture.text(0, self.top - 12, up, "soft")
-        picture.text(self.right, self.bottom + 34, across, "soft", anchor="end")
+        top = picture.y + 30
+        bottom = top + height
+        width = picture.width - margin - 54
+        across.start, across.end = 54, 54 + width
+        up.start, up.end = bottom, top
+        place = f'x="54" y="{top}" width="{width}" height="{height}"'
+        self.inside = f'<svg {place} viewBox="54 {top} {width} {height}">'
+        for value, words in up.ticks(height // 45).items():
+            y = up.at(value)
+            picture.line([(across.start, y), (across.end, y)], "grid")
+            picture.text(across.start - 7, y + 4, words, "soft", 12, "end")
+        for value, words in across.ticks(8 if picture.wide else 4).items():
+            picture.text(across.at(value), bottom + 17, words, "soft", 12, "middle")
+        picture.text(0, top - 12, up.name, "soft")
+        picture.text(across.end, bottom + 34, across.name, "soft", anchor="end")
+        picture.y = bottom + 38
 
     def line(self, xs, ys, color: str, thick: float, dashes="none"):
         """A curve where it is finite; an inner <svg> cuts off what is off the scale."""
-        width, height = self.right - self.left, self.bottom - self.top
-        place = f'x="{self.left}" y="{self.top}" width="{width}" height="{height}"'
-        box = f'viewBox="{self.left} {self.top} {width} {height}"'
         points = []
         for x, y in zip(xs, ys, strict=True):
             if math.isfinite(y):
-                points.append(self.at(x, y))
-        self.picture.shapes.append(f"<svg {place} {box}>")
+                points.append((self.across.at(x), self.up.at(y)))
+        self.picture.shapes.append(self.inside)
         self.picture.line(points, color, thick, dashes)
         self.picture.shapes.append("</svg>")
 
-    def upright(self, x: float, words: str):
-        """A line from the bottom to the top, with words at its right."""
-        along, _ = self.at(x, self.up.low)
-        self.picture.line([(along, self.bottom), (along, self.top)], "soft", 1, "4 3")
-        self.picture.text(along + 5, self.top + 12, words, "soft")
 
-    def area(self, edge, color: str):
-        """What lies inside of an edge."""
-        places = [self.at(x, y) for x, y in edge]
-        points = " ".join(f"{x:.0f},{y:.0f}" for x, y in places)
-        area = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
-        self.picture.shapes.append(area)
+def ends_of(found: Estimate) -> tuple[float, float]:
+    """The ends of the interval of an estimate; without one it is both itself."""
+    if found.low is None:
+        return found.value, found.value
+    return found.low, found.high
 
-    def end_labels(self, ends: dict[str, float], colors: dict[str, str]):
-        """The name of each curve beside its end, from the highest down, without overlap."""
-        apart = 17  # pixels
-        y = self.top
-        names = sorted(ends, key=ends.get, reverse=True)
-        for k, name in enumerate(names):
-            x, end = self.at(self.across.high, ends[name])
-            lowest = self.bottom - apart * (len(names) - 1 - k)  # room for those below
-            y = min(max(y + apart, end), lowest)
-            color = colors.get(name, "soft")
-            self.picture.line([(x + 2, end), (x + 16, y)], "soft")
-            words = name if self.picture.wide else name.split()[0]
-            weight = 600 if name in colors else 400
-            self.picture.text(x + 20, y + 4, words, color, weight=weight)
+
+def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
+    """An axis of estimates with their intervals, and of no gain, or no difference."""
+    origin = 1 if gains else 0
+    values = [origin]
+    for estimate in found:
+        values += ends_of(estimate)
+    return Axis(min(values), max(values), name, gains, origin)
 
 
 def style() -> str:
