@@ -100,7 +100,7 @@ def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
         if where.is_dir():
-            return _read_folder(where, print0)
+            return _read_folder(where)
         if where.suffix == ".bin":
             return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
@@ -109,11 +109,6 @@ def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
 
 
 # ------------------------------------------------------------------ shards
-
-
-def is_shard(path: Path) -> bool:
-    """Whether a file says of itself that it is a shard. Other programs' .bin files do not."""
-    return np.fromfile(path, dtype="<i4", count=2).tolist() == [MAGIC, VERSION]
 
 
 def read_shard(path: Path) -> np.ndarray:
@@ -132,7 +127,7 @@ def read_shard(path: Path) -> np.ndarray:
     return words[first:].numpy()
 
 
-def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
+def _read_folder(folder: Path) -> tuple[Corpus, Corpus | None]:
     """The shards of a folder, and apart from them those with `val` in their name.
 
     As in fineweb_val_000000.bin: no `train` stands behind it.
@@ -140,9 +135,7 @@ def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     train = []
     val = []
     for path in sorted(folder.glob("[!.]*.bin")):
-        if not is_shard(path):
-            print0(f"note  {path.name} is not a shard: it is not read")
-        elif path.stem.rfind("val") > path.stem.rfind("train"):
+        if path.stem.rfind("val") > path.stem.rfind("train"):
             val.append(read_shard(path))
         else:
             train.append(read_shard(path))

@@ -188,10 +188,10 @@ def usable_cores() -> float:
     return min(cores, int(limit[1]) / int(limit[2])) if limit else cores
 
 
-@extra
 def throttled() -> int:
     """How often this process and those beside it had to wait, as their quota was used up."""
-    return int(re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))[1])
+    count = re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))
+    return int(count[1]) if count else 0
 
 
 def _of_cgroup(name: str) -> str:

@@ -205,18 +205,18 @@ class Run:
             if len(self.times) > 1:  # the first step may compile
                 line += f" | left {timedelta(seconds=round(dt * self.steps_left))}"
             self.output.show(line)
-            overflowed = self.scaler.get_scale() < self.scale
-            self.scale = self.scaler.get_scale()
-            if overflowed:
+            recording = self.watch.end(dt)
+            scale = self.scaler.get_scale()
+            if scale < self.scale:
                 self.skipped += 1
                 self.print0(f"note  step {step + 1} skipped: a gradient overflowed float16")
-            recording = self.watch.end(dt)
-            if recording and not overflowed:
+            elif recording:
                 self.effective = {"matmul": probe.matmul_units(self.args.device)}
                 self.effective |= probe.effective(probe.operators(recording))
                 if self.scaler.is_enabled():
-                    self.effective["loss_scale"] = f"{self.scale:g}"
+                    self.effective["loss_scale"] = f"{scale:g}"
                 self.print0(pairs_line("effective", self.effective))
+            self.scale = scale
             if not math.isfinite(loss):
                 raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
         self._begin_step()
@@ -234,8 +234,7 @@ class Run:
 
     def _finish(self, status: str):
         """Print the mfu line and RESULT of the steps done, and the same in a sentence."""
-        done = len(self.times)
-        planned = done + self.steps_left
+        planned = len(self.times) + self.steps_left
         if not planned:  # it was resumed after its last step, or was to validate only
             return
         flops = flops_per_token(self.model, self.args.seq_len)
@@ -257,7 +256,7 @@ class Run:
             self.result |= {"loss_scale": self.scale, "skipped_steps": self.skipped}
         if planned < 3 or not numbers["measured_steps"]:
             self.print0("note  not a measurement: a run's first steps are warm-up")
-        waits = (machine.throttled() or 0) - (self.throttled or 0)
+        waits = machine.throttled() - self.throttled
         if waits > 0:
             why = "its share of the CPU (cgroup) is used up"
             self.print0(f"note  this process was throttled {waits} times: {why}")

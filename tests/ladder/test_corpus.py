@@ -125,7 +125,8 @@ def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):
     assert load() == [[*range(90)], [*range(90, 100)]]
     shard(folder / "train_val_0.bin", 200, 250)
     assert load() == [[*range(100)], [*range(200, 250)]] and not said
-    (folder / "tokenizer.bin").write_bytes(b"of another program")
     corpus = load_corpus(str(folder), said.append)
     assert (corpus.name, len(corpus)) == ("fineweb-1.5", 100)
-    assert said == ["note  tokenizer.bin is not a shard: it is not read"]
+    (folder / "tokenizer.bin").write_bytes(b"of another program")
+    with pytest.raises(UsageError, match="is not a whole shard"):
+        load()

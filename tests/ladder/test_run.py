@@ -38,9 +38,12 @@ def test_result_follows_from_the_step_lines(run_main, monkeypatch):
     assert text == ("90000", "351.5", "15")
 
 
-def test_a_run_of_one_step_is_no_measurement(run_main):
+def test_a_run_of_one_step_is_no_measurement(run_main, monkeypatch):
     """The profile is one of the second step."""
+    monkeypatch.setattr(machine, "throttled", iter([5, 7]).__next__)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 1.5)
     log = run_main(load(rung(0)), "--steps", 1)
+    assert log.run["cores"] == "1.5" and "throttled 2 times" in log.notes[-1]
     assert len(log.steps) == 1 and log.result["status"] == "ok"
     assert log.mfu["mfu"] == "unknown"  # of a CPU, and no guess
     assert "attention" not in log.effective and "not a measurement" in " ".join(log.notes)
