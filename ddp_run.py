@@ -285,13 +285,7 @@ def train(args):
                 if stopping or due(args.ckpt_every, done, args.steps):
                     # ddp: rank 0 writes it under another name, waits until it is on the disk, and
                     # renames it: whatever kills the run leaves it whole, or the one before it
-                    checkpoints.save(
-                        done,
-                        model=raw_model.state_dict(),
-                        optimizer=optimizer.state_dict(),  # AdamW's moments and counts
-                        scaler=scaler.state_dict(),
-                        position=batches.position,  # rows read by all ranks
-                    )
+                    checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
                     val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
                     checkpoints.keep_best(done, raw_model, val_loss, tokens)

@@ -12,10 +12,17 @@ from datetime import datetime
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
 
 from ladder import weights
 from ladder.corpus import Corpus
-from ladder.distributed import copy, gather, on_rank_0, scatter
+from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
 from ladder.files import lock, write_atomic
 from ladder.run import NotFinite
@@ -26,6 +33,7 @@ NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # on rank 0
 _locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
@@ -77,19 +85,30 @@ class Checkpoints:
             best_loss = float(metadata["val_loss"])
         return folder, path, best_loss
 
-    def save(self, step: int, **state):
-        """Save a checkpoint of `state`. Raises NotFinite if a weight is NaN or infinite."""
+    def save(self, step: int, model, optimizer, scaler, position: int):
+        """Save a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
+        whole, moments = get_state_dict(model, optimizer, options=WHOLE)
+        state = {
+            "step": step,
+            "model": whole,
+            "optimizer": moments,
+            "scaler": scaler.state_dict(),
+            "position": position,
+            "settings": self.settings,
+            "schedule": self.schedule,
+        }
+        # All ranks wait for rank 0: otherwise their next step would include that time.
+        self.newest = on_rank_0(self._save, state)
+        self.run.print0(f"note  saved {self.newest}")
+
+    def _save(self, state: dict) -> Path:
         for name, w in state["model"].items():
             if not w.isfinite().all():
-                raise NotFinite(f"{name} is not finite after step {step}: it is not saved")
-        state = gather(state)
+                raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
         state["model"][weights.HEAD] = state["model"][weights.WTE]  # tied: one in the file
-        state |= {"step": step, "settings": self.settings, "schedule": self.schedule}
-        # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.newest = on_rank_0(save, self.folder, state)
-        self.run.print0(f"note  saved {self.newest}")
+        return save(self.folder, state)
 
     def keep_best(self, step: int, model, val_loss: float, tokens: int):
         """Say the validation loss, and save the model to best/ if none was lower.
@@ -104,7 +123,8 @@ class Checkpoints:
             self.run.validation = {"val_loss": val_loss, "best_val_loss": self.best_loss}
         if self.folder and lower and step > 0:
             metadata = self.settings | {"step": str(step), "val_loss": str(val_loss)}
-            on_rank_0(self._save_best, model.config, gather(model.state_dict()), metadata)
+            state = get_model_state_dict(model, options=WHOLE)
+            on_rank_0(self._save_best, model.config, state, metadata)
 
     def _save_best(self, config, state: dict, metadata: dict[str, str]):
         best = self.folder / BEST
@@ -213,23 +233,23 @@ def read(path: Path) -> dict:
 
 
 def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
-    """Copy a checkpoint into model, optimizer and scaler. Return its step and its position.
-
-    It copies, because the optimizer's load_state_dict() would keep the file's own tensors. Fused
-    kernels do not check sizes: they would write past the end of a smaller tensor.
-    """
+    """Load a checkpoint into model, optimizer and scaler. Return its step and its position."""
     saved = read(path)
-    scatter(saved["model"], model)
-    params = []
-    for group in optimizer.param_groups:
-        params.extend(group["params"])
-    for index, moments in saved["optimizer"]["state"].items():
-        p = params[index]
-        for name, moment in moments.items():
-            like = p if moment.dim() else moment  # `step` is one number
-            own = torch.zeros_like(like, device=p.device)
-            copy(moment, own)
-            optimizer.state[p][name] = own
+    for group in saved["optimizer"]["param_groups"]:
+        group["betas"] = optimizer.defaults["betas"]  # of this run: --beta2
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=dist.is_initialized())
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=saved["model"],
+        optim_state_dict=saved["optimizer"],
+        options=options,
+    )
+    # Our own tensors, not the file's. Fused kernels do not check sizes: they would write past the
+    # end of a smaller tensor.
+    for p, moments in optimizer.state.items():
+        for name in ("exp_avg", "exp_avg_sq"):
+            moments[name] = torch.empty_like(p).copy_(moments[name])
     if scaler.is_enabled() and saved["scaler"]:  # empty if the run was not in float16
         scaler.load_state_dict(saved["scaler"])
     return saved["step"], saved["position"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from ladder.batches import Batches
 from ladder.corpus import Corpus, load_splits
@@ -88,27 +88,7 @@ def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
     return text, held_out
 
 
-def gather(state):
-    """Return `state` with its sharded tensors gathered, one at a time, on the CPU of rank 0."""
-    if isinstance(state, dict):
-        return {key: gather(part) for key, part in state.items()}
-    if isinstance(state, DTensor):
-        whole = state.full_tensor()
-        return None if dist.get_rank() else whole.cpu()
-    return state
-
-
 def scatter(state: dict, model):
-    """Copy the weights in `state` into `model`, one at a time. If sharded, scatter rank 0's."""
-    for name, w in model.state_dict().items():
-        copy(state[name], w)
-
-
-def copy(source: torch.Tensor, target: torch.Tensor):
-    """Copy `source`, a whole tensor, into `target`. If that is sharded, scatter rank 0's tensor."""
-    if isinstance(target, DTensor):
-        if dist.get_rank() > 0:  # only receives its shard
-            source = torch.empty(target.shape, device=target.device)
-        source = source.to(target.device, target.dtype)
-        source = distribute_tensor(source, target.device_mesh, target.placements)
-    target.detach().copy_(source)
+    """Copy the weights in `state`, which rank 0 has, to the shards of all ranks."""
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, state, options=options)

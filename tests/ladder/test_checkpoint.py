@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import SMALLER, load
+from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from ladder import checkpoint, weights
 from ladder.cli import parse_ddp_args
@@ -32,8 +33,8 @@ def stepped():
 
 def save(folder, step, scaler=OFF, settings=None):
     model, optimizer = stepped()
-    parts = dict(model=model, optimizer=optimizer, scaler=scaler)
-    state = {name: part.state_dict() for name, part in parts.items()}
+    weights, moments = get_state_dict(model, optimizer)
+    state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
     state |= dict(step=step, position=0, settings=settings, schedule="9 steps")
     return checkpoint.save(folder, state)
 
@@ -140,7 +141,9 @@ def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
     model, optimizer = stepped()
     path = tmp_path / "other.pt"
     saved = checkpoint.read(save(tmp_path, 3))
-    saved["optimizer"]["state"][0]["exp_avg"] = torch.ones(1).expand(64, 64)  # one number on disk
+    saved["optimizer"]["state"]["weight"]["exp_avg"] = torch.ones(1).expand(
+        64, 64
+    )  # one number on disk
     torch.save(saved, path)
     assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
     moment = optimizer.state[model.weight]["exp_avg"]
