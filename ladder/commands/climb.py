@@ -124,11 +124,10 @@ def climb_without(args, rungs: list[Path]) -> int:
     made = []
     with tempfile.TemporaryDirectory() as scratch:
         for rung in select(args.without) or rungs[1:]:
-            if rung not in rungs[1:]:
-                raise UsageError(f"{rung.stem} cannot be left out: it is not below {top.stem} here")
-            source = without(scripts.base_of(rung), rung, top)
-            if source is None:
-                print(f"{rung.stem} cannot be left out: a later rung changed it too")
+            source = rung in rungs[1:] and without(scripts.base_of(rung), rung, top)
+            if not source:
+                why = f"it is not below {top.stem}, or a later rung changed it too"
+                print(f"{rung.stem} cannot be left out: {why}")
                 continue
             path = Path(scratch, f"without_{rung.name}")
             path.write_text(source, encoding="utf-8")

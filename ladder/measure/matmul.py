@@ -4,17 +4,16 @@ python -m ladder.measure.matmul [--device DEVICE]     prints one line of JSON
 """
 
 import json
-import statistics
 import time
 from collections.abc import Callable
 
 import torch
+from torch.utils.benchmark import Timer
 
 from ladder.cli import parse_args
 from ladder.machine import clocks, half_precision
 
-WARMUP_SECONDS = 1  # an idle GPU stands at a fraction of its clock
-TIMES, IN_A_ROW = 15, 10
+SECONDS = 1  # of a measurement, and of the warm-up: an idle GPU stands at a fraction of its clock
 COPIED = 2**28  # bytes: more than most caches hold
 
 
@@ -22,33 +21,29 @@ def matmul_flops(device: torch.device, dtype: torch.dtype, n: int) -> float:
     """FLOP/s of an n x n x n matmul of random numbers: 2n³ over the median time."""
     a = torch.randn(n, n, device=device, dtype=dtype)
     b = torch.randn(n, n, device=device, dtype=dtype)
-    return 2 * n**3 / median_seconds(lambda: a @ b, device)
+    return 2 * n**3 / median_seconds(lambda: a @ b)
 
 
-def copy_rate(device: torch.device) -> float:
-    """Bytes per second that are copied, read and written, over the median time."""
-    source = torch.ones(COPIED, dtype=torch.uint8, device=device)
-    target = torch.ones_like(source)
-    return 2 * COPIED / median_seconds(lambda: target.copy_(source), device)
+def copy_rate() -> float:
+    """Bytes per second that a CPU copies, read and written, over the median time."""
+    source = torch.ones(COPIED, dtype=torch.uint8)
+    target = torch.ones(COPIED, dtype=torch.uint8)
+    return 2 * COPIED / median_seconds(lambda: target.copy_(source))
 
 
-def median_seconds(call: Callable, device: torch.device) -> float:
-    """The median over TIMES of the seconds of a call, after a warm-up."""
-    end = time.perf_counter() + WARMUP_SECONDS
-    while time.perf_counter() < end:
-        seconds(call, device)
-    return statistics.median(seconds(call, device) for _ in range(TIMES))
+def median_seconds(call: Callable) -> float:
+    """The median seconds of a call, after a warm-up."""
+    threads = torch.get_num_threads()
+    timer = Timer("call()", timer=clock, globals={"call": call}, num_threads=threads)
+    timer.blocked_autorange(min_run_time=SECONDS)
+    return timer.blocked_autorange(min_run_time=SECONDS).median
 
 
-def seconds(call: Callable, device: torch.device) -> float:
-    """Seconds of one call; on CUDA of ten in a row, whose launches hide behind the kernels."""
-    calls = IN_A_ROW if device.type == "cuda" else 1
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-    return (time.perf_counter() - start) / calls
+def clock() -> float:
+    """Seconds, read when the device has done its work."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter()
 
 
 def main():
@@ -58,7 +53,7 @@ def main():
     rates = {"peak_flops": matmul_flops(device, half_precision(device), n)}
     if is_cpu:  # a GPU's are in the table
         rates["fp32_flops"] = matmul_flops(device, torch.float32, n)
-        rates["copy_bytes_per_s"] = copy_rate(device)
+        rates["copy_bytes_per_s"] = copy_rate()
     # A line of its own, whatever libraries print.
     print("\n" + json.dumps({"rates": rates, "clocks": clocks(device)}))
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from ladder import cli, machine
@@ -70,7 +69,7 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         device_type=asked.device.type,
         system=f"{platform.system()} {platform.machine()}",
         cores=int(cores) if cores == int(cores) else cores,
-        versions=versions(),
+        versions={name: version(name) for name in ("torch", "numpy")},
         peak_dtype=str(machine.half_precision(asked.device)).removeprefix("torch."),
         rates={},
         clocks={},
@@ -141,15 +140,6 @@ def extra(measure: Callable, *arguments):
         return measure(*arguments)
     except Exception:
         return None
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that runs import."""
-    found = {"python": platform.python_version()}
-    for name in ("torch", "numpy", "tiktoken", "transformers"):
-        if find_spec(name):
-            found[name] = version(name)
-    return found
 
 
 def copy_code(code: Path, names: dict[Path, str], commit: str):
@@ -244,34 +234,16 @@ def large_matmul(flags: list[str], package: Path) -> dict:
 def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
     """Do one run, and save how it ended. Returns that in a few words.
 
-    Its log becomes NAME.rK.log; if it failed, NAME.rK.failed says why in a line.
+    Its log becomes NAME.rK.log; if it failed, NAME.rK.failed says why in a line, and NAME.rK.stderr
+    has all that it wrote.
     """
     failed = folder / f"{run.name}.r{k}.failed"
+    stderr = failed.with_suffix(".stderr")
     failed.unlink(missing_ok=True)
+    stderr.unlink(missing_ok=True)
     started = time.monotonic()
     others = extra(machine.cpu_seconds_of_others)
-    try:
-        news = f"{run_once(folder, climb, run, k, scratch):.0f} tok/s"
-    except UsageError as error:
-        why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent
-        if run.B and re.search("^out of memory|memory is full$", why):
-            why = OUT_OF_MEMORY
-        news = f"failed: {why}"
-        write_atomic(failed, why.encode())
-    more = extra(lambda: machine.cpu_seconds_of_others() - others)
-    if more is not None:
-        cores = round(more / (time.monotonic() - started), 1)
-        climb.load_during = max(cores, climb.load_during or 0.0)
-    return news
-
-
-def run_once(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path) -> float:
-    """One run in a process of its own, whose log becomes NAME.rK.log. Returns its tok/s.
-
-    Raises UsageError, saying why, if it failed; NAME.rK.stderr then has all that it wrote.
-    """
-    name = f"{run.name}.r{k}"
-    log_dir = scratch / name
+    log_dir = scratch / failed.stem
     log_dir.mkdir(parents=True)
     done = process.run_python(
         *words_of(folder, climb, run, k),
@@ -280,21 +252,38 @@ def run_once(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch: Path)
         package=(folder / "code").resolve(),
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run.name),
     )
-    stderr = folder / f"{name}.stderr"
+    more = extra(lambda: machine.cpu_seconds_of_others() - others)
+    if more is not None:
+        cores = round(more / (time.monotonic() - started), 1)
+        climb.load_during = max(cores, climb.load_during or 0.0)
+    try:
+        if done.failure:
+            raise UsageError(done.failure)
+        return f"{keep_log(folder, log_dir, run, k):.0f} tok/s"
+    except UsageError as error:
+        why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent
+    if run.B and re.search("^out of memory|memory is full$", why):
+        why = OUT_OF_MEMORY
+    write_atomic(failed, why.encode())
     write_atomic(stderr, done.stderr.encode())
-    if done.failure:
-        raise UsageError(done.failure)
+    return f"failed: {why}"
+
+
+def keep_log(folder: Path, log_dir: Path, run: PlannedRun, k: int) -> float:
+    """Keep the log of a run as NAME.rK.log. Returns its tok/s.
+
+    Raises UsageError if there is none, or it does not stand in one table with the others.
+    """
     logs = list(log_dir.glob("*.log"))
     if not logs:
         raise UsageError("it wrote no log to --log-dir")
-    path = folder / f"{name}.log"
+    path = folder / f"{run.name}.r{k}.log"
     write_atomic(path, logs[0].read_bytes())
     try:
-        _, rows = read_climb(folder)  # checks it, and that it compares with the others
+        _, rows = read_climb(folder)
     except UsageError:
         path.unlink()
         raise
-    stderr.unlink()
     (row,) = (row for row in rows if row.name == run.name)
     return 1e3 / ms_per_token(row.logs[k])
 

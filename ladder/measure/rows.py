@@ -31,24 +31,24 @@ OUT_OF_TIME = "not run in time"
 class Row:
     """One script of a climb over all its rounds, or of a batch at one B.
 
-    Times are in milliseconds. None means not known.
+    Times are in milliseconds. None: not known.
     """
 
     name: str  # the script's stem; where batch sizes are compared, its B too
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failures: dict[int, str] = field(default_factory=dict)  # why, by round
     status: str = OK  # or why it has no logs, in two or three words
-    B: int | None = None  # only where batch sizes are compared
-    ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
-    tok_per_s: float | None = None
-    gain: Estimate | None = None  # over the row that its kind of climb compares it with
-    total: Estimate | None = None  # over the first row
-    loss: float | None = None  # at the end; only of enough steps, like the two below
-    loss_change: Estimate | None = None  # from the row that `gain` is over
-    time_to_loss: Estimate | None = None  # None if a round never came down to it, or none is shared
-    mfu: float | None = None
-    roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
-    peak_bytes: int | None = None
+    B: int = None  # only where batch sizes are compared
+    ms: float = None  # geometric mean of the rounds' medians, as the gains are
+    tok_per_s: float = None
+    gain: Estimate = None  # over the row that its kind of climb compares it with
+    total: Estimate = None  # over the first row
+    loss: float = None  # at the end; only of enough steps, like the two below
+    loss_change: Estimate = None  # from the row that `gain` is over
+    time_to_loss: Estimate = None  # None if a round never came down to it, or none is shared
+    mfu: float = None
+    roofline: tuple = None  # milliseconds of each of work.PARTS
+    peak_bytes: int = None
 
     @property
     def stem(self) -> str:
@@ -265,6 +265,5 @@ def ms_per_token(log: Log) -> float:
 
 def step_tokens(log: Log) -> int:
     """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
-    if "total_batch" in log.run:
-        return int(log.run["total_batch"])
-    return int(log.run["B"]) * int(log.run["T"])
+    B, T = int(log.run["B"]), int(log.run["T"])
+    return int(log.run.get("total_batch", B * T))

@@ -39,10 +39,14 @@ def all_scripts() -> list[Path]:
     return sum(map(branch, BRANCHES), rungs())
 
 
+def lines() -> list[list[Path]]:
+    """The rungs up to the end of each branch: each goes on from the one before it."""
+    return [rungs() + branch(folder) for folder in BRANCHES]
+
+
 def base_of(path: Path) -> Path | None:
     """The script that `path` adds one change to; None for baseline.py and scripts from outside."""
-    lines = [rungs() + branch(folder) for folder in BRANCHES]
-    for line in [*lines, [rungs()[-1], DDP, FSDP]]:
+    for line in [*lines(), [rungs()[-1], DDP, FSDP]]:
         if path in line[1:]:
             return line[line.index(path) - 1]
     return None
@@ -94,28 +98,21 @@ def numbered(first: int, last: int) -> list[Path]:
 
     Raises UsageError if there is none, or `first` is on another branch.
     """
-    by_number = {number_of(path): path for path in all_scripts()}
-    if last not in by_number:
-        raise UsageError(f"no rung has a number {last}: they end with {max(by_number)}")
-    line = [by_number[last]]
-    while number_of(line[0]) > first:
-        line.insert(0, base_of(line[0]))
-    if number_of(line[0]) != first:
-        raise UsageError(f"{last} does not go on from {first}: name each rung")
-    return line
+    for line in lines():
+        numbers = [number_of(path) for path in line]
+        if first in numbers and last in numbers[numbers.index(first) :]:
+            return line[numbers.index(first) : numbers.index(last) + 1]
+    raise UsageError(f"there is no rung {last} that goes on from {first}: name each rung")
 
 
 def named(word: str) -> Path:
     """The only script with `word` in its name. Raises UsageError if there is none, or several."""
     part = re.sub(r"[\W_]+", "_", word.lower())
     matches = [path for path in known() if part in path.stem]
-    if len(matches) > 1:
-        names = " or ".join(path.stem for path in matches)
-        raise UsageError(f"{word} may be {names}: write more of it")
-    if not matches:
-        what = "neither a rung (its number or a part of its name) nor a script"
-        raise UsageError(f"{word} is {what}")
-    return matches[0]
+    if len(matches) == 1:
+        return matches[0]
+    none = "neither a rung (its number or a part of its name) nor a script"
+    raise UsageError(f"{word} is {' or '.join(path.stem for path in matches) or none}")
 
 
 def one_script(word: str) -> Path:
