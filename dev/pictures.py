@@ -150,8 +150,7 @@ def draw_learned(width: int) -> Picture:
                 bar.marks[k] = row.gain
                 gains.append(row.gain)
     picture.legend(labels)
-    axis = axis_of(gains, "tok/s vs. previous, logarithmic", True)
-    picture.bars([*bars.values()], 0, axis, CURVES)
+    picture.bars([*bars.values()], 0, axis_of(gains, True), CURVES)
     return picture
 
 
@@ -185,7 +184,7 @@ def draw_step(width: int) -> Picture:
     picture.say(f"Milliseconds a step, calculated for one {find_gpu(A100).name}, B={B}")
     picture.legend(dict(zip(PARTS, LABELS, strict=True)))
     picture.bars(step_bars("baseline", "02_tf32"), 0.82)
-    picture.say("02 to 10, drawn wider", "ink")
+    picture.say("02 to 10, drawn wider")
     later = ("03_bf16_autocast", "05_torch_compile", "06_flash_attention", "10_fused_adamw")
     picture.bars(step_bars("02_tf32", *later), 0.82)
     return picture

@@ -24,8 +24,7 @@ from ladder.text import show
 def add_arguments(parser):
     what = "folders of climbs, folders of checkpoints or logs"
     parser.add_argument("paths", nargs="*", type=Path, help=what)
-    default = Path("report.html")
-    parser.add_argument("--out", type=Path, default=default, help="default: report.html")
+    parser.add_argument("--out", type=Path, default="report.html", help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 

@@ -122,11 +122,11 @@ class Picture:
         font = f'font-size="{size:.1f}" font-weight="{weight}"'
         self.shapes.append(f'<text class="{color}" {place} {font}>{escape(words)}</text>')
 
-    def say(self, words: str, color="soft"):
+    def say(self, words: str):
         """Words over the whole width, in as many lines as they need."""
         for line in wrap(words, int(self.width / LETTER)):
             self.y += 18
-            self.text(0, self.y, line, color)
+            self.text(0, self.y, line, "soft")
         self.y += 6
 
     def legend(self, labels: dict[str, str]):
@@ -149,8 +149,6 @@ class Picture:
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-            self.text(axis.start if self.wide else 0, self.y + 14, axis.name, "soft")
-            self.y += 24
         ticks = axis.ticks(5) if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
@@ -209,11 +207,11 @@ class Chart:
         self.up = up
         top = picture.y + 30
         bottom = top + height
-        width = picture.width - margin - 54
-        across.start, across.end = 54, 54 + width
+        width = picture.width - margin - 58
+        across.start, across.end = 58, 58 + width
         up.start, up.end = bottom, top
-        place = f'x="54" y="{top}" width="{width}" height="{height}"'
-        self.inside = f'<svg {place} viewBox="54 {top} {width} {height}">'
+        place = f'x="58" y="{top}" width="{width}" height="{height}"'
+        self.inside = f'<svg {place} viewBox="58 {top} {width} {height}">'
         for value, words in up.ticks(height // 45).items():
             y = up.at(value)
             picture.line([(across.start, y), (across.end, y)], "grid")
@@ -234,6 +232,12 @@ class Chart:
         self.picture.line(points, color, thick, dashes)
         self.picture.shapes.append("</svg>")
 
+    def upright(self, x: float, words: str):
+        """A line from the bottom to the top, with words at its right."""
+        x = self.across.at(x)
+        self.picture.line([(x, self.up.start), (x, self.up.end)], "soft", 1, "4 3")
+        self.picture.text(x + 5, self.up.end + 12, words, "soft")
+
 
 def ends_of(found: Estimate) -> tuple[float, float]:
     """The ends of the interval of an estimate; without one it is both itself."""
@@ -242,13 +246,13 @@ def ends_of(found: Estimate) -> tuple[float, float]:
     return found.low, found.high
 
 
-def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
+def axis_of(found: list[Estimate], gains: bool) -> Axis:
     """An axis of estimates with their intervals, and of no gain, or no difference."""
     origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
         values += ends_of(estimate)
-    return Axis(min(values), max(values), name, gains, origin)
+    return Axis(min(values), max(values), gains=gains, origin=origin)
 
 
 def style() -> str:

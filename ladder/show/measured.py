@@ -11,10 +11,13 @@ from ladder.show.tables import factor, loss_change, name_of, percent, title_of
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
     """What a step of each row takes, its roofline, and what the row gains, with its interval."""
     heading = climb.comparison.gain_heading
+    gains = [row.gain for row in rows if row.gain]
     picture = Picture(width, f"Milliseconds a step, {heading}")
-    words = "Bars: milliseconds a step. Filled dots: significant"
+    words = "Bars: milliseconds a step."
     if any(row.roofline for row in rows):
-        words += ". Upright marks: the roofline, calculated"
+        words += " Upright marks: the roofline, calculated."
+    if gains:
+        words += f" Dots: {heading}, filled if significant."
     picture.say(words)
     longest = max(row.ms for row in rows if row.logs)
     bars = []
@@ -23,26 +26,28 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.logs:
             bar.pieces = [(row.ms / longest, "measured", "")]
             bar.end = f"{row.ms:,.0f}"
+        if row.gain:
             bar.right = percent(row.gain)
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
-    gains = [row.gain for row in rows if row.gain]
-    axis = axis_of(gains, f"{heading}, logarithmic", True) if gains else None
-    picture.bars(bars, 0.28, axis)
+    picture.bars(bars, 0.28, axis_of(gains, True) if gains else None)
     return picture
 
 
 def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
     """The loss at which each row ends, and its difference, with the interval."""
     picture = Picture(width, "Loss, and its differences")
+    picture.say(
+        f"The loss at the end. Dots: {climb.comparison.loss_heading}, filled if significant."
+    )
     bars = []
     for row in rows:
         bar = Bar(name_of(row), end=f"{row.loss:.4f}", marks=[row.loss_change])
         bar.right = loss_change(row.loss_change)
         bars.append(bar)
     changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, climb.comparison.loss_heading, False))
+    picture.bars(bars, 0, axis_of(changes, False))
     return picture
 
 
@@ -61,6 +66,8 @@ def verdict(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     if not ran:
         return climb.comparison.what.capitalize(), "A gain needs two rungs, at one B."
     last = ran[-1]
+    if climb.comparison.against == "top":  # the one that the top needs most
+        last = max(ran, key=lambda row: row.gain.value)
     gain = last.total
     said = f"{title_of(last)} is {gain.value:.2f} times as fast as {title_of(first)}"
     if gain.low is not None and not gain.significant:

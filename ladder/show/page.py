@@ -14,7 +14,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ladder.errors import UsageError
-from ladder.files import ROOT, git, write_atomic
+from ladder.files import ROOT, git
 from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
@@ -22,9 +22,9 @@ from ladder.measure.rows import Row, index_of_base, read_climb
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
 from ladder.show.diffs import diff_lines
-from ladder.show.tables import caption, columns, footnotes, name_of, percent, table
+from ladder.show.tables import caption, columns, footnotes, name_of, table
 
-HERE = Path(__file__).parent
+STYLE = Path(__file__).with_name("report.css")
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
 <html lang="en">
@@ -65,7 +65,7 @@ def page(sections: list[Section]) -> str:
     return PAGE.format(
         marker=Markup(MARKER),
         title=sections[0].headline,
-        style=Markup(chart.style() + HERE.joinpath("report.css").read_text("utf-8")),
+        style=Markup(chart.style() + STYLE.read_text("utf-8")),
         links=tag("nav", links),
         sections=parts,
     )
@@ -111,7 +111,7 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
             lines = diff_lines(before, after)[2:]
     names = {"+": "add", "-": "del", "@": "soft"}
     shown = [tag("span", line, names.get(line[:1], "")) for line in lines]
-    return tag("pre", tag("code", shown), "diff") if lines else Markup("")
+    return tag("pre", tag("code", shown), "diff")
 
 
 def table_html(lines: list[list]) -> Markup:
@@ -160,7 +160,7 @@ def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> 
             for (name, k), text in sorted(logs.items()):
                 if name == row.name:
                     inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
-            shown.append(details(f"{name_of(row)} {percent(row.gain)}", inside))
+            shown.append(details(name_of(row), inside))
     return shown
 
 
@@ -188,7 +188,7 @@ def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
             path = scratch / Path(name).name
             text = git("show", f"{climb.commit}:./{name}").stdout
             if text:
-                write_atomic(path, text.encode())
+                path.write_text(text, "utf-8")
                 scripts[path.stem] = path
     # Its copy of the code, and beside its logs. A link may lead elsewhere.
     for pattern in ("code/*/*.py", "code/*.py", "*.py"):

@@ -114,26 +114,31 @@ def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
     up.name = "loss, nats a token; dashed: validation"
     chart = Chart(picture, tokens_axis(runs), up)
     for run in runs:
-        color = run["color"]
-        loss = column(run["steps"], "loss")
-        if len(runs) == 1:
-            chart.line(run["tokens"], loss, "grid", 1)
-        window = 1 + len(loss) // 50
-        mean = running_mean(loss, window)
-        chart.line(run["tokens"][window // 2 :][: len(mean)], mean, color, 2)
-        at = column(run["vals"], "step") * run["step_tokens"] / 1e6
-        chart.line(at, column(run["vals"], "loss"), color, 1.5, "6 2")
-        for start in run["starts"][1:]:
-            x = chart.across.at((start - 1) * run["step_tokens"] / 1e6)
-            picture.line([(x, up.start), (x, up.end)], "soft", 1, "4 3")
-            picture.text(x + 5, up.end + 12, "resumed", "soft")
+        draw_run(chart, run, alone=len(runs) == 1)
     for number, line in enumerate(references, 1):
         tokens, loss = np.transpose(line["points"])  # million tokens, nats
         chart.line(tokens, loss, "reported", 1.5, "2 4")
         end = np.interp(chart.across.high, tokens, loss)
         if up.low <= end <= up.high:
-            picture.text(chart.across.end + 10 * number, up.at(end) + 4, f"{number}")
+            picture.text(chart.across.end + 9 * number - 4, up.at(end) + 4, f"{number}")
     return picture
+
+
+def draw_run(chart: Chart, run: dict, alone: bool):
+    """The running mean of a run's losses, its validation, where it was resumed, and of a run alone
+    the loss of each step."""
+    color = run["color"]
+    loss = column(run["steps"], "loss")
+    if alone:
+        chart.line(run["tokens"], loss, "grid", 1)
+    window = 1 + len(loss) // 50
+    mean = running_mean(loss, window)
+    middle = run["tokens"][window // 2 :]
+    chart.line(middle[: len(mean)], mean, color, 2)
+    at = column(run["vals"], "step") * run["step_tokens"] / 1e6
+    chart.line(at, column(run["vals"], "loss"), color, 1.5, "6 2")
+    for start in run["starts"][1:]:
+        chart.upright((start - 1) * run["step_tokens"] / 1e6, "resumed")
 
 
 def draw_speed(runs: list[dict], width: int) -> Picture:
@@ -166,8 +171,11 @@ def training_section(paths: list[Path]) -> Section:
     if vals:
         headline += f": best validation loss {lowest(vals)['loss']:.2f} nats a token"
     references = references_of(found)
-    parts = [both(partial(draw_loss, runs, references)), references_html(references)]
-    parts.append(both(partial(draw_speed, runs)))
+    parts = [
+        both(partial(draw_loss, runs, references)),
+        references_html(references),
+        both(partial(draw_speed, runs)),
+    ]
     for run in runs:
         parts += [tag("h3", run["name"]), terms(facts(run))]
     return Section(runs[0]["name"], headline, tag("div", parts))
