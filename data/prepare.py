@@ -21,6 +21,8 @@ from ladder.errors import UsageError
 from ladder.files import write_atomic
 from ladder.text import show
 
+SHARD_TOKENS = 100_000_000
+
 
 def write_shard(path: Path, tokens: np.ndarray):
     """Write `tokens` (uint16, 1-D, fewer than 2**31) as one shard."""
@@ -43,10 +45,10 @@ def texts_in(source: Path) -> list[Path]:
     return sorted(texts)
 
 
-def write_split(folder: Path, name: str, tokens: np.ndarray, shard_tokens: int):
+def write_split(folder: Path, name: str, tokens: np.ndarray):
     """Write the shards NAME_000000.bin, … of one split, the last may be shorter."""
-    for number, start in enumerate(range(0, len(tokens), shard_tokens)):
-        some = tokens[start : start + shard_tokens]
+    for number, start in enumerate(range(0, len(tokens), SHARD_TOKENS)):
+        some = tokens[start : start + SHARD_TOKENS]
         path = folder / f"{name}_{number:06d}.bin"
         write_shard(path, some)
         show(f"{path.name}: {len(some)} tokens")
@@ -58,8 +60,6 @@ def parse(argv):
     add = parser.add_argument
     add("text", type=path, help="text file or folder")
     add("--out", type=path, help="new folder for the shards (default: data/NAME)")
-    shard_tokens = at_least(1, below=2**31)  # a shard's header has the count as int32
-    add("--shard-tokens", type=shard_tokens, default=100_000_000, help="default: 100M")
     val = parser.add_mutually_exclusive_group()
     val.add_argument("--val", type=path, help="text file or folder that is held out")
     share = at_least(0, float, below=1)
@@ -91,7 +91,7 @@ def prepare(argv):
     if held_out:
         (splits["val"],) = tokenize(name, held_out, show).shards
     for split, tokens in splits.items():
-        write_split(unfinished, f"{name}_{split}", tokens, args.shard_tokens)
+        write_split(unfinished, f"{name}_{split}", tokens)
     for shard in unfinished.iterdir():
         shard.rename(out / shard.name)
     unfinished.rmdir()

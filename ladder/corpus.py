@@ -35,7 +35,6 @@ VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
-BETWEEN_NOTES = 20_000_000  # characters, three seconds of tokenizing
 # Where a text may be cut without changing a token. GPT-2 first splits a text into words, with
 #     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 # In none of these does white space follow anything else, nor a sign a letter or digit: a word ends
@@ -166,20 +165,17 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
     vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
     tokens = array("H")  # uint16: a list would need ten times the memory
-    done = told = 0  # characters
     for path in files:
         if tokens:
             tokens.append(END_OF_TEXT)
         try:
             with path.open(encoding="utf-8", newline="") as file:
-                for piece in pieces(file):
+                for number, piece in enumerate(pieces(file), 1):
                     digest.update(piece.encode())
                     tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
-                    done += len(piece)
-                    if done > told + BETWEEN_NOTES:
-                        told = done
+                    if number % 20 == 0:  # each is a megabyte or more: every three seconds
                         how = "data/prepare.py does it once"
-                        print0(f"note  tokenized {done / 1e6:.0f} MB of {name} ({how})")
+                        print0(f"note  {number} MB of {path.name} are tokenized ({how})")
         except ValueError as error:  # also tiktoken's, of a word of millions of letters or blanks
             why = printable(str(error))[:100]
             raise UsageError(f"{path} is no text in UTF-8 that tiktoken reads ({why})") from error

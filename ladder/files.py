@@ -126,17 +126,26 @@ def running_files() -> list[Path]:
     return [path for pattern in RUNNING_CODE for path in ROOT.glob(pattern)]
 
 
+def no_commit() -> str:
+    """Why git knows no commit of this checkout, in its words; empty if it does.
+
+    It may not be a repository, be another user's, or lie in a repository of something else.
+    """
+    answer = git("ls-files", "--error-unmatch", "baseline.py")
+    return answer.stderr if answer.returncode else ""
+
+
 def commit() -> str:
     """HEAD's first 12 digits, with `-dirty` if the running code has changes that are not in it.
 
-    Running code is RUNNING_CODE; a README is not. `unknown` if this is not a repository, or lies in
-    one of something else. `ladder climb` measures a copy of the code: its file COMMIT has what this
-    returned in the checkout.
+    Running code is RUNNING_CODE; a README is not. `unknown` if git cannot say: see `no_commit`.
+    `ladder climb` measures a copy of the code: its file COMMIT has what this returned in the
+    checkout.
     """
     copied = ROOT / "COMMIT"
     if copied.exists():
         return copied.read_text("utf-8").strip()
-    if git("ls-files", "--error-unmatch", "baseline.py").returncode:
+    if no_commit():
         return "unknown"
     head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
     # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.

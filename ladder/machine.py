@@ -30,11 +30,8 @@ def extra(measure: Callable) -> Callable:
 
 
 def quiet_pytorch():
-    """Turn off two messages of PyTorch that come in the middle of a run and help nobody."""
-    # 30 lines of 2.15 before the error that becomes our one line.
+    """Turn off 30 lines of PyTorch 2.15 before the error that becomes our one line."""
     logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-    # "No CUDA runtime is found", as torch.compile starts where a CUDA toolkit is installed.
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
 class GPU(NamedTuple):

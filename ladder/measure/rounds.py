@@ -22,6 +22,7 @@ from ladder.files import (
     COMMITTED,
     commit,
     make_folder,
+    no_commit,
     running_files,
     write_atomic,
 )
@@ -129,7 +130,8 @@ def print_notes(its_commit: str, load: float):
     """Say what a climb lacks as it begins."""
     lacking = [extra(machine.unseen_gpu), extra(machine.busy, load)]
     if not COMMITTED.fullmatch(its_commit):
-        lacking.append(f"commit={its_commit}: only committed code can be published")
+        why = no_commit() or "with uncommitted changes"
+        lacking.append(f"commit={its_commit} ({why}): the climb cannot be published")
     for line in filter(None, lacking):
         print(f"note  {line}")
 

@@ -149,7 +149,7 @@ class Picture:
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-        ticks = axis.ticks(5) if axis else {}
+        ticks = axis.ticks(5 if self.wide else 3) if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")

@@ -24,7 +24,6 @@ from ladder.show import chart, measured
 from ladder.show.diffs import diff_lines
 from ladder.show.tables import caption, columns, footnotes, name_of, table
 
-STYLE = Path(__file__).with_name("report.css")
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
 <html lang="en">
@@ -62,10 +61,11 @@ def page(sections: list[Section]) -> str:
         links += Markup('<a href="#{id}">{headline}</a>').format(**section._asdict())
         part = Markup('<section id="{id}">\n<h2>{headline}</h2>\n{html}</section>\n')
         parts += part.format(**section._asdict())
+    rules = Path(__file__).with_name("report.css").read_text("utf-8")
     return PAGE.format(
         marker=Markup(MARKER),
         title=sections[0].headline,
-        style=Markup(chart.style() + STYLE.read_text("utf-8")),
+        style=Markup(chart.style() + rules),
         links=tag("nav", links),
         sections=parts,
     )
@@ -114,7 +114,7 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     return tag("pre", tag("code", shown), "diff")
 
 
-def table_html(lines: list[list]) -> Markup:
+def table_html(lines: list) -> Markup:
     """A table of cells as ladder.show.tables makes them."""
     rows = []
     for line in lines:

@@ -11,9 +11,10 @@ from ladder.errors import UsageError
 from ladder.files import ROOT
 
 
-def prepare(*words, write=write_shard):
+def prepare(*words, write=write_shard, shard_tokens=100):
     module = load(ROOT / "data" / "prepare.py")
     module.write_shard = write
+    module.SHARD_TOKENS = shard_tokens
     return program(module.prepare, [str(word) for word in words])
 
 
@@ -27,22 +28,22 @@ def test_prepare_writes_all_shards_or_none(bytes_for_tokens, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()  # such as a volume of Docker: it cannot be renamed
     text.write_text("to be or not to be, that is the question")
-    flags = [text, "--out", out, "--val-fraction", 0.25, "--shard-tokens"]
+    flags = [text, "--out", out, "--val-fraction", 0.25]
 
     def stopped(path, tokens):
         write_shard(path, tokens)
         if path.name == "play_train_000003.bin":
             raise KeyboardInterrupt
 
-    assert prepare(*flags, 4, write=stopped) == 130
+    assert prepare(*flags, write=stopped, shard_tokens=4) == 130
     with pytest.raises(UsageError, match="out has no shards"):
         load_corpus(str(out), print)
-    assert prepare(*flags, 15) == 0
+    assert prepare(*flags, shard_tokens=15) == 0
     shards = ["play_train_000000.bin", "play_train_000001.bin", "play_val_000000.bin"]
     assert sorted(os.listdir(out)) == shards
     parts = [text_of(part) for part in load_splits(str(out), print)]
     assert parts == [b"to be or not to be, that is th", b"e question"]
-    assert prepare(*flags, 15) == 2
+    assert prepare(*flags, shard_tokens=15) == 2
     assert f"error {out} exists already: delete it" in capsys.readouterr().err
 
 
