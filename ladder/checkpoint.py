@@ -48,7 +48,6 @@ class Checkpoints:
         """Find what to resume. Raises UsageError, OSError."""
         self.run = run
         self.settings = settings_of(args, text, held_out)
-        self.schedule = schedule_of(args)
         self.folder = None
         self.newest = None
         self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
@@ -74,10 +73,6 @@ class Checkpoints:
             return folder, None, math.inf
         check_settings(path, saved["settings"], self.settings)
         self.run.print0(f"note  resumed after step {saved['step']}, from {path}")
-        before = saved["schedule"]
-        if before != self.schedule and saved["step"] < args.steps:
-            change = f"{self.schedule}, not {before}"
-            self.run.print0(f"note  another schedule from here on: {change}")
         best_loss = math.inf
         metadata = weights.read_metadata(folder / BEST)
         if metadata:
@@ -97,7 +92,6 @@ class Checkpoints:
             "scaler": scaler.state_dict(),
             "position": position,
             "settings": self.settings,
-            "schedule": self.schedule,
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
         self.newest = on_rank_0(self._save, state)
@@ -145,12 +139,6 @@ def settings_of(args, text: Corpus, held_out: Corpus) -> dict[str, str]:
     # With other held-out text the text to train on may end elsewhere, and losses do not compare.
     settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
     return settings
-
-
-def schedule_of(args) -> str:
-    """What the update of a step depends on, beside the gradient, in words."""
-    rates = f"from {args.max_lr:g} to {args.min_lr:g}"
-    return f"{args.steps} steps, {args.warmup} of them warm-up, {rates}, beta2 {args.beta2:g}"
 
 
 def check_settings(path: Path, saved: dict, settings: dict[str, str]):
@@ -227,7 +215,7 @@ def read(path: Path) -> dict:
         truncated = getattr(error, "errno", None) == errno.EINVAL
         if explain(error) and not truncated:  # the disk fails, or the memory is full
             raise
-    if "schedule" not in saved:
+    if "settings" not in saved:
         raise Damaged(f"{path} is damaged, or is not a checkpoint of ddp_run.py")
     return saved
 

@@ -53,8 +53,6 @@ def run(args) -> int:
         print_times(console, gpu, B, steps)
     console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
     console.print(work_table(steps))
-    if not gpu:
-        console.say("note  --gpu NAME calculates the times on that card")
     return 0
 
 

@@ -35,7 +35,7 @@ def save(folder, step, scaler=OFF, settings=None):
     model, optimizer = stepped()
     weights, moments = get_state_dict(model, optimizer)
     state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
-    state |= dict(step=step, position=0, settings=settings, schedule="9 steps")
+    state |= dict(step=step, position=0, settings=settings)
     return checkpoint.save(folder, state)
 
 
