@@ -129,7 +129,7 @@ def read_log(path: Path, ended: bool = True) -> Log:
 
     With `ended` False it may be the log of a run that is under way, or was killed.
     """
-    return parse_log(Path(path).read_text(encoding="utf-8", errors="replace"), str(path), ended)
+    return parse_log(path.read_text("utf-8", "replace"), str(path), ended)
 
 
 def parse_log(text: str, name: str, ended: bool = True) -> Log:

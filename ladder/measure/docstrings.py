@@ -27,9 +27,7 @@ def parts_of(path: Path) -> tuple[str, str]:
     try:
         return split_source(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        what = f"{relative_name(path)}:{line} is not valid Python"
-        raise UsageError(f"{what} (a merge marker left?): fix that first") from None
+        raise UsageError(f"{relative_name(path)} is not valid Python: {error}") from None
 
 
 def docstring(path: Path) -> str:

@@ -208,7 +208,7 @@ def runs_due(folder: Path, climb: Climb) -> Iterator[tuple[int, PlannedRun]]:
 def progress(folder: Path, climb: Climb) -> str:
     """`3 of 26 runs, about 12 min left`: as many as the runs so far took."""
     runs = climb.rounds * len(climb.runs)
-    done = len(climb_logs(folder, climb))
+    done = len(climb_logs(folder, climb)) + len(climb_failures(folder, climb))
     text = f"{done} of {runs} runs"
     if 0 < done < runs:
         text += f", about {math.ceil((runs - done) * climb.minutes / done)} min left"

@@ -207,8 +207,10 @@ def caption(climb: Climb, rows: list[Row]) -> str:
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     text = text.format(**first_log(rows).run | {"B": sizes(rows)})
     peaks = [rate / 1e12 for rate in climb.rates["peak_flops"]]
-    peak = f"{statistics.median(peaks):.3g} ({min(peaks):.3g} to {max(peaks):.3g}) TFLOP/s"
-    text += f"; a large {climb.peak_dtype} matmul runs at {peak}"
+    text += f"; a large {climb.peak_dtype} matmul runs at {statistics.median(peaks):.3g}"
+    if len(peaks) > 1:
+        text += f" ({min(peaks):.3g} to {max(peaks):.3g})"
+    text += " TFLOP/s"
     if climb.rate("copy_bytes_per_s"):
         text += f", one in float32 at {climb.rate('fp32_flops') / 1e12:.3g}"
         text += f"; a copy reads and writes {climb.rate('copy_bytes_per_s') / 1e9:.3g} GB/s"
