@@ -81,12 +81,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path, c
 
 
 def test_what_cannot_be_read_is_not_damaged(tmp_path, monkeypatch):
-    """The disk fails, or the memory is full: nothing is renamed, no older one is resumed."""
-    path = tmp_path / "step_000009.pt"
-    path.symlink_to("/proc/self/mem")  # its first byte is an error of input
-    with pytest.raises(OSError, match="Input/output error"):
-        find(tmp_path)
-    path.unlink()
+    """The memory is full: nothing is renamed, no older one is resumed."""
     path = save(tmp_path, 1)
     full = RuntimeError("unable to mmap 99 bytes: Cannot allocate memory (12)")
     monkeypatch.setattr(torch, "load", Mock(side_effect=full))
