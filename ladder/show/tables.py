@@ -203,17 +203,22 @@ def pipes(lines: list[list[Cell]], left=1) -> str:
 
 
 def caption(climb: Climb, rows: list[Row]) -> str:
-    """Machine and settings in one line. Of a rate the median of the rounds."""
+    """Machine and settings in one line. Of a rate the median of the rounds, and their range."""
+
+    def rate(name: str, unit: float) -> str:
+        by_round = climb.rates[name]
+        text = f"{climb.rate(name) / unit:.3g}"
+        if len(by_round) > 1:
+            text += f" ({min(by_round) / unit:.3g} to {max(by_round) / unit:.3g})"
+        return text
+
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     text = text.format(**first_log(rows).run | {"B": sizes(rows)})
-    peaks = [rate / 1e12 for rate in climb.rates["peak_flops"]]
-    text += f"; a large {climb.peak_dtype} matmul runs at {statistics.median(peaks):.3g}"
-    if len(peaks) > 1:
-        text += f" ({min(peaks):.3g} to {max(peaks):.3g})"
-    text += " TFLOP/s"
-    if climb.rate("copy_bytes_per_s"):
-        text += f", one in float32 at {climb.rate('fp32_flops') / 1e12:.3g}"
-        text += f"; a copy reads and writes {climb.rate('copy_bytes_per_s') / 1e9:.3g} GB/s"
+    text += f"; a large {climb.peak_dtype} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
+    if "copy_bytes_per_s" in climb.rates:
+        if climb.peak_dtype != "float32":
+            text += f", one in float32 at {rate('fp32_flops', 1e12)}"
+        text += f"; a copy reads and writes {rate('copy_bytes_per_s', 1e9)} GB/s"
     if climb.quick:
         text += "; quick: few steps, so gains may be noise"
     return text
