@@ -88,7 +88,7 @@ def chromium():
 def test_the_page_in_a_browser(tmp_path, chromium):
     """Wide and narrow: pictures fit, and nothing is fetched."""
     out = tmp_path / "page.html"
-    folders = [LOGS / f"{HERE}-climb-3", LOGS / f"{HERE}-ablate-2"]
+    folders = [LOGS / f"{HERE}-climb-3", LOGS / "2026-11-25-amd-epyc-2-threads-ablate"]
     folders.append(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")
     assert main(["report", *map(str, folders), "--out", str(out)]) == 0
     chromium.get(out.as_uri())
