@@ -133,7 +133,7 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of RUNLOG.md for one climb, folded below what it found."""
     log = first_log(rows)
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
-    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores} cores; \
+    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores:g} cores; \
 {rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {log.measured_steps} measured."""
     block = render(f"<!-- table {shown} -->\n<!-- end -->")

@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import subprocess
 from pathlib import Path
 from pydoc_data.topics import topics
 from types import SimpleNamespace
@@ -19,7 +20,6 @@ from ladder.cli import MODELS
 from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.log import read_log
-from ladder.measure.process import Finished
 
 pytest.register_assert_rewrite("jobs", "models", "rungs")
 
@@ -156,13 +156,13 @@ def cuda_log(shard, tmp_path_factory):
 
 @pytest.fixture
 def ladder(monkeypatch, capsys):
-    """ladder(words…): exit status, stdout and stderr of the command, run in this process."""
+    """ladder(words…): the command, run in this process, as a process that has ended."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # doctor sets it: put back afterwards
     monkeypatch.chdir(ROOT)
 
     def run(*words):
         status = main([str(word) for word in words])
-        return Finished(*capsys.readouterr(), status, failure=None)
+        return subprocess.CompletedProcess(words, status, *capsys.readouterr())
 
     return run

@@ -174,15 +174,10 @@ def run_and_report(folder: Path) -> int:
         )
     for line in tables.footnotes(climb, rows):
         console.say(line)
-    command = partial(console.print, soft_wrap=True)  # not wrapped: it is to be copied
-    command(f"Logs, climb.json, what ran: {folder}")
+    # Not wrapped: they are to be copied.
+    console.print(f"Logs, climb.json, what ran: {folder}", soft_wrap=True)
     if good:
-        command(f"As a page: ladder report {quote(str(folder))} --open")
-        # Without what scripts wrote, which names paths, and the name of a user. ./ as tar takes a
-        # name with a colon for a host.
-        what = f"{quote(f'./{folder.name}.tar.gz')} --numeric-owner --exclude=code"
-        inside = f"-C {quote(str(folder.parent))} {quote(folder.name)}"
-        command(f"To send it: tar czf {what} --exclude='*.stderr' {inside}")
+        console.print(f"As a page: ladder report {quote(str(folder))} --open", soft_wrap=True)
     failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
     return 1 if failed or not good else 0
 

@@ -23,7 +23,7 @@ from ladder.log import Log, pairs, read_log
 from ladder.machine import device_name, unseen_gpu
 from ladder.measure.docstrings import describe, title
 from ladder.measure.effective import differences
-from ladder.measure.process import run_python
+from ladder.measure.process import check_ended_well, run_python
 from ladder.measure.scripts import base_of, rungs_for
 from ladder.show.console import new_table, screen
 
@@ -76,8 +76,7 @@ def three_steps(path: Path, device: torch.device, folder: Path) -> Log:
     log_dir = folder / path.stem
     flags = (*FLAGS, f"--device={device}", f"--log-dir={log_dir}")
     done = run_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
-    if done.failure:
-        raise UsageError(done.failure)
+    check_ended_well(done)
     (log_path,) = log_dir.glob("*.log")
     return read_log(log_path)
 

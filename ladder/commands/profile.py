@@ -31,7 +31,7 @@ from ladder.cli import add_flags, at_least
 from ladder.errors import UsageError
 from ladder.files import make_folder
 from ladder.log import read_log
-from ladder.measure.process import given_flags, run_python
+from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select
 from ladder.run import Run
 from ladder.show.console import new_table, screen
@@ -135,8 +135,7 @@ def run(args) -> int:
             print(line, file=sys.stderr, flush=True)
             words = (path, *flags, f"--steps={steps}", f"--log-dir={folder}")
             done = run_python("-m", "ladder.commands.profile", *words, **env)
-            if done.failure:
-                raise UsageError(f"{path.name} failed: {done.failure}")
+            check_ended_well(done)
             name = titles().get(path.stem, path.stem)
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
     (log, *_) = folder.glob("*.log")

@@ -59,7 +59,6 @@ class Climb:
     quick: bool = False
     max_minutes: float | None = None
     minutes: float = 0.0  # that it has run so far
-    load_before: float = 0.0  # programs that wanted to run when it started
     load_during: float | None = None  # cores that others took, in the run with most; None: unknown
 
     @classmethod

@@ -4,7 +4,6 @@ python -m ladder.measure.matmul [--device DEVICE]     prints one line of JSON
 """
 
 import json
-import time
 from collections.abc import Callable
 
 import torch
@@ -32,18 +31,12 @@ def copy_rate() -> float:
 
 
 def median_seconds(call: Callable) -> float:
-    """The median seconds of a call, after a warm-up."""
+    """The median seconds of a call, after a warm-up. Timer waits for the device as it reads the
+    clock, and makes several calls between two readings where a call is short."""
     threads = torch.get_num_threads()
-    timer = Timer("call()", timer=clock, globals={"call": call}, num_threads=threads)
+    timer = Timer("call()", globals={"call": call}, num_threads=threads)
     timer.blocked_autorange(min_run_time=SECONDS)
     return timer.blocked_autorange(min_run_time=SECONDS).median
-
-
-def clock() -> float:
-    """Seconds, read when the device has done its work."""
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
-    return time.perf_counter()
 
 
 def main():

@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from ladder.errors import UsageError
 from ladder.files import ROOT
 from ladder.text import printable
 
@@ -22,17 +22,7 @@ else:
 """
 
 
-@dataclass
-class Finished:
-    """A process that has ended."""
-
-    stdout: str
-    stderr: str
-    status: int
-    failure: str | None  # why it failed, in one line; None if it ended well
-
-
-def run_python(*arguments, package: Path = ROOT, **env) -> Finished:
+def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedProcess:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
@@ -41,7 +31,7 @@ def run_python(*arguments, package: Path = ROOT, **env) -> Finished:
     inherited = os.environ.copy()
     for name in ("GIT_DIR", "GIT_WORK_TREE"):  # of another repository
         inherited.pop(name, None)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
         env=inherited | env,
         stdin=subprocess.DEVNULL,
@@ -49,12 +39,17 @@ def run_python(*arguments, package: Path = ROOT, **env) -> Finished:
         encoding="utf-8",
         errors="replace",
     )
-    why = failure(done.returncode, done.stderr) if done.returncode else None
-    return Finished(done.stdout, done.stderr, done.returncode, why)
+
+
+def check_ended_well(done: subprocess.CompletedProcess):
+    """Raise UsageError if a process failed, with its signal, its error line or the last line that
+    it wrote."""
+    if done.returncode:
+        raise UsageError(failure(done.returncode, done.stderr))
 
 
 def failure(status: int, stderr: str) -> str:
-    """Why a process failed, in one line: its signal, its error line or the last one it wrote."""
+    """Why a process failed, in one line."""
     if status in (129, 130, 143):  # as scripts end at SIGHUP, Ctrl-C and SIGTERM
         status = 128 - status
     if status == -9:

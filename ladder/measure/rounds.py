@@ -54,9 +54,7 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
     names = names_in_copy(chosen)
     asked = checked_flags(args)
     its_commit = commit()
-    load = extra(machine.load_average) or 0.0
-    print_notes(its_commit, load)
-    cores = machine.usable_cores()
+    print_notes(its_commit)
     climb = Climb(
         kind=kind,
         started=f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -69,7 +67,7 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         device=machine.device_name(asked.device),
         device_type=asked.device.type,
         system=f"{platform.system()} {platform.machine()}",
-        cores=int(cores) if cores == int(cores) else cores,
+        cores=machine.usable_cores(),
         versions={name: version(name) for name in ("torch", "numpy")},
         peak_dtype=str(machine.half_precision(asked.device)).removeprefix("torch."),
         rates={},
@@ -78,7 +76,6 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         data=args.data and str(Path(args.data).resolve()),
         quick=bool(args.quick),
         max_minutes=args.max_minutes,
-        load_before=round(load, 1),
     )
     folder = make_folder(args.out, kind)
     copy_code(folder / "code", names, its_commit)
@@ -126,22 +123,14 @@ def checked_flags(args) -> argparse.Namespace:
     return asked
 
 
-def print_notes(its_commit: str, load: float):
+def print_notes(its_commit: str):
     """Say what a climb lacks as it begins."""
-    lacking = [extra(machine.unseen_gpu), extra(machine.busy, load)]
+    lacking = [machine.unseen_gpu(), machine.busy(machine.load_average())]
     if not COMMITTED.fullmatch(its_commit):
         why = no_commit() or "with uncommitted changes"
         lacking.append(f"commit={its_commit} ({why}): the climb cannot be published")
     for line in filter(None, lacking):
         print(f"note  {line}")
-
-
-def extra(measure: Callable, *arguments):
-    """What a note is made of; None if it cannot be measured: a climb goes on without."""
-    try:
-        return measure(*arguments)
-    except Exception:
-        return None
 
 
 def copy_code(code: Path, names: dict[Path, str], commit: str):
@@ -228,8 +217,7 @@ def large_matmul(flags: list[str], package: Path) -> dict:
     """What matmul.py measures on the device that these flags name. Raises UsageError."""
     device = [flag for flag in flags if flag.startswith("--device=")]
     done = process.run_python("-m", "ladder.measure.matmul", *device, package=package)
-    if done.failure:
-        raise UsageError(done.failure)
+    process.check_ended_well(done)
     return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
 
 
@@ -244,7 +232,7 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
     failed.unlink(missing_ok=True)
     stderr.unlink(missing_ok=True)
     started = time.monotonic()
-    others = extra(machine.cpu_seconds_of_others)
+    before = machine.cpu_seconds_of_others()
     log_dir = scratch / failed.stem
     log_dir.mkdir(parents=True)
     done = process.run_python(
@@ -254,13 +242,12 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
         package=(folder / "code").resolve(),
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run.name),
     )
-    more = extra(lambda: machine.cpu_seconds_of_others() - others)
-    if more is not None:
-        cores = round(more / (time.monotonic() - started), 1)
+    if before is not None:
+        took = machine.cpu_seconds_of_others() - before
+        cores = round(took / (time.monotonic() - started), 1)
         climb.load_during = max(cores, climb.load_during or 0.0)
     try:
-        if done.failure:
-            raise UsageError(done.failure)
+        process.check_ended_well(done)
         return f"{keep_log(folder, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
         why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent

@@ -41,10 +41,11 @@ class Row:
     B: int = None  # only where batch sizes are compared
     ms: float = None  # geometric mean of the rounds' medians, as the gains are
     tok_per_s: float = None
-    gain: Estimate = None  # over the row that its kind of climb compares it with
+    base: "Row" = None  # the row that its kind of climb compares it with
+    gain: Estimate = None  # over that
     total: Estimate = None  # over the first row
     loss: float = None  # at the end; only of enough steps, like the two below
-    loss_change: Estimate = None  # from the row that `gain` is over
+    loss_change: Estimate = None  # from `base`
     time_to_loss: Estimate = None  # None if a round never came down to it, or none is shared
     mfu: float = None
     roofline: tuple = None  # milliseconds of each of work.PARTS
@@ -156,10 +157,11 @@ def set_gains(climb: Climb, rows: list[Row]):
         return
     first = rows[0]
     for index, row in enumerate(rows[1:], 1):
-        old, new = first, row
+        row.base = first
         if against == "previous":
-            old = rows[index_of_base(rows, index)]
-        elif against == "top":
+            row.base = base_row(row, rows[:index])
+        old, new = row.base, row
+        if against == "top":
             old, new = row, first
         row.gain = compared(old, new, log_gain, gain_of)
         row.total = compared(first, row, log_gain, gain_of)
@@ -170,14 +172,13 @@ def set_gains(climb: Climb, rows: list[Row]):
         holm(getattr(row, name) for row in rows)
 
 
-def index_of_base(rows: list[Row], index: int) -> int:
-    """The index of the row that this row of a climb is compared with.
-
-    It is that of the script which this one goes on from, if that stands above; else the row above.
-    """
-    base = base_by_stem().get(rows[index].stem)
-    stems = [row.stem for row in rows[:index]]
-    return stems.index(base) if base in stems else index - 1
+def base_row(row: Row, above: list[Row]) -> Row:
+    """The row of the script that this row's script is built on, if it is above; else the last."""
+    base = base_by_stem().get(row.stem)
+    for other in above:
+        if other.stem == base:
+            return other
+    return above[-1]
 
 
 def base_by_stem() -> dict[str, str]:

@@ -18,7 +18,7 @@ from ladder.files import ROOT, git
 from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
-from ladder.measure.rows import Row, index_of_base, read_climb
+from ladder.measure.rows import Row, read_climb
 from ladder.measure.work import LABELS
 from ladder.show import chart, measured
 from ladder.show.diffs import diff_lines
@@ -151,27 +151,17 @@ def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> 
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(folder, climb, Path(scratch))
-        for index, row in enumerate(rows):
-            inside = [terms(facts(row, scripts.get(row.stem)))]
-            base = base_row(climb, rows, index)
-            if base:
-                inside.append(tag("p", f"Diff from {name_of(base)}:", "soft"))
-                inside.append(diff_html(scripts.get(base.stem), scripts.get(row.stem)))
+        for row in rows:
+            script = scripts.get(row.stem)
+            inside = [terms(facts(row, script))]
+            if row.base and climb.kind != "transformers":  # which is no rung's neighbour
+                inside.append(tag("p", f"Diff from {name_of(row.base)}:", "soft"))
+                inside.append(diff_html(scripts.get(row.base.stem), script))
             for (name, k), text in sorted(logs.items()):
                 if name == row.name:
                     inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
             shown.append(details(name_of(row), inside))
     return shown
-
-
-def base_row(climb: Climb, rows: list[Row], index: int) -> Row | None:
-    """The row whose script a row's diff begins with."""
-    against = climb.comparison.against
-    if index and against == "previous":
-        return rows[index_of_base(rows, index)]
-    if index and against == "top":
-        return rows[0]
-    return None
 
 
 def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:

@@ -18,7 +18,6 @@ from ladder.measure.rows import (
     Row,
     base_by_stem,
     first_log,
-    index_of_base,
     median_ms,
     step_times,
 )
@@ -213,7 +212,10 @@ def caption(climb: Climb, rows: list[Row]) -> str:
         return text
 
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    text = text.format(**first_log(rows).run | {"B": sizes(rows)})
+    run = dict(first_log(rows).run)
+    if climb.batch_sizes:
+        run["B"] = climb.batch_sizes
+    text = text.format(**run)
     text += f"; a large {climb.peak_dtype} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
     if "copy_bytes_per_s" in climb.rates:
         if climb.peak_dtype != "float32":
@@ -222,12 +224,6 @@ def caption(climb: Climb, rows: list[Row]) -> str:
     if climb.quick:
         text += "; quick: few steps, so gains may be noise"
     return text
-
-
-def sizes(rows: list[Row]) -> str:
-    """The B of these rows: `4`, or where batch sizes are compared `1 to 16`."""
-    found = {int(row.log.run["B"]) for row in rows if row.logs}
-    return " to ".join(str(B) for B in sorted({min(found), max(found)}))
 
 
 # ------------------------------------------------------------------ footnotes
@@ -251,7 +247,7 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         notes.append(f"{took}: times may be too long, and gains mean less.")
     if any(row.mfu > 1 for row in good):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
-    return notes + gaps(climb, rows) + of_losses(rows[0], good)
+    return notes + gaps(climb, good) + of_losses(rows[0], good)
 
 
 def disturbed_rounds(row: Row) -> list[str]:
@@ -273,13 +269,14 @@ def disturbed_rounds(row: Row) -> list[str]:
 
 def gaps(climb: Climb, rows: list[Row]) -> list[str]:
     """The rows whose gain is over another script than the one that they go on from."""
+    if climb.comparison.against != "previous":
+        return []
     notes = []
-    for index, row in enumerate(rows):
+    for row in rows:
         base = base_by_stem().get(row.stem)
-        other = rows[index_of_base(rows, index)]
-        if climb.comparison.against == "previous" and row.gain and base not in (None, other.stem):
+        if base and row.gain and base != row.base.stem:
             goes_on = f"not with {titles()[base]}, which it goes on from"
-            notes.append(f"{name_of(row)} is compared with {name_of(other)}, {goes_on}.")
+            notes.append(f"{name_of(row)} is compared with {name_of(row.base)}, {goes_on}.")
     return notes
 
 

@@ -21,7 +21,7 @@ def test_diff_of_any_two_is_a_patch_that_applies(ladder, tmp_path, monkeypatch):
     """Also on a narrow terminal, where no line may be wrapped."""
     monkeypatch.setenv("COLUMNS", "40")
     done = ladder("diff", "baseline.py", 10)
-    assert done.status == 0 and "Change:" not in done.stdout
+    assert done.returncode == 0 and "Change:" not in done.stdout
     shutil.copy(ROOT / "baseline.py", tmp_path)
     patch = done.stdout.replace("+++ speedups/10_fused_adamw.py", "+++ baseline.py")
     subprocess.run(["git", "apply", "-p0"], cwd=tmp_path, input=patch, text=True, check=True)

@@ -30,7 +30,7 @@ def judged(ladder, monkeypatch):
 
         monkeypatch.setattr(doctor, "three_steps", three_steps)
         done = ladder("doctor", "--device", "cpu")
-        return done.status, re.findall(
+        return done.returncode, re.findall(
             r"^ \d\d .*? (yes|no|–|unknown|cannot run) +(.*?) *$", done.stdout, re.M
         )
 

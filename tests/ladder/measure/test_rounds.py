@@ -124,7 +124,7 @@ def timed(monkeypatch):
         def run(script, *words, **env):
             clock.now += seconds[Path(script).stem]
             Path(words[-1], "x.log").write_text(LOG)
-            return process.Finished("", "", 0, None)
+            return subprocess.CompletedProcess(words, 0)
 
         monkeypatch.setattr(process, "run_python", run)
 

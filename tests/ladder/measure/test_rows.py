@@ -6,7 +6,7 @@ from climbs import HERE, LOGS, a_climb, as_it_ran
 from ladder.log import Log, parse_log
 from ladder.measure import rows as results
 from ladder.measure.folder import log_texts
-from ladder.measure.rows import Row, index_of_base, read_climb
+from ladder.measure.rows import Row, base_row, read_climb
 
 
 def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
@@ -35,8 +35,9 @@ def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
     """The ladder forks after rung 10: 31 goes on from there. A script from outside has no such."""
     scripts = ("10_fused_adamw", "11_keep_memory", "12_causal_blocks", "31_chunked_loss", "my_idea")
     rows = [Row(stem, {}) for stem in scripts]
-    assert [index_of_base(rows, index) for index in range(1, 5)] == [0, 1, 0, 3]
-    assert index_of_base(rows[2:], 1) == 0  # 10 is not in the climb: the row above
+    bases = [base_row(row, rows[:index]) for index, row in enumerate(rows[1:], 1)]
+    assert bases == [rows[0], rows[1], rows[0], rows[3]]
+    assert base_row(rows[3], rows[2:3]) is rows[2]  # 10 is not in the climb: the row above
 
 
 @pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)
