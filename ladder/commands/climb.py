@@ -20,16 +20,15 @@ and so on: a machine that slows down slows neighbours alike. A quick climb runs
 the top after rung 0. Round k trains from seed + k - 1. A gain is the mean of
 the log ratios between neighbours in the same round, with its 95 % interval.
 From 100 steps on, the table also says what a rung does to the loss, and how
-long it takes to where the first one ends. All runs start from a copy of the
-code in the climb's folder: edit, or switch branches, meanwhile. Nothing that
-git tracks is changed. If a run fails, the others go on, and the climb ends with
-status 1.
+long it takes to reach the final loss of the first one. All runs start from a
+copy of the code in the climb's folder: edit, or switch branches, meanwhile.
+Nothing that git tracks is changed. If a run fails, the others go on, and the
+climb ends with status 1.
 
-What a rung gains depends on the order. --without measures each of them as the
-last one to be missing: the rung's own change is taken back from the top
-script. A change that a later rung changed again cannot be taken back: it is
-named and left out. With --batch-sizes, out of memory is a result, and what
-needs more is not tried.
+What a rung gains depends on the order. --without compares the top script with
+the top script less the change of one rung. If a later rung changed the same
+lines, this is not possible: the rung is named and left out. With
+--batch-sizes, out of memory is a result, and larger sizes are not tried.
 """
 
 import sys

@@ -11,7 +11,7 @@ class Comparison:
     gain_heading: str = ""  # of the column of gains; without one there are no gains ...
     total_heading: str = ""  # ... and of the column beside it
     loss_heading: str = ""  # of the column of differences in loss; without one there are none
-    # The other row of a gain. "previous": the row of the script that this one goes on from, or the
+    # The other row of a gain. "previous": the row of the script that this one is built on, or the
     # row above if that script is not in the climb. "first": the first row. "top": the first row,
     # which is the top script there, and the gain is what that gains over this row.
     against: str = ""

@@ -13,13 +13,13 @@ def merge(base: str, ours: str, theirs: str, always_words: bool = False) -> str:
     """
     merged = []
     lines = [side.splitlines(keepends=True) for side in (base, ours, theirs)]
-    for old, mine, other in aligned(*lines):
-        part = changed(old, mine, other)
-        same_number = len(old) in (len(mine), len(other))
+    for old, our, their in aligned(*lines):
+        part = changed(old, our, their)
+        same_number = len(old) in (len(our), len(their))
         if part is None and (same_number or always_words):
-            part = merge_words(old, mine, other)
+            part = merge_words(old, our, their)
         if part is None:
-            part = ["<<<<<<< this script\n", *mine, "=======\n", *other, ">>>>>>> the edit\n"]
+            part = ["<<<<<<< this script\n", *our, "=======\n", *their, ">>>>>>> the edit\n"]
         merged += part
     return "".join(merged)
 
@@ -28,20 +28,20 @@ def merge_words(*sides: list[str]) -> list[str] | None:
     """The merge of the words in three lists of lines; None if both sides changed the same word."""
     merged = []
     words = [re.findall(r"\w+|\W", "".join(side)) for side in sides]
-    for old, mine, other in aligned(*words):
-        part = changed(old, mine, other)
+    for old, our, their in aligned(*words):
+        part = changed(old, our, their)
         if part is None:
             return None
         merged += part
     return merged
 
 
-def changed(old: list, mine: list, other: list) -> list | None:
+def changed(old: list, our: list, their: list) -> list | None:
     """The one that differs from `old`; None if both do, and from each other."""
-    if mine in (old, other):
-        return other
-    if other == old:
-        return mine
+    if our in (old, their):
+        return their
+    if their == old:
+        return our
     return None
 
 
@@ -52,29 +52,27 @@ def aligned(base: list, ours: list, theirs: list) -> Iterator[tuple[list, list, 
     """
     in_ours = cuts(base, ours)
     in_theirs = cuts(base, theirs)
-    i = j = k = 0
+    start = our_start = their_start = 0
     for cut in sorted(in_ours.keys() & in_theirs.keys()):
-        mine, my_next = in_ours[cut]
-        other, other_next = in_theirs[cut]
-        yield base[i:cut], ours[j:mine], theirs[k:other]
-        yield [], ours[mine:my_next], theirs[other:other_next]  # what they insert there
-        i, j, k = cut, my_next, other_next
+        our_end, our_next = in_ours[cut]
+        their_end, their_next = in_theirs[cut]
+        yield base[start:cut], ours[our_start:our_end], theirs[their_start:their_end]
+        yield [], ours[our_end:our_next], theirs[their_end:their_next]  # what they insert there
+        start, our_start, their_start = cut, our_next, their_next
 
 
 def cuts(base: list, side: list) -> dict[int, tuple[int, int]]:
-    """Where `base` can be cut beside something that `side` left as it was.
+    """Where `base` can be cut: before and behind each item that `side` left as it was.
 
-    With the two places in `side` that this stands for: between them it inserts.
+    To each cut belong two places in `side`; what is between them was inserted.
     """
     ends = {0: 0}
     starts = {len(base): len(side)}
-    for start, place, size in SequenceMatcher(
-        None, base, side, autojunk=False
-    ).get_matching_blocks():
+    matcher = SequenceMatcher(None, base, side, autojunk=False)
+    for start, place, size in matcher.get_matching_blocks():
         for n in range(size):
             starts[start + n] = place + n
             ends[start + n + 1] = place + n + 1
-    found = {}
-    for cut in starts | ends:
-        found[cut] = ends.get(cut, starts.get(cut)), starts.get(cut, ends.get(cut))
-    return found
+    before = starts | ends
+    behind = ends | starts
+    return {cut: (before[cut], behind[cut]) for cut in before}

@@ -153,9 +153,9 @@ def run_rounds(folder: Path, scratch: Path, console, show_table: Callable):
     for later rounds.
     """
     climb = Climb.read_from(folder)
-    kept = len(climb_logs(folder, climb))
-    if kept:
-        what = f"going on with {folder}: runs kept: {kept}"
+    done = len(climb_logs(folder, climb))
+    if done:
+        what = f"going on with {folder}: runs kept: {done}"
         console.say(f"{what}; its code/ runs, without your edits since")
     before = None  # the round of the run before
     start = time.monotonic() - climb.minutes * 60
@@ -179,15 +179,15 @@ def run_rounds(folder: Path, scratch: Path, console, show_table: Callable):
 
 
 def runs_due(folder: Path, climb: Climb) -> Iterator[tuple[int, PlannedRun]]:
-    """Yield the runs that have no log yet, each after its round, in the order in which they run.
+    """Yield the round and the run of all runs that have no log yet, in the order of their start.
 
-    What was out of memory is a result; what failed else is due again.
+    Out of memory is a result; a run that failed for another reason is due again.
     """
     forwards = climb.runs
     if climb.quick:
         forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
     for k in range(1, climb.rounds + 1):
-        # Backwards, what a run does to the next one, such as heat, cancels out.
+        # Every second round is backwards: what a run does to the next one, such as heat, cancels.
         for run in forwards if k % 2 else reversed(forwards):
             full = too_large(climb, climb_failures(folder, climb))
             if (run.name, k) not in climb_logs(folder, climb) and run.name not in full:
@@ -195,7 +195,7 @@ def runs_due(folder: Path, climb: Climb) -> Iterator[tuple[int, PlannedRun]]:
 
 
 def progress(folder: Path, climb: Climb) -> str:
-    """`3 of 26 runs, about 12 min left`: as many as the runs so far took."""
+    """`3 of 26 runs, about 12 min left`, if the others take as long as the runs so far."""
     runs = climb.rounds * len(climb.runs)
     done = len(climb_logs(folder, climb)) + len(climb_failures(folder, climb))
     text = f"{done} of {runs} runs"
@@ -261,7 +261,7 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
 def keep_log(folder: Path, log_dir: Path, run: PlannedRun, k: int) -> float:
     """Keep the log of a run as NAME.rK.log. Returns its tok/s.
 
-    Raises UsageError if there is none, or it does not stand in one table with the others.
+    Raises UsageError if there is no log, or one that cannot be compared with the others.
     """
     logs = list(log_dir.glob("*.log"))
     if not logs:
@@ -280,8 +280,8 @@ def keep_log(folder: Path, log_dir: Path, run: PlannedRun, k: int) -> float:
 def words_of(folder: Path, climb: Climb, run: PlannedRun, k: int) -> list:
     """The script of a run and its flags, as words of a command line.
 
-    Each round has its own seed, the same for all runs: the first one's, and one more for each
-    round. Runs whose losses are compared read their rows in random order, the same in a round.
+    All runs of round k have the same seed, that of the climb plus k - 1. Where losses are compared,
+    the rows are in the random order of this seed.
     """
     seed = climb.seed + k - 1
     words = [(folder / "code" / run.path).resolve(), *climb.flags, f"--seed={seed}"]

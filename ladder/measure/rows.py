@@ -93,7 +93,7 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
         raise UsageError(f"{folder} holds no logs of a climb")
     check_comparable(folder, climb, rows)
     for row in rows:
-        measure(row, climb)
+        set_numbers(row, climb)
     set_gains(climb, rows)
     return climb, rows
 
@@ -126,7 +126,7 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
             raise UsageError(f"{folder}: its logs differ in {differs}: they make no table")
 
 
-def measure(row: Row, climb: Climb):
+def set_numbers(row: Row, climb: Climb):
     """Set the row's status and the numbers that need no other row."""
     if not row.logs:
         row.status = OUT_OF_TIME if climb.ended else NOT_YET
@@ -182,8 +182,8 @@ def base_row(row: Row, above: list[Row]) -> Row:
 
 
 def base_by_stem() -> dict[str, str]:
-    """The stem of the script that each rung goes on from, by the rung's; one from outside has
-    none."""
+    """The stem of the script that each rung is built on, by the rung's stem; scripts from outside
+    are not in it."""
     bases = {}
     for path in all_scripts()[1:]:
         bases[path.stem] = base_of(path).stem
@@ -191,8 +191,7 @@ def base_by_stem() -> dict[str, str]:
 
 
 def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estimate | None:
-    """`estimate` of one `number` per round: of the logs of two runs next to each other, from one
-    seed.
+    """The `estimate` of one `number` a round, which is made of the two rows' logs of that round.
 
     None without a round that both rows have, and if a number is infinite: a mean of the others only
     would flatter `new`.
@@ -218,9 +217,10 @@ def loss_change(before: Log, after: Log) -> float:
 
 
 def log_steps_to_loss(first: Log, log: Log) -> float:
-    """How many times as many steps as `first` a run takes to where that one ends, as a logarithm.
+    """The steps that a run takes to the final loss of `first`, over those that `first` itself takes,
+    as a logarithm.
 
-    Both are counted to the first step at which the running mean is that low; inf if it never is.
+    They are counted to the first step at which the running mean is that low; inf if it never is.
     """
     loss = end_loss(first)
     return math.log(steps_to(loss, log) / steps_to(loss, first))

@@ -1,7 +1,7 @@
-"""The scripts: where they are, and which one each goes on from.
+"""The scripts: where they are, and which one each is built on.
 
-The ladder forks after rung 10, and the folder is the branch: cpu/ goes on for CPUs, memory/ for
-GPUs, beyond/ to the same loss in fewer steps.
+The ladder forks after rung 10, and the folder is the branch: cpu/ for CPUs, memory/ for GPUs with
+little memory, beyond/ for the same loss in fewer steps.
 """
 
 import re
@@ -28,7 +28,7 @@ def branch(folder: str) -> list[Path]:
 
 
 def rungs_for(device_type: str) -> list[Path]:
-    """The measured rungs for a kind of device, each going on from the one before it."""
+    """The rungs that are climbed on a kind of device, each built on the one before it."""
     if device_type == "cpu":
         return rungs() + branch("cpu")
     return rungs()
@@ -40,7 +40,7 @@ def all_scripts() -> list[Path]:
 
 
 def lines() -> list[list[Path]]:
-    """The rungs up to the end of each branch: each goes on from the one before it."""
+    """The rungs up to the end of each branch, each built on the one before it."""
     return [rungs() + branch(folder) for folder in BRANCHES]
 
 
@@ -94,7 +94,7 @@ def select(words: list[str]) -> list[Path]:
 
 
 def numbered(first: int, last: int) -> list[Path]:
-    """The script numbered `last` and those that it goes on from, down to `first`; in order.
+    """The scripts from `first` to `last` that are built on each other, in order.
 
     Raises UsageError if there is none, or `first` is on another branch.
     """

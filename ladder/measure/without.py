@@ -14,14 +14,14 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
     """
     old = parts_of(before)[1]
     new = parts_of(rung)[1]
-    own_variables = assigned(new) - assigned(old)
-    own_lines = new.splitlines()
-    kept = ""
+    variables = assigned(new) - assigned(old)
+    lines = new.splitlines()
+    top_code = ""
     for line in parts_of(top)[1].splitlines(keepends=True):
-        uses = line.lstrip().partition(".")[0] in own_variables
-        if line.rstrip() in own_lines or not uses:
-            kept += line
-    code = merge(new, kept, old, always_words=True)
+        uses = line.lstrip().partition(".")[0] in variables
+        if line.rstrip() in lines or not uses:
+            top_code += line
+    code = merge(new, top_code, old, always_words=True)
     try:
         compile(code, rung.stem, "exec")
     except SyntaxError:  # also of a conflict's markers
