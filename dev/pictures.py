@@ -25,7 +25,7 @@ from ladder.measure.scripts import base_of, number_of
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
 from ladder.show.diffs import diff_lines
-from ladder.show.measured import draw_climb
+from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_climb, reported_gpus, share_of
 from ladder.show.tables import title_of, titles

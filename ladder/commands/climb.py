@@ -102,9 +102,9 @@ def run(args) -> int:
 
 def resume(args) -> int:
     """Go on with a climb. Returns the exit status."""
-    given = [name for name, value in vars(args).items() if value not in (None, [])]
-    if given != ["resume"]:
-        raise UsageError("--resume does what the climb was asked for: give nothing else with it")
+    for name, value in vars(args).items():
+        if name != "resume" and value not in (None, []):
+            raise UsageError("--resume does what the climb was asked for: give nothing else")
     Climb.read_from(args.resume)  # raises UsageError if there is none
     if not (args.resume / "code").is_dir():  # a published one
         raise UsageError(f"{args.resume} is no climb to go on with: it has no code/")

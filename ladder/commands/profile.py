@@ -140,7 +140,7 @@ def run(args) -> int:
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
     (log, *_) = folder.glob("*.log")
     console = screen()
-    console.say(verdict(profiles))
+    console.say(summary(profiles))
     where = "{device}, {model}, B={B}, T={T}".format(**read_log(log).run)
     console.say(f"Milliseconds on {where}: first step, median and range of {args.steps} steps")
     console.print(stage_table(profiles))
@@ -150,7 +150,7 @@ def run(args) -> int:
     return 0
 
 
-def verdict(profiles: dict[str, dict]) -> str:
+def summary(profiles: dict[str, dict]) -> str:
     """What a step takes, whether the second rung of two is faster, and which stage is longest."""
     *before, (name, after) = profiles.items()
     medians = {stage: median(times[1:]) for stage, times in after["times_ms"].items()}

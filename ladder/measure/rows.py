@@ -217,8 +217,8 @@ def loss_change(before: Log, after: Log) -> float:
 
 
 def log_steps_to_loss(first: Log, log: Log) -> float:
-    """The steps that a run takes to the final loss of `first`, over those that `first` itself takes,
-    as a logarithm.
+    """The steps that a run takes to the final loss of `first`, over those that `first` itself
+    takes, as a logarithm.
 
     They are counted to the first step at which the running mean is that low; inf if it never is.
     """

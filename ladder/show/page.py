@@ -20,8 +20,9 @@ from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
 from ladder.measure.rows import Row, read_climb
 from ladder.measure.work import LABELS
-from ladder.show import chart, measured
+from ladder.show import chart
 from ladder.show.diffs import diff_lines
+from ladder.show.gains import draw_climb, draw_losses, headline_of
 from ladder.show.tables import caption, columns, footnotes, name_of, table
 
 MARKER = '<meta name="generator" content="ladder report">'
@@ -131,17 +132,17 @@ def climb_section(folder: Path, with_logs=True) -> Section:
     ran = [row for row in rows if row.logs]
     if not ran:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
-    said, sure = measured.verdict(climb, ran)
-    parts = [tag("p", sure), tag("p", f"{caption(climb, ran)}.", "soft")]
+    headline, sentence = headline_of(climb, ran)
+    parts = [tag("p", sentence), tag("p", f"{caption(climb, ran)}.", "soft")]
     if not climb.ended:
         parts.append(tag("p", f"Not finished: {climb.rounds} rounds were wanted.", "warning"))
     if any(row.loss_change for row in ran):
-        parts.append(both(partial(measured.draw_losses, climb, ran)))
-    parts.append(both(partial(measured.draw_climb, climb, rows)))
+        parts.append(both(partial(draw_losses, climb, ran)))
+    parts.append(both(partial(draw_climb, climb, rows)))
     parts.append(table_html(table(rows, columns(climb, rows))))
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
     parts += rungs_html(folder, climb, rows, with_logs)
-    headline = f"{said} on {ran[0].log.run['device']}"
+    headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
 
 

@@ -75,18 +75,18 @@ def columns(climb: Climb, rows: list[Row], narrow=False) -> dict[str, str]:
     if narrow:
         names = OF_BATCH_SIZES if climb.batch_sizes else IN_PRINT
     comparison = climb.comparison
-    own = {
+    headings = {
         "gain": comparison.gain_heading,
         "total": comparison.total_heading,
         "loss_change": comparison.loss_heading,
         "time_to_loss": f"time to the loss of {name_of(rows[0])}",
     }
-    headings = {}
+    shown = {}
     for name in names:
         texts = {cells(row)[name].text for row in rows}
         if not texts <= NOTHING:
-            headings[name] = own.get(name, name)
-    return headings
+            shown[name] = headings.get(name, name)
+    return shown
 
 
 def cells(row: Row) -> dict[str, Cell]:
@@ -247,7 +247,7 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         notes.append(f"{took}: times may be too long, and gains mean less.")
     if any(row.mfu > 1 for row in good):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
-    return notes + gaps(climb, good) + of_losses(rows[0], good)
+    return notes + about_bases(climb, good) + about_losses(rows[0], good)
 
 
 def disturbed_rounds(row: Row) -> list[str]:
@@ -267,8 +267,8 @@ def disturbed_rounds(row: Row) -> list[str]:
     return [f"{note} It is kept." for note in notes]
 
 
-def gaps(climb: Climb, rows: list[Row]) -> list[str]:
-    """The rows whose gain is over another script than the one that they go on from."""
+def about_bases(climb: Climb, rows: list[Row]) -> list[str]:
+    """The rows whose gain is not over the script that they are built on."""
     if climb.comparison.against != "previous":
         return []
     notes = []
@@ -280,7 +280,7 @@ def gaps(climb: Climb, rows: list[Row]) -> list[str]:
     return notes
 
 
-def of_losses(first: Row, good: list[Row]) -> list[str]:
+def about_losses(first: Row, good: list[Row]) -> list[str]:
     """Whether the others reach the loss of the first row, and whether text was read again."""
     if not first.loss:
         return []

@@ -7,7 +7,7 @@ import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import STAGES, WARMUP_STEPS, verdict
+from ladder.commands.profile import STAGES, WARMUP_STEPS, summary
 from ladder.log import read_log
 
 
@@ -34,14 +34,14 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert (out / "slowed.trace.json").exists() and "aten::mm" in capsys.readouterr().out
 
 
-def test_the_verdict_calls_no_rung_faster_whose_range_overlaps():
+def test_the_summary_calls_no_rung_faster_whose_range_overlaps():
     times = {"forward": [300.0, 9.0, 10.0, 12.0], "backward": [1.0, 20.0], "optimizer": [1.0, 8.0]}
     one = {"times_ms": times | {"step": [310.0, 38.0, 40.0, 41.0]}}
     two = {"times_ms": times | {"step": [310.0, 29.0, 32.0, 37.0]}}
     said = "two takes 32.0 ms a step, one 40.0: it is 1.25 times as fast; "
-    assert verdict({"one": one, "two": two}).startswith(said)
+    assert summary({"one": one, "two": two}).startswith(said)
     two["times_ms"]["step"].append(38.5)
-    assert "it is not clearly faster; " in verdict({"one": one, "two": two})
+    assert "it is not clearly faster; " in summary({"one": one, "two": two})
 
 
 @pytest.mark.cuda

@@ -14,7 +14,7 @@ from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.show.chart import WIDE
 from ladder.show.diffs import diff_lines
-from ladder.show.measured import draw_climb, verdict
+from ladder.show.gains import draw_climb, headline_of
 from ladder.show.page import climb_section, page, scripts_of
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
@@ -33,7 +33,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
     ],
 )
 def test_the_headline_claims_only_what_is_significant(times, options, headline, tmp_path):
-    assert verdict(*read_climb(climb_of(tmp_path, times, **options)))[0].startswith(headline)
+    assert headline_of(*read_climb(climb_of(tmp_path, times, **options)))[0].startswith(headline)
 
 
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):

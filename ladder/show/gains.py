@@ -1,4 +1,4 @@
-"""A climb in a picture and in a sentence: times, gains and losses with their intervals."""
+"""A climb in pictures and in a sentence: times, gains and losses with their intervals."""
 
 from ladder.measure.folder import Climb
 from ladder.measure.rows import Row, compared
@@ -51,9 +51,9 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
     return picture
 
 
-def verdict(climb: Climb, rows: list[Row]) -> tuple[str, str]:
-    """What came out, and how sure it is, of rows that ran: the loss if that was measured, else
-    the speed."""
+def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
+    """What a climb of these rows found, and a sentence with the interval: of the loss if that was
+    measured, else of the speed."""
     first, last = rows[0], rows[-1]
     difference = None
     if last.loss_change:
