@@ -25,7 +25,7 @@ from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.effective import differences
 from ladder.measure.folder import PACKED, Climb, climb_logs, pack_logs
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.rows import OUT_OF_TIME, Row, first_log, read_climb, rounds_begun
+from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs
 from ladder.show.tables import caption
 
@@ -72,7 +72,7 @@ def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
     other = other_setting(run)
     too_short = other and int(run["steps"]) < MIN_STEPS
     uncommitted = not COMMITTED.fullmatch(climb.commit)
-    late = [row.name for row in rows if row.status == OUT_OF_TIME]
+    late = [row.name for row in rows if row.status == NOT_RUN]
     otherwise = differences([log for row in rows for log in row.logs.values()])
     not_rungs = ran[:11] != [path.stem for path in rungs()]
     reasons = {

@@ -32,7 +32,7 @@ def run(args) -> int:
     *start, after = [one_script(word) for word in args.rungs]
     before = start[0] if start else base_of(after)
     if before is None:
-        raise UsageError(f"{after.name} goes on from no other: name two, as in ladder diff 3 7")
+        raise UsageError(f"{after.name} is built on no other: name two, as in ladder diff 3 7")
     console = screen()
     for line in diff_lines(before, after) or ["the code of the two is the same"]:
         # Not wrapped: what is piped on must stay a diff.

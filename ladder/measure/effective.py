@@ -9,16 +9,11 @@ from ladder.machine import find_gpu
 from ladder.measure.docstrings import describe
 from ladder.measure.scripts import all_scripts, base_of, relative_name
 
-HINTS = {
-    "matmul": " (is NVIDIA_TF32_OVERRIDE set?)",
-    "compiled": " (is TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE set?)",
-}
-
 
 @cache
 def declared(path: Path) -> dict[str, list[str]]:
-    """The values that a script declares for each key of `effective`: its own field, and those of
-    the scripts that it goes on from."""
+    """The values that a script declares for each key of `effective`, or those of the script that it
+    is built on."""
     base = base_of(path)
     values = dict(declared(base)) if base else {}
     words = describe(path).get("Effective", "").split()
@@ -39,7 +34,7 @@ def differences(logs: Iterable[Log]) -> list[str]:
         for key, expected in declared(path).items() if path else ():
             value = log.effective.get(key, "unknown")
             if value not in (*expected, "unknown") and not is_fallback(log, key, value):
-                found[f"{key}={value}, not {'/'.join(expected)}{HINTS.get(key, '')}"] = True
+                found[f"{key}={value}, not {'/'.join(expected)}"] = True
     return [*found]
 
 

@@ -23,8 +23,7 @@ COMPARED = ("gain", "total", "loss_change", "time_to_loss")  # the estimates of 
 # Row.status, beside OUT_OF_MEMORY:
 OK = "ok"
 FAILED = "failed"
-NOT_YET = "not run yet"
-OUT_OF_TIME = "not run in time"
+NOT_RUN = "not run"  # yet, or before the time was over
 
 
 @dataclass
@@ -129,9 +128,9 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
 def set_numbers(row: Row, climb: Climb):
     """Set the row's status and the numbers that need no other row."""
     if not row.logs:
-        row.status = OUT_OF_TIME if climb.ended else NOT_YET
-        if row.failure:
-            row.status = OUT_OF_MEMORY if row.failure == OUT_OF_MEMORY else FAILED
+        row.status = FAILED if row.failure else NOT_RUN
+        if row.failure == OUT_OF_MEMORY:
+            row.status = OUT_OF_MEMORY
         return
     logs = row.logs.values()
     row.ms = statistics.geometric_mean(map(median_ms, logs))

@@ -214,7 +214,7 @@ def caption(climb: Climb, rows: list[Row]) -> str:
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     run = dict(first_log(rows).run)
     if climb.batch_sizes:
-        run["B"] = climb.batch_sizes
+        run["B"] = f"{climb.batch_sizes[0]} to {climb.batch_sizes[-1]}"
     text = text.format(**run)
     text += f"; a large {climb.peak_dtype} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
     if "copy_bytes_per_s" in climb.rates:

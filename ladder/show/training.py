@@ -41,18 +41,19 @@ def read_run(path: Path, color="measured") -> dict:
     """The run at a path, however often it was resumed: a later log replaces what it has again.
 
     `tokens` says how many million it had read after each step: (steps,). `starts` has the first
-    step of each log, `left_out` why some logs show nothing. Raises UsageError if all of them do.
+    step of each log. A start that was refused leaves a log without a step: it shows nothing. Raises
+    UsageError if no log shows anything.
     """
     steps = []
     starts = []
     vals = []
-    left_out = []
     last = None
+    why = f"{path} has no climb.json and no log of a run"
     for name, text in texts_at(path).items():
         try:
             log = parse_log(text, name, ended=False)
         except UsageError as error:
-            left_out.append(str(error))
+            why = str(error)
             continue
         if log.steps:
             first = log.steps[0]["step"]
@@ -62,10 +63,8 @@ def read_run(path: Path, color="measured") -> dict:
         if log.steps or log.vals:
             vals += log.vals
             last = log
-        else:
-            left_out.append(f"{name} has no step")
     if not last:
-        raise UsageError("; ".join(left_out) or f"{path} has no climb.json and no log of a run")
+        raise UsageError(why)
     return {
         "name": "/".join(path.resolve().parts[-2:]),
         "color": color,
@@ -74,7 +73,6 @@ def read_run(path: Path, color="measured") -> dict:
         "steps": steps,
         "starts": starts,
         "vals": vals,
-        "left_out": left_out,
         "step_tokens": step_tokens(last),
         "tokens": column(steps, "step") * step_tokens(last) / 1e6,
     }
@@ -212,7 +210,6 @@ def facts(run: dict) -> dict[str, str]:
         "Speed": f"{run['step_tokens'] * 1e3 / ms:,.0f} tokens a second, {ms:,.1f} ms a step",
         "Ended": run["status"] or "under way, or killed",
         "Run": pairs_line("", fields),
-        "Left out": "; ".join(run["left_out"]),
     }
 
 
