@@ -90,18 +90,14 @@ def names_in_copy(chosen: list[Path]) -> dict[Path, str]:
     blanks, which the names of logs cannot have.
     """
     ours = scripts.known()
-    stems = {path.stem for path in ours}
+    of_stem = {path.stem: path for path in ours}
     names = {}
     for path in chosen:
-        if path in ours:
-            names[path] = scripts.relative_name(path)
-        elif path not in names:
-            if path.stem in stems:
-                raise UsageError(f"{path}: another script has this file name too: rename yours")
-            if not re.fullmatch(r"[\w.-]+\.py", path.name):
-                raise UsageError(f"{path}: a script's name has letters, digits, _, - and . alone")
-            stems.add(path.stem)
-            names[path] = path.name
+        names[path] = scripts.relative_name(path) if path in ours else path.name
+        if of_stem.setdefault(path.stem, path) != path:
+            raise UsageError(f"{path}: another script has this file name too: rename yours")
+        if not re.fullmatch(r"[\w.-]+\.py", path.name):
+            raise UsageError(f"{path}: a script's name has letters, digits, _, - and . alone")
     return names
 
 

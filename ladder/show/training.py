@@ -110,7 +110,8 @@ def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
     # The first losses would fill the chart: it cuts them off.
     up = Axis(0.98 * min(finite), 1.1 * np.percentile(finite, 95))
     up.name = "loss, nats a token; dashed: validation"
-    chart = Chart(picture, tokens_axis(runs), up)
+    across = Axis(0, max(run["tokens"][-1] for run in runs), "million tokens")
+    chart = Chart(picture, across, up)
     for run in runs:
         draw_run(chart, run, alone=len(runs) == 1)
     for number, line in enumerate(references, 1):
@@ -139,21 +140,6 @@ def draw_run(chart: Chart, run: dict, alone: bool):
         chart.upright((start - 1) * run["step_tokens"] / 1e6, "resumed")
 
 
-def draw_speed(runs: list[dict], width: int) -> Picture:
-    """Tokens a second of each step."""
-    picture = Picture(width, "Tokens a second")
-    highest = max(max(column(run["steps"], "tok_per_s")) for run in runs)
-    chart = Chart(picture, tokens_axis(runs), Axis(0, highest, "tokens a second"), 90)
-    for run in runs:
-        chart.line(run["tokens"], column(run["steps"], "tok_per_s"), run["color"], 1)
-    return picture
-
-
-def tokens_axis(runs: list[dict]) -> Axis:
-    """As long as the longest run."""
-    return Axis(0, max(run["tokens"][-1] for run in runs), "million tokens")
-
-
 # ------------------------------------------------------------------ the section
 
 
@@ -172,7 +158,6 @@ def training_section(paths: list[Path]) -> Section:
     parts = [
         both(partial(draw_loss, runs, references)),
         references_html(references),
-        both(partial(draw_speed, runs)),
     ]
     for run in runs:
         parts += [tag("h3", run["name"]), terms(facts(run))]

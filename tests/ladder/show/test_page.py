@@ -93,7 +93,7 @@ def test_the_page_in_a_browser(tmp_path, chromium):
     assert main(["report", *map(str, folders), "--out", str(out)]) == 0
     chromium.get(out.as_uri())
     assert chromium.title.startswith("Training tiny on tinyshakespeare: best validation loss 5.96")
-    for width, kind, pictures in ((1200, "wide", 4), (400, "narrow", 4), (720, "wide", 4)):
+    for width, kind, pictures in ((1200, "wide", 3), (400, "narrow", 3), (720, "wide", 3)):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         assert chromium.execute_script("return document.documentElement.scrollWidth") == width
