@@ -41,8 +41,8 @@ def run(args) -> int:
         else:
             runs.append(path)
     if not args.paths:
-        own = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        climbs = newest(own) or newest(sorted(ROOT.glob("logs/*/climb.json")))
+        begun = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+        climbs = newest(begun) or newest(sorted(ROOT.glob("logs/*/climb.json")))
     sections = [training_section(runs)] if runs else []
     sections += climbs
     for section in sections:

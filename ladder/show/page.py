@@ -19,7 +19,6 @@ from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
 from ladder.measure.rows import Row, read_climb
-from ladder.measure.work import LABELS
 from ladder.show import chart
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb, draw_losses, headline_of
@@ -197,7 +196,5 @@ def facts(row: Row, path: Path | None) -> dict[str, str]:
     if row.logs:
         found["What ran"] = pairs_line("", row.log.effective)
     if row.roofline:
-        parts = {name: f"{ms:.1f}" for name, ms in zip(LABELS, row.roofline, strict=True)}
-        total = f"{sum(row.roofline):.1f} of the {row.ms:.1f} ms"
-        found["Roofline"] = f"{total}: {pairs_line('', parts)}"
+        found["Roofline"] = f"{sum(row.roofline):.1f} of the {row.ms:.1f} ms"
     return found

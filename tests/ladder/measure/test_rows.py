@@ -31,8 +31,8 @@ def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
     assert results.limit_tok_per_s(climb, log) == 9.89e11
 
 
-def test_a_gain_is_over_the_script_that_a_rung_goes_on_from():
-    """The ladder forks after rung 10: 31 goes on from there. A script from outside has no such."""
+def test_a_gain_is_over_the_script_that_a_rung_is_built_on():
+    """The ladder forks after rung 10: 31 is built on it. A script from outside has no such."""
     scripts = ("10_fused_adamw", "11_keep_memory", "12_causal_blocks", "31_chunked_loss", "my_idea")
     rows = [Row(stem, {}) for stem in scripts]
     bases = [base_row(row, rows[:index]) for index, row in enumerate(rows[1:], 1)]

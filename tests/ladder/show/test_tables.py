@@ -44,5 +44,5 @@ def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):
     (note,) = footnotes(*read_climb(climb_of(tmp_path, times)))
     assert note == (
         "04 residual scaling is compared with 01 weight tying, not with 03 bf16 autocast, which it "
-        "goes on from."
+        "is built on."
     )
