@@ -36,7 +36,7 @@ RTX_4070 = "NVIDIA GeForce RTX 4070"
 B = 16  # of the reported climb
 NO_BREAK = "\N{NO-BREAK SPACE}"
 STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
-NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
+NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
 FIVE_CARDS = ("RTX 4070", "RTX 3090", "RTX 4090", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
@@ -138,7 +138,9 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     first, top = ran[0], ran[max(ran)]
     alt = f"Milliseconds a step: {first.ms:,.0f} for the baseline, {top.ms:,.0f} for rung "
     alt += f"{max(ran)}, and what each gains, with its interval"
-    more = f", rung {max(ran)} {top.total.value:.1f} times" if max(ran) > 10 else ""
+    more = ""
+    if max(ran) > 10:
+        more = f", rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
     return f"""{embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
 *{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})); intervals of 95 %.*
@@ -184,7 +186,7 @@ def rungs_table() -> str:
                 "as 06" if path.stem == AS_BEFORE else ms,
             ]
         )
-    heads = ["rung", "lines changed", "it removes", f"RTX 4070, B={compare}, ms a step"]
+    heads = ["rung", "lines changed", "what it removes", f"RTX 4070, B={compare}, ms a step"]
     return f"""{text_table(heads, lines, left=3)}
 *Calculated*: the [roofline](docs/measuring.md#how-work-is-counted), the shortest step. It cannot
 see what aligned rows gain (07).
@@ -210,11 +212,11 @@ def beyond_lines(*climbs: tuple) -> str:
         run = first_log(rows).run
         top = [*by_stem(rows)][-1]
         share = shares(rows, START)[top]
-        steps = f"{share.value:.2f} of its steps" if share.low is None else f"{part_of(share)}"
+        steps = f"{share.value:.2f}" if share.low is None else part_of(share)
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
     return f"""[Five more diffs](beyond/README.md), one idea each, lower the loss, not the time.
-*Measured*: rung {top[:2]} gets to where rung 10 ends in {", and in ".join(found)}.
+*Measured*: rung {top[:2]} reaches rung 10's final loss in this share of its steps: {", ".join(found)}.
 """
 
 
