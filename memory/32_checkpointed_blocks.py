@@ -1,18 +1,14 @@
-"""14 bf16 residual stream
+"""32 checkpointed blocks
 
-Change: the residual stream has autocast's dtype, bfloat16, from the embeddings on; LayerNorm still
-  sums in FP32.
-Why: every addition reads and writes the stream, every LayerNorm reads it, forward and backward. At
-  B=64, T=1024 it has 50 million values: 201 MB in FP32, 101 MB in bfloat16. In FP32, two kernels
-  of each layer also do nothing but cast its gradient to bfloat16 for the matmuls. Counted as
-  docs/measuring.md says, a step moves 18.3 GB less, which is 4.7 ms at 3.9 TB/s. The inputs of 25
-  LayerNorms, which are kept for backward, take 2.5 GB less.
-Numerics: rounding. Sums of the stream and of its gradient are rounded to bfloat16. On a GPU without
-  bfloat16 units the stream is float16; where autocast stays off, it is FP32. From here on the model
-  runs under autocast only: outside it, FP32 weights would meet bfloat16 activations. CUDA's
-  autocast puts LayerNorm into FP32, a CPU's does not: there it sums in bfloat16, so the gradients
-  of its weights are less exact. This candidate is for GPUs.
-Run: python candidates/14_bf16_residual.py
+Change: a block keeps its input alone. Backward computes the rest of the block again.
+Why: between forward and backward each of the 12 blocks keeps some 36 numbers of half precision a
+  token and channel: inputs of the matmuls, GELU, LayerNorms, q, k and v. That is 332 KB a token for
+  the model, where the blocks' inputs alone are 37 KB. Only one block at a time then has its
+  activations in memory. The price is a second forward pass of the blocks: a quarter to a third of a
+  step. So it is for what does not fit otherwise: a small card, or a larger model.
+Numerics: identical. The same kernels on the same numbers, one more time.
+Run: python memory/32_checkpointed_blocks.py
+Removes: activations inside the blocks; costs a second forward
 """
 
 import math
@@ -22,6 +18,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn as nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
@@ -121,18 +118,23 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) ids -> None, mean loss; or logits (B, T, vocab_size), None."""
+        """idx (B, T) -> logits (B, T, vocab_size), None; with targets (B, T) -> None, mean loss."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
-        # speedup 14: half the bytes for every addition and LayerNorm to come
-        x = x.to(torch.get_autocast_dtype(x.device.type))
         for block in self.transformer.h:
-            x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
+            x = checkpoint(block, x, use_reentrant=False)  # speedup 32: its input alone is kept
+        x = self.transformer.ln_f(x)
         if targets is None:
-            return logits, None
-        # speedup 13: the logits are not returned, so they get no gradient of zeros
-        return None, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return self.lm_head(x), None
+        loss = 0.0
+        for row, row_targets in zip(x, targets, strict=True):  # speedup 31: (T, C) and (T,)
+            # speedup 31: keeps its inputs alone, and computes the logits again in backward
+            loss += checkpoint(self.row_loss, row, row_targets, use_reentrant=False)
+        return None, loss / targets.numel()
+
+    def row_loss(self, x, targets):  # speedup 31
+        """x (T, C), targets (T,) -> the sum of the losses of a row."""
+        return F.cross_entropy(self.lm_head(x), targets, reduction="sum")
 
 
 # --------------------------------------------------------------------------- training

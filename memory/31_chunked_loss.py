@@ -1,12 +1,18 @@
-"""13 loss only
+"""31 chunked loss
 
-Change: with targets, forward returns the loss alone, not the logits with it.
-Why: the compiled function returns the logits, so autograd passes it a gradient for them. Nothing
-  uses them, so it is a tensor of zeros (pytorch issue 131794), written once and read once to be
-  added to the gradient that the loss has. At B=64, T=1024 it has 6.6 GB in bfloat16, 3.4 ms at an
-  H200's 3.9 TB/s, and the logits stay in memory until the step is over.
-Numerics: identical. What is not added is zero.
-Run: python candidates/13_loss_only.py
+Change: logits and loss are computed for one row of the batch at a time, and again in the backward
+  pass. The model returns no logits where it returns a loss.
+Why: of all that a step keeps for the backward pass the logits are the largest: T x 50304 numbers a
+  row, in half precision, then their gradient, and zeros for the gradient of the returned logits:
+  302 KB a token of some 641. Here only a row's are in memory at a time. The price is the head's
+  matmul once more: 2 x 768 x 50304 FLOPs a token, 9 % of a step's arithmetic at T=1024. PyTorch
+  measured a GPT-2 with its loss in 8, 16, 32, 64 chunks at 14.0, 13.3, 12.9, 12.6 GB and 195, 197,
+  206, 243 ms (issue 136702). F.linear_cross_entropy (PyTorch 2.13) is one call, but under autocast
+  it multiplied in FP32 on a CPU (11.1 s, not 3.6), and with inputs cast by hand its loss had
+  bfloat16's three digits.
+Numerics: rounding. A sum of one sum a row.
+Run: python memory/31_chunked_loss.py
+Removes: all but a row of the logits
 """
 
 import math
@@ -16,6 +22,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn as nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ladder.batches import Batches
 from ladder.cli import MODELS, parse_args
@@ -115,16 +122,23 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) ids -> None, mean loss; or logits (B, T, vocab_size), None."""
+        """idx (B, T) -> logits (B, T, vocab_size), None; with targets (B, T) -> None, mean loss."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
+        x = self.transformer.ln_f(x)
         if targets is None:
-            return logits, None
-        # speedup 13: the logits are not returned, so they get no gradient of zeros
-        return None, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return self.lm_head(x), None
+        loss = 0.0
+        for row, row_targets in zip(x, targets, strict=True):  # speedup 31: (T, C) and (T,)
+            # speedup 31: keeps its inputs alone, and computes the logits again in backward
+            loss += checkpoint(self.row_loss, row, row_targets, use_reentrant=False)
+        return None, loss / targets.numel()
+
+    def row_loss(self, x, targets):  # speedup 31
+        """x (T, C), targets (T,) -> the sum of the losses of a row."""
+        return F.cross_entropy(self.lm_head(x), targets, reduction="sum")
 
 
 # --------------------------------------------------------------------------- training
