@@ -21,7 +21,7 @@ from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.measure.process import Finished
 
-pytest.register_assert_rewrite("jobs", "models")
+pytest.register_assert_rewrite("jobs", "models", "rungs")
 
 # Ignored under nohup, or behind `&` in a script: the tests' signals would do nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,22 +113,27 @@ def card(monkeypatch):
 
     def see(name: str) -> torch.device:
         kind, full_name, memory, chip = CARDS[name]
-        amd = isinstance(chip, str)
-        major, minor = (9, 4) if amd else chip  # HIP says so of gfx942
-        gpu = SimpleNamespace(name=full_name, total_memory=int(memory), uuid="0-0")
-        gpu.major, gpu.minor, gpu.gcnArchName = major, minor, chip
-        answers = dict.fromkeys(("init", "set_device", "reset_peak_memory_stats"))
-        answers |= dict(is_available=True, device_count=1, max_memory_allocated=0)
-        answers |= dict(is_bf16_supported=True)  # which counts emulation, and all of AMD's
-        answers |= dict(get_device_properties=gpu, get_device_name=full_name)
-        answers |= dict(get_device_capability=(major, minor))
-        if kind == "cuda":
-            for function, answer in answers.items():
-                monkeypatch.setattr(torch.cuda, function, lambda *_, a=answer, **__: a)
-        monkeypatch.setattr(torch.version, "hip", "7.2" if amd else None)
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: kind == "mps")
         device = torch.device(kind)
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: device)
+        if kind == "mps":
+            monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+            return device
+        amd = isinstance(chip, str)
+        major, minor = (9, 4) if amd else chip  # HIP says so of gfx942
+        gpu = SimpleNamespace(
+            total_memory=int(memory), uuid="0-0", major=major, minor=minor, gcnArchName=chip
+        )
+        answers = {
+            "is_available": True,
+            "device_count": 1,
+            "get_device_name": full_name,
+            "get_device_properties": gpu,
+            "max_memory_allocated": 0,
+            "is_bf16_supported": True,  # which counts emulation, and all of AMD's
+        }
+        for function, answer in answers.items():
+            monkeypatch.setattr(torch.cuda, function, lambda *_, a=answer: a)
+        monkeypatch.setattr(torch.version, "hip", "7.2" if amd else None)
         return device
 
     return see

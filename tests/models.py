@@ -2,12 +2,14 @@
 
 import functools
 
+import pytest
 import torch
 import transformers
-from helpers import SMALLER, TINY, load, rung
+from helpers import SCRIPTS, SMALLER, TINY, load, rung
 
 from ladder import machine, weights
 from ladder.files import ROOT
+from ladder.measure.docstrings import describe
 
 
 def tiny(module, tied=False, **sizes):
@@ -22,6 +24,15 @@ def tiny(module, tied=False, **sizes):
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.1)
     return model
+
+
+def computes_the_same(path) -> bool:
+    """Whether a script computes the function of the one before it, but for rounding."""
+    return not describe(path)["Numerics"].startswith("changes the function")
+
+
+# Above 10: those whose losses and gradients are those of rung 10.
+SAME_MODEL = [number for number, path in SCRIPTS.items() if number > 10 and computes_the_same(path)]
 
 
 def enlarged(number, vocab_size=50304):
@@ -89,23 +100,24 @@ class SpyMuon(Spy, torch.optim.Muon):
     pass
 
 
-def scaled(patch, module, init_scale=2.0**16):
-    """From now on this script multiplies float16, as on a GPU without bfloat16.
+def uncompiled(model, **_):
+    return model
 
-    Its scaler starts at `init_scale`.
+
+def spied_run(run_main, module, steps, scale=None, compiler=uncompiled):
+    """Run main() with spies for optimizers; returns that of AdamW, and the log.
+
+    With `scale` it multiplies float16, as on a GPU without bfloat16, and its scaler starts there.
     """
-    for place in (machine, module):
-        patch.setattr(place, "half_precision", lambda _: torch.float16)
-    scaler = functools.partial(torch.amp.GradScaler, init_scale=init_scale)
-    patch.setattr(torch.amp, "GradScaler", scaler)
-
-
-def spied_run(module, run_main, monkeypatch, steps):
-    """Run main() eagerly with spies for optimizers; returns that of AdamW, and the log."""
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.optim, "AdamW", SpyAdamW)
         patch.setattr(torch.optim, "Muon", SpyMuon)
-        patch.setattr(torch, "compile", lambda model, **_: model)
+        patch.setattr(torch, "compile", compiler)
+        if scale:
+            for place in (machine, module):
+                patch.setattr(place, "half_precision", lambda _: torch.float16)
+            scaler = functools.partial(torch.amp.GradScaler, init_scale=scale)
+            patch.setattr(torch.amp, "GradScaler", scaler)
         log = run_main(module, "--steps", steps)
     return SpyAdamW.made, log
 
@@ -122,8 +134,3 @@ def expected_on_cuda(number: int) -> dict[str, str]:
         "attention": "fused" if number >= 6 else "math",
         "optimizer": "fused" if number >= 10 else "foreach",
     }
-
-
-def one_fused(attention: str) -> str:
-    """`fused` for any of the kernels that SDPA may choose on CUDA, else the word itself."""
-    return "fused" if attention in ("flash", "cudnn", "efficient") else attention

@@ -32,30 +32,22 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     for `ladder doctor`, which compiles for minutes and has tests of its own."""
     drive, checkout = tmp_path / "drive", tmp_path / "gpt2-speedup-ladder"
     drive.mkdir()
-    (drive / "kept.log").touch()
     monkeypatch.setenv("PYTHONPATH", str(checkout))  # `ladder` comes from the clone
     flags = " ".join([*SMALL, "--steps", "4", "--data", str(shard)])
     given = dict(REPOSITORY=ROOT.as_uri(), FLAGS=flags, RUNGS="0 1 3", KEEP=str(drive))
     notebook = source()
-    left_out = ("install", "run-doctor")
-    notebook.cells = [cell for cell in notebook.cells if cell.id not in left_out]
-    # By the tag that papermill looks for.
-    (settings,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    settings.source = "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["parameters"].source = "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    del cells["install"], cells["run-doctor"]
+    notebook.cells = list(cells.values())
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, kernel_name="python3", timeout=900, resources=where).execute()
-    printed = {}
-    for cell in notebook.cells:
-        texts = [output.get("text", "") for output in cell.get("outputs", [])]
-        printed[cell.id] = "".join(texts)
+
+    printed = cells["compare"].outputs[0].text
     for stem in ("baseline", "03_bf16_autocast", "05_torch_compile"):
         (path,) = (checkout / "runs").glob(f"{stem}-*.log")
-        result = read_log(path).result
-        assert result["status"] == "ok"
-        assert f"{result['median_ms']:.1f} ms" in printed["compare"]
-    assert "+        model = torch.compile(model)" in printed["second-rung"]
+        assert f"{read_log(path).result['median_ms']:.1f} ms" in printed
     (climb,) = drive.glob("climb-*")
     _, rows = read_climb(climb)
     assert [row.name for row in rows] == ["baseline", "01_weight_tying", "03_bf16_autocast"]
-    assert (checkout / "runs" / "kept.log").exists()
     assert climb.name in (checkout / "report.html").read_text("utf-8")

@@ -17,8 +17,7 @@ def test_held_out_loss_before_training_and_in_result(alone, one, tmp_path):
     assert log.result["val_loss"] == log.result["best_val_loss"]
     assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
     assert losses(tmp_path) == losses(one)
-    *_, people = out.splitlines()
-    assert f"validation loss {found[6]:.4f} (best {found[6]:.4f})" in people
+    assert f", validation loss {found[6]:.4f} (best {found[6]:.4f})" in out
 
 
 def test_no_step_validates_what_one_starts_from(alone, tmp_path):

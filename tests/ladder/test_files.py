@@ -78,12 +78,17 @@ def test_a_copy_inside_another_repository_has_no_commit_of_that(tmp_path, monkey
 RUNG = "speedups/01_weight_tying.py"
 
 
+def copy_sources(folder, target):
+    """Without __pycache__, in which other tests make files and rename them meanwhile."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.fixture
 def clone(tmp_path):
     """Another clone, with as much as a rung needs."""
     clone = tmp_path / "clone"
     for name in ("ladder", "data", "speedups"):
-        shutil.copytree(ROOT / name, clone / name)
+        copy_sources(ROOT / name, clone / name)
     shutil.copy(ROOT / "baseline.py", clone)
     return clone
 
@@ -115,7 +120,7 @@ def test_a_script_from_outside_runs_if_ladder_is_in_a_clone(tmp_path):
     script = shutil.copy(ROOT / "baseline.py", tmp_path / "my_idea.py")
     assert run(script, tmp_path, ROOT).returncode == 0
     package = tmp_path / "site-packages"
-    shutil.copytree(ROOT / "ladder", package / "ladder")
+    copy_sources(ROOT / "ladder", package / "ladder")
     done = run(script, tmp_path, package)
     how = "clone the repository, and `pip install -e .` in it"
     assert done.returncode == 2

@@ -1,50 +1,32 @@
-"""probe.py: what a step really ran.
-
-tests/recordings/*.cuda.json have the operators and the events of a profiled step. Those that say
-`invented` were written from PyTorch's sources.
-"""
-
-import json
-from types import SimpleNamespace
+"""probe.py: what a step really ran."""
 
 import pytest
 import torch
 from helpers import load, rung
-from models import expected_on_cuda, one_fused
-from torch.autograd import DeviceType
 
 from ladder import probe
-from ladder.commands.profile import kernels
-from ladder.files import ROOT
-from ladder.measure.scripts import rungs_for
 
-FOLDER = ROOT / "tests" / "recordings"
-CUDA = torch.device("cuda", 0)
+MATH = ["aten::bmm", "aten::native_layer_norm"]
+FLASH = ["Torch-Compiled Region: 0/0", "aten::_scaled_dot_product_flash_attention"]
+CUDNN = ["Torch-Compiled Region: 0/0", "aten::_scaled_dot_product_cudnn_attention"]
 
 
-def events(rows):
-    """One profiler event for each call that a recording counts."""
-    for name, device, note, calls, us in rows:
-        times = dict(self_device_time_total=us / calls, self_cpu_time_total=0)
-        kind = dict(device_type=getattr(DeviceType, device), is_user_annotation=note)
-        yield from [SimpleNamespace(name=name, **times, **kind)] * calls
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.cuda.json")), ids=lambda path: path.stem)
-def test_a_step_on_a_gpu_is_read_as_what_it_is(path):
-    recording = json.loads(path.read_text())
-    number = rungs_for("cpu").index(ROOT / recording["run"]["script"])
-    found = probe.effective(recording["operators"])
-    assert {**found, "attention": one_fused(found["attention"])} == expected_on_cuda(number)
-
-    found = kernels(list(events(recording["events"])), CUDA)
-    names = [kernel["name"] for kernel in found["kernels"]]
-    for name in names:
-        assert not name.startswith(("aten::", "cuda", "Torch-Compiled", "##"))
-    assert ("triton_" in " ".join(names)) == (number >= 5)
-    assert 0 < found["kernels_launched"] < sum(kernel["calls"] for kernel in found["kernels"])
-    for key, value in recording.get("expected", {}).items():
-        assert found[key] == pytest.approx(value)
+@pytest.mark.parametrize(
+    ("dtype", "operators", "expected"),
+    [
+        ("float", [*MATH, "aten::_foreach_addcdiv_"], "off no math foreach"),
+        ("c10::Half", [*MATH, "aten::_foreach_addcdiv_"], "float16 no math foreach"),
+        ("c10::BFloat16", [*FLASH, "aten::_foreach_addcdiv_"], "bfloat16 yes flash foreach"),
+        ("c10::BFloat16", [*CUDNN, "aten::_fused_adamw_"], "bfloat16 yes cudnn fused"),
+        ("c10::BFloat16", [*MATH, *FLASH], "bfloat16 partly flash unknown"),
+    ],
+)
+def test_a_step_on_a_gpu_is_read_as_what_it_is(dtype, operators, expected):
+    """By the names in PyTorch's sources. The bias of a linear layer stays in FP32."""
+    ran = [("aten::addmm", ["float", dtype, dtype])]
+    for name in operators:
+        ran += [(name, [dtype, dtype]), (f"{name}_backward", [dtype])]
+    assert " ".join(probe.effective(ran).values()) == expected
 
 
 class AnotherProfile(torch.profiler.profile):
