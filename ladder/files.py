@@ -21,7 +21,7 @@ RUNNING_CODE = (
     *SCRIPTS,
     "speedups/*.py",
     "cpu/*.py",
-    "candidates/*.py",
+    "memory/*.py",
     "beyond/*.py",
     "peers/*.py",
     "ladder/*.py",

@@ -11,10 +11,10 @@ from ladder.errors import UsageError
 from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
-RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: all but candidates and beyond)"
+RUNGS = f"{A_RUNG}, or a range, such as 3-6; transformers (default: 0 to 12)"
 DDP = ROOT / "ddp_run.py"
 FSDP = ROOT / "fsdp_run.py"
-BRANCHES = ("cpu", "candidates", "beyond")  # folders, in order of number
+BRANCHES = ("cpu", "beyond", "memory")  # folders, in order of number
 
 
 def rungs() -> list[Path]:

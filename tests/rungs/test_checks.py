@@ -1,6 +1,6 @@
 """Each script does what it says, and the check for it fails when it is broken on purpose.
 
-The checks and the mistakes are in speedups.py, candidates.py and beyond.py, by the name of a script
+The checks and the mistakes are in speedups.py, memory.py and beyond.py, by the name of a script
 without its number.
 """
 
@@ -10,13 +10,13 @@ import pytest
 import torch
 from helpers import load, rung, with_mistake
 from models import spied_run
-from rungs import beyond, candidates, speedups
+from rungs import beyond, memory, speedups
 
 from ladder.measure.scripts import all_scripts, base_of
 
 SCRIPTS = {path.stem[3:]: path for path in all_scripts()[1:]}
-CHECKS = vars(speedups) | vars(candidates) | vars(beyond)
-MISTAKES = speedups.MISTAKES + candidates.MISTAKES + beyond.MISTAKES
+CHECKS = vars(speedups) | vars(memory) | vars(beyond)
+MISTAKES = speedups.MISTAKES + memory.MISTAKES + beyond.MISTAKES
 
 
 def check(name, module, run_main):
