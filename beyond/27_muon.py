@@ -2,18 +2,15 @@
 
 Change: Muon updates the matrices inside the blocks. Embeddings, biases and LayerNorms keep AdamW.
 Why: a gradient G = U S V^T (its singular value decomposition) has a few large numbers in S: a step
-  along it moves a matrix W in a few directions. Muon steps along U V^T, in all of them about
-  equally far. torch.optim.Muon keeps a momentum, M = 0.95 M + 0.05 G, and takes X = 0.95 M + 0.05 G
-  (Nesterov), divided by its norm. Five times A = X X^T and X = 3.4445 X - 4.7750 A X + 2.0315 A A X
-  (Newton-Schulz): that changes S alone, most of it to 0.7 .. 1.2. Then W -= lr (0.1 W + 0.2
-  sqrt(max(rows, columns)) X): about 0.2 lr a weight, AdamW's usual step (match_rms_adamw, Liu et
-  al. 2025), so rate and decay stay. A row of an embedding is a token of its own: the table stays
-  with AdamW. One moment is kept, not two. The 15 matmuls on each of 48 matrices are 1.5 TFLOP a
-  step, whatever the batch: at T=1024 11 % of the FLOPs of 16,384 tokens, and 174 % of those of
-  1,024. In time it is more: they are small, and over 1,000 kernels start. In modded-nanogpt, each
-  at the best of about 20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at
-  3.2760 after as many of 142.0 (its work shared by 8 H100). Its code warns that Muon may not suit
-  small batches.
+  along it moves a matrix in a few directions. Muon steps along U V^T, in all of them about equally
+  far. torch.optim.Muon keeps a momentum and brings its S to about 1 by five Newton-Schulz steps.
+  The result is scaled to AdamW's usual step, 0.2 lr a weight (match_rms_adamw, Liu et al. 2025), so
+  rate and decay stay. A row of an embedding is a token of its own: the table stays with AdamW. One
+  moment is kept, not two. The 15 matmuls on each of 48 matrices are 1.5 TFLOP a step, whatever the
+  batch: at T=1024 11 % of the FLOPs of 16,384 tokens, and 174 % of those of 1,024. In time it is
+  more: they are small, and over 1,000 kernels start. In modded-nanogpt, each at the best of about
+  20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at 3.2760 after as many of
+  142.0 (its work shared by 8 H100). Its code warns that Muon may not suit small batches.
 Numerics: changes the function. Another rule of update; the gradient's size no longer matters.
   c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three. In float16 a step
   that overflows in one optimizer's gradients is skipped by that one alone.
