@@ -26,6 +26,7 @@ from ladder.show.tables import (
     factor,
     loss_change,
     markdown,
+    percent,
     pipes,
     table,
     with_interval,
@@ -375,7 +376,7 @@ def machines_table() -> str:
                 f"{ran[0].tok_per_s:.0f}",
                 f"{ran[10].tok_per_s:.0f}",
                 f"{top.tok_per_s:.0f} ({max(ran)})",
-                factor(top.total),
+                percent(top.total),
                 f"[{climb.started[:10]}]({folder})",
             ]
         )

@@ -5,7 +5,7 @@ from ladder.measure.rows import Row, compared
 from ladder.measure.rows import loss_change as loss_difference
 from ladder.measure.stats import mean_of
 from ladder.show.chart import Bar, Picture, axis_of
-from ladder.show.tables import factor, loss_change, name_of, percent, title_of
+from ladder.show.tables import loss_change, name_of, percent, title_of
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
@@ -73,4 +73,4 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     if gain.low is not None and not gain.significant:
         said = f"No significant difference between {title_of(last)} and {title_of(first)}"
     tokens = f"{last.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second"
-    return said, f"{factor(gain)}, {gain.rounds} rounds: {tokens}."
+    return said, f"{percent(gain)}, {gain.rounds} rounds: {tokens}."

@@ -125,13 +125,16 @@ def loss_change(change: Estimate | None) -> str:
 
 
 def percent(gain: Estimate | None) -> str:
-    """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; `–` without a gain."""
+    """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; from 2 up `2.61 times (2.13 … 3.19)`;
+    `–` without a gain."""
+    if gain and gain.value >= 2:
+        return with_interval(gain, "{:.2f}".format, " times")
     return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
 
 
-def factor(gain: Estimate | None) -> str:
-    """`1.12× (1.10 … 1.15)`, or `1.12× (2 rounds)`; `–` without a gain."""
-    return with_interval(gain, "{:.2f}".format, "×")
+def factor(share: Estimate | None) -> str:
+    """`0.62× (0.60 … 0.65)`, or `0.62× (2 rounds)`; `–` without one."""
+    return with_interval(share, "{:.2f}".format, "×")
 
 
 def with_interval(found: Estimate | None, text: Callable[[float], str], unit: str) -> str:
@@ -150,7 +153,7 @@ def with_interval(found: Estimate | None, text: Callable[[float], str], unit: st
 
 
 # The columns that are estimates, named as Row's.
-ESTIMATES = {"gain": percent, "total": factor, "loss_change": loss_change, "time_to_loss": factor}
+ESTIMATES = {"gain": percent, "total": percent, "loss_change": loss_change, "time_to_loss": factor}
 
 # ------------------------------------------------------------------ layouts
 
