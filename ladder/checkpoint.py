@@ -7,7 +7,9 @@ import errno
 import math
 import os
 import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -155,15 +157,19 @@ def due(every: int, done: int, steps: int) -> bool:
 
 
 def default_folder(resume: bool) -> Path:
-    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
+    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
+
+    The files say when: their times are those of a copy, names of folders have the local time.
+    """
     root = Path("checkpoints")
-    found = []
-    if resume:
-        for folder in root.glob("*"):
-            if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
-                found += checkpoints_in(folder)
-    if found:
-        return max(found, key=os.path.getmtime).parent
+    folders = {}  # by the time of a checkpoint
+    for folder in root.glob("*"):
+        if resume and OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
+            for path in checkpoints_in(folder):
+                with suppress(Damaged):
+                    folders[read(path).get("saved_at", 0)] = folder
+    if folders:
+        return folders[max(folders)]
     return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
@@ -197,6 +203,7 @@ def save(folder: Path, state: dict) -> Path:
     The one before it is kept, older ones are deleted. Raises OSError.
     """
     path = folder / f"step_{state['step']:06d}.pt"
+    state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
     write_atomic(path, lambda file: torch.save(state, file))
     for old in checkpoints_in(folder)[:-2]:
         old.unlink()
