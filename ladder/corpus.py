@@ -99,7 +99,7 @@ def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
         if where.is_dir():
-            return _read_folder(where)
+            return _read_folder(where, print0)
         if where.suffix == ".bin":
             return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
@@ -126,14 +126,19 @@ def read_shard(path: Path) -> np.ndarray:
     return words[first:].numpy()
 
 
-def _read_folder(folder: Path) -> tuple[Corpus, Corpus | None]:
+def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     """The shards of a folder, and apart from them those with `val` in their name.
 
     As in fineweb_val_000000.bin: no `train` stands behind it.
     """
     train = []
     val = []
-    for path in sorted(folder.glob("[!.]*.bin")):
+    paths = sorted(folder.glob("[!.]*.bin"))
+    shards = [path for path in paths if np.fromfile(path, "<i4", 1).tolist() == [MAGIC]]
+    if 0 < len(shards) < len(paths):
+        others = len(paths) - len(shards)
+        print0(f"note  {others} of {len(paths)} .bin files are of another program: not read")
+    for path in shards or paths:
         if path.stem.rfind("val") > path.stem.rfind("train"):
             val.append(read_shard(path))
         else:
