@@ -68,10 +68,14 @@ def save_tokenizer(folder: Path, longest: int):
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty if there is none. Raises Damaged."""
+    """Return the `metadata` that was saved with a model; empty if there is none.
+
+    Raises Damaged, OSError.
+    """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
+    path.open().close()  # safetensors would call a file that may not be read a missing one
     try:
         return safe_open(path, "pt").metadata() or {}
     except SafetensorError as error:
