@@ -44,6 +44,8 @@ rate = at_least(0, float)
 
 def path(text: str) -> str:
     """An argparse type: a path. `~` is the user's home: most shells leave it alone in --flag=~/…"""
+    if not text:  # of a variable that is not set
+        raise argparse.ArgumentTypeError("expected a path, got none")
     return os.path.expanduser(text)
 
 
