@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -159,7 +159,7 @@ def due(every: int, done: int, steps: int) -> bool:
 def default_folder(resume: bool) -> Path:
     """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
 
-    The files say when: their times are those of a copy, names of folders have the local time.
+    The files say when: their times may be those of a copy.
     """
     root = Path("checkpoints")
     folders = {}  # by the time of a checkpoint
@@ -170,7 +170,7 @@ def default_folder(resume: bool) -> Path:
                     folders[read(path).get("saved_at", 0)] = folder
     if folders:
         return folders[max(folders)]
-    return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    return root / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def checkpoints_in(folder: Path) -> list[Path]:

@@ -1,13 +1,14 @@
 """One run of a script: its log file, header, step lines, probe and RESULT."""
 
 import json
+import logging
 import math
 import os
 import platform
 import signal
 import sys
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import torch
@@ -61,7 +62,8 @@ class Run:
     def __enter__(self):
         if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
             sys.stdout.reconfigure(errors="backslashreplace")
-        machine.quiet_pytorch()
+        # 30 lines of PyTorch 2.15 before the error that becomes our one line
+        logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         # As torchrun, and Slurm's srun without it, say how many processes they started.
         copies = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS", "1")
         if self.world_size == 1 and copies != "1":
@@ -71,7 +73,8 @@ class Run:
             require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
-            name = f"{self.path.stem}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
+            # In UTC: `ladder report` puts the logs of a run in order, wherever it was resumed.
+            name = f"{self.path.stem}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.log"
             self.output.open_log(Path(self.args.log_dir), name)
         # Of another clone, of --log-dir, or of CUDA, which starts here.
         except (UsageError, OSError, RuntimeError) as error:
