@@ -49,7 +49,11 @@ class Checkpoints:
     def __init__(self, args, text: Corpus, held_out: Corpus, run):
         """Find what to resume. Raises UsageError, OSError."""
         self.run = run
-        self.settings = settings_of(args, text, held_out)
+        # What must match for a checkpoint to be resumed.
+        self.settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
+        self.settings["data"] = f"{text.name} {text.sha256[:12]}"
+        # With another one losses do not compare, and the text to train on may end elsewhere.
+        self.settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
         self.folder = None
         self.newest = None
         self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
@@ -87,6 +91,8 @@ class Checkpoints:
         if not self.folder:
             return
         whole, moments = get_state_dict(model, optimizer, options=WHOLE)
+        if self.run.rank == 0:
+            whole[weights.HEAD] = whole[weights.WTE]  # tied: one in the file
         state = {
             "step": step,
             "model": whole,
@@ -96,15 +102,8 @@ class Checkpoints:
             "settings": self.settings,
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.newest = on_rank_0(self._save, state)
+        self.newest = on_rank_0(save, self.folder, state)
         self.run.print0(f"note  saved {self.newest}")
-
-    def _save(self, state: dict) -> Path:
-        for name, w in state["model"].items():
-            if not w.isfinite().all():
-                raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
-        state["model"][weights.HEAD] = state["model"][weights.WTE]  # tied: one in the file
-        return save(self.folder, state)
 
     def keep_best(self, step: int, model, val_loss: float, tokens: int):
         """Say the validation loss, and save the model to best/ if none was lower.
@@ -132,15 +131,6 @@ class Checkpoints:
                 weights.save_tokenizer(best, config.block_size)
             except Exception as error:  # it is an extra: no trouble with it ends the run
                 self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
-
-
-def settings_of(args, text: Corpus, held_out: Corpus) -> dict[str, str]:
-    """What must match for a checkpoint to be resumed."""
-    settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
-    settings["data"] = f"{text.name} {text.sha256[:12]}"
-    # With other held-out text the text to train on may end elsewhere, and losses do not compare.
-    settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
-    return settings
 
 
 def check_settings(path: Path, saved: dict, settings: dict[str, str]):
@@ -200,8 +190,12 @@ def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple
 def save(folder: Path, state: dict) -> Path:
     """Write step_NNNNNN.pt with `state`, atomically. Returns its path.
 
-    The one before it is kept, older ones are deleted. Raises OSError.
+    The one before it is kept, older ones are deleted. Raises OSError; NotFinite if a weight is NaN
+    or infinite.
     """
+    for name, w in state["model"].items():
+        if not w.isfinite().all():
+            raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
     path = folder / f"step_{state['step']:06d}.pt"
     state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
     write_atomic(path, lambda file: torch.save(state, file))

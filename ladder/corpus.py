@@ -77,8 +77,7 @@ def load_corpus(path: str | None, print0) -> Corpus:
 
     `print0` is called with a line for what a user may not expect. Raises UsageError.
     """
-    corpus, _ = _load(path, print0)
-    return corpus
+    return _load(path, print0)[0]
 
 
 def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
@@ -135,10 +134,9 @@ def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     val = []
     paths = sorted(folder.glob("[!.]*.bin"))
     shards = [path for path in paths if np.fromfile(path, "<i4", 1).tolist() == [MAGIC]]
-    if 0 < len(shards) < len(paths):
-        others = len(paths) - len(shards)
-        print0(f"note  {others} of {len(paths)} .bin files are of another program: not read")
-    for path in shards or paths:
+    if shards != paths:
+        print0(f"note  {len(shards)} of {len(paths)} .bin files are shards, others are not read")
+    for path in shards:
         if path.stem.rfind("val") > path.stem.rfind("train"):
             val.append(read_shard(path))
         else:
@@ -226,9 +224,8 @@ def gpt2_vocabulary():
 
 
 def cached_vocabulary() -> list[Path]:
-    """encoder.json and vocab.bpe in tiktoken's cache; empty if this user cannot read them."""
-    paths = [Path(cache_folder(), name) for name in VOCABULARY_FILES]
-    return paths if all(os.access(path, os.R_OK) for path in paths) else []
+    """encoder.json and vocab.bpe, where tiktoken's cache has them."""
+    return [Path(cache_folder(), name) for name in VOCABULARY_FILES]
 
 
 def cache_folder() -> str:

@@ -166,7 +166,6 @@ class Run:
         """The keys of the run line."""
         args = self.args
         corpus = batches.corpus
-        cores = machine.usable_cores() if args.device.type == "cpu" else None
         tokens_per_epoch = batches.rows_per_epoch * batches.T
         epoch_batches = f"{tokens_per_epoch / self.tokens_per_step:.1f}".removesuffix(".0")
         settings = {
@@ -175,7 +174,7 @@ class Run:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "device": machine.device_name(args.device),
-            "cores": cores and f"{cores:g}",
+            "cores": machine.usable_cores(),
             "model": args.model,
             "params": sum(p.numel() for p in self.model.parameters()),
             "B": args.batch_size,

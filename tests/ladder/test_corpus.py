@@ -129,4 +129,4 @@ def test_held_out_text_is_the_val_shards_or_the_last_tenth(tmp_path):
     assert (corpus.name, len(corpus)) == ("fineweb-1.5", 100)
     (folder / "tokenizer.bin").write_bytes(b"of another program")
     load()
-    assert said == ["note  1 of 4 .bin files are of another program: not read"]
+    assert said == ["note  3 of 4 .bin files are shards, others are not read"]
