@@ -29,8 +29,9 @@ def at_least(low: int, read: type = int, below: float = math.inf):
     def number(text: str):
         value = read(text)
         if not low <= value < below:
-            wanted = f"at least {low} and below {below}"
-            raise argparse.ArgumentTypeError(f"expected a number of {wanted}, got {text}")
+            raise argparse.ArgumentTypeError(
+                f"expected a number of at least {low} and below {below}, got {text}"
+            )
         return value
 
     return number
@@ -193,9 +194,10 @@ def _complete_ddp(args, world_size: int, sharded: bool):
             args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len
     if args.total_batch % tokens:
-        sizes = f"world size {world_size} x B={args.batch_size} x T={args.seq_len}"
-        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
-        raise UsageError(f"{wrong} ({sizes})")
+        raise UsageError(
+            f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens "
+            f"(world size {world_size} x B={args.batch_size} x T={args.seq_len})"
+        )
 
 
 def pick_device(name: str | None):

@@ -115,9 +115,10 @@ def read_shard(path: Path) -> np.ndarray:
 
     count = (path.stat().st_size - HEADER_BYTES) // 2
     if np.fromfile(path, dtype="<i4", count=3).tolist() != [MAGIC, VERSION, count]:
-        why = "it is damaged, or of another program (nanoGPT's train.bin has no header)"
-        how = "make shards of its text with data/prepare.py"
-        raise UsageError(f"{path} is not a whole shard of GPT-2's tokens: {why}; {how}")
+        raise UsageError(
+            f"{path} is not a whole shard of GPT-2's tokens: it is damaged, or of another program "
+            "(nanoGPT's train.bin has no header); make shards of its text with data/prepare.py"
+        )
     # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
     # let a program open.
     first = HEADER_BYTES // 2
@@ -137,10 +138,8 @@ def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     if shards != paths:
         print0(f"note  {len(shards)} of {len(paths)} .bin files are shards, others are not read")
     for path in shards:
-        if path.stem.rfind("val") > path.stem.rfind("train"):
-            val.append(read_shard(path))
-        else:
-            train.append(read_shard(path))
+        split = val if path.stem.rfind("val") > path.stem.rfind("train") else train
+        split.append(read_shard(path))
     if not train:
         command = f"python data/prepare.py {shlex.quote(str(folder))}"
         raise UsageError(f"{folder} has no shards (.bin): `{command}` makes them of texts")
@@ -177,8 +176,7 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
                     digest.update(piece.encode())
                     tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
                     if number % 20 == 0:  # each is a megabyte or more: every three seconds
-                        how = "data/prepare.py does it once"
-                        print0(f"note  {number} MB of {path.name} are tokenized ({how})")
+                        print0(f"note  {number} MB of {path.name} are tokenized")
         except ValueError as error:  # also tiktoken's, of a word of millions of letters or blanks
             why = printable(str(error))[:100]
             raise UsageError(f"{path} is no text in UTF-8 that tiktoken reads ({why})") from error

@@ -201,8 +201,7 @@ def busy(load_average: float) -> str | None:
     cores = usable_cores()
     if load_average <= 0.75 * cores:
         return None
-    load = f"load {load_average:.1f} on {cores:g} core(s)"
-    return f"{load} in the last minute: if a program still runs, wait"
+    return f"load {load_average:.1f} on {cores:g} core(s) in the last minute: wait for what runs"
 
 
 @extra
@@ -233,6 +232,7 @@ def unseen_gpu() -> str | None:
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if not driver:
         return None
-    cuda = torch.version.cuda or "none"
-    what = f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA {cuda})"
-    return f"{what} sees no GPU: README.md says which PyTorch goes with which driver"
+    return (
+        f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA "
+        f"{torch.version.cuda}) sees no GPU: README.md says which PyTorch goes with which driver"
+    )

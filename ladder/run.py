@@ -260,8 +260,7 @@ class Run:
             self.print0("note  not a measurement: a run's first steps are warm-up")
         waits = machine.throttled() - self.throttled
         if waits > 0:
-            why = "its share of the CPU (cgroup) is used up"
-            self.print0(f"note  this process was throttled {waits} times: {why}")
+            self.print0(f"note  throttled {waits} times: this run's share of the CPU was used up")
         self.print0(mfu_line(flops, peak, numbers["mfu"]))
         self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if numbers["tok_per_s"]:
