@@ -160,7 +160,7 @@ def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
         complete(args, *ranks)
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
-        if line is None:
+        if not line:
             raise
         exit_with(line)
     return args
@@ -188,8 +188,7 @@ def _complete_ddp(args, world_size: int, sharded: bool):
         _complete(args)
         if args.device.type == "cuda" and args.dtype != "float32" and not args.no_compile:
             shards = world_size if sharded else None
-            size = MODELS[args.model]
-            B = ddp_batch(memory_of(args.device), size, args.seq_len, shards)
+            B = ddp_batch(memory_of(args.device), MODELS[args.model], args.seq_len, shards)
             rows = args.total_batch // (world_size * args.seq_len)  # of each rank in a step
             args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len

@@ -86,8 +86,8 @@ def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
     if held_out:
         return corpus, held_out
     cut = len(corpus) - len(corpus) // 10
-    name = f"{corpus.name}'s last 10 %"
-    return replace(corpus, last=cut), replace(corpus, name=name, first=cut)
+    end = replace(corpus, name=f"{corpus.name}'s last 10 %", first=cut)
+    return replace(corpus, last=cut), end
 
 
 def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
@@ -141,8 +141,10 @@ def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
         split = val if path.stem.rfind("val") > path.stem.rfind("train") else train
         split.append(read_shard(path))
     if not train:
-        command = f"python data/prepare.py {shlex.quote(str(folder))}"
-        raise UsageError(f"{folder} has no shards (.bin): `{command}` makes them of texts")
+        raise UsageError(
+            f"{folder} has no shards (.bin): `python data/prepare.py {shlex.quote(str(folder))}` "
+            "makes them of texts"
+        )
     name = folder.resolve().name
     return _corpus_of(name, train), _corpus_of(name, val) if val else None
 
