@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from fewer_steps import START, TUNED, by_stem, own_steps, record_minutes, shares
+from fewer_steps import START, TUNED, by_stem, own_steps, shares
 
 from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
@@ -26,7 +26,6 @@ from ladder.show.tables import (
     factor,
     loss_change,
     markdown,
-    percent,
     pipes,
     table,
     with_interval,
@@ -37,7 +36,7 @@ RTX_4070 = "NVIDIA GeForce RTX 4070"
 B = 16  # of the reported climb
 NO_BREAK = "\N{NO-BREAK SPACE}"
 STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
-NO_GPU = "No GPU has been measured here yet: [send us yours](CONTRIBUTING.md#send-a-climb)."
+NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
 FIVE_CARDS = ("RTX 4070", "RTX 3090", "RTX 4090", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
@@ -45,10 +44,6 @@ MORE_CARDS = (
     "V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM", "H200 SXM",
 )  # fmt: skip
 AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
-RECORDS = """*Reported*: minutes to 3.28 on 8 H100, at another batch: the
-[record](docs/reported.md#what-else-helps-modded-nanogpts-ladders) that brought the idea, with
-others.
-"""
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
@@ -76,14 +71,14 @@ def measured_climbs() -> list[tuple[str, Climb, list[Row]]]:
 
 
 def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
-    """The climb of the second staircase that README.md shows, if it shows one."""
-    return marked_climbs("beyond")
+    """The climb of the second staircase that beyond/README.md shows."""
+    return marked_climbs("staircase", "beyond/README.md")
 
 
-def marked_climbs(name: str) -> list[tuple[str, Climb, list[Row]]]:
-    """The climbs of the block of this name in README.md."""
-    readme = (ROOT / "README.md").read_text("utf-8")
-    folders = re.findall(f"<!-- {name} (.*?) -->", readme)
+def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Row]]]:
+    """The climbs of the block of this name in a page."""
+    text = (ROOT / page).read_text("utf-8")
+    folders = re.findall(f"<!-- {name} (.*?) -->", text)
     return read_climbs(" ".join(folders))
 
 
@@ -130,9 +125,8 @@ def losses_table(of_climb: tuple) -> str:
 
 
 def measured(*climbs: tuple) -> str:
-    """Chart and summary of each climb that README.md shows, then how others compare."""
+    """Chart and summary of each climb that README.md shows."""
     text = "\n".join(summary(*climb) for climb in climbs)
-    text += beside_transformers()
     if all(climb.device_type == "cpu" for _, climb, _ in climbs):
         text += f"\n{NO_GPU}\n"
     return text
@@ -142,33 +136,18 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     """What a climb gained: its chart, and in words from the baseline to rung 10 and to the top."""
     ran = by_number(rows)
     first, top = ran[0], ran[max(ran)]
-    alt = f"A bar for each rung, {first.ms:,.0f} ms a step for the baseline, {top.ms:,.0f} "
-    alt += f"for rung {max(ran)}, and what each gains over the one before, with its interval"
-    more = f", rung {max(ran)} {factor(top.total)}" if max(ran) > 10 else ""
+    alt = f"Milliseconds a step: {first.ms:,.0f} for the baseline, {top.ms:,.0f} for rung "
+    alt += f"{max(ran)}, and what each gains, with its interval"
+    more = ""
+    if max(ran) > 10:
+        more = f", rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
     return f"""{embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
-*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})). Intervals \
-are of 95 %; filled dots are significant.*
+*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})); intervals of 95 %.*
 
-Rung 10 is {factor(ran[10].total)} as fast as the baseline{more}: \
+Rung 10 is {ran[10].total.value:.1f} times as fast as the baseline{more}: \
 {top.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second.
 """
-
-
-def beside_transformers() -> str:
-    """The gains over transformers' GPT-2 in the newest climb that has it, if there is one."""
-    folders = published("transformers")
-    if not folders:
-        return ""
-    _, rows = read_climb(ROOT / folders[-1])
-    gains = []
-    for number, row in by_number(rows).items():
-        if number >= 10:
-            sure = "is" if row.gain.significant else "is not clearly"
-            gains.append(f"rung {number} {sure} faster, {percent(row.gain)}")
-    where = f"[another climb]({folders[-1]})"
-    what = "Beside transformers' GPT-2 with rung 10's techniques"
-    return f"{what}, in {where}, {', and '.join(gains)}.\n"
 
 
 # ------------------------------------------------------------------ the ten rungs
@@ -178,10 +157,11 @@ def ladder_picture() -> str:
     """The picture of the reported climb, and whose times it has."""
     other = reported_climb()
     ms = other["ms"]
-    alt = f"A bar for each rung, with the line it adds: {ms['00']} ms a step for the baseline, "
-    alt += f"{ms['10']} for rung 10, on one A100, reported by {other['who']}"
-    note = f"*Green: the heart of the diff. Times: [{other['who']}'s lecture]({other['url']}),"
-    return f"{embedded('ladder', alt, 'docs/')}\n\n{note} rounded.*\n"
+    alt = (
+        f"Milliseconds a step: {ms['00']} for the baseline, {ms['10']} for rung 10, with each diff"
+    )
+    note = f"*Reported, rounded ([lecture]({other['url']})): the six rungs of ten that he timed."
+    return f"{embedded('ladder', alt, 'docs/')}\n\n{note} Green: the heart of each diff.*\n"
 
 
 def reported_rungs() -> list[Path]:
@@ -191,31 +171,25 @@ def reported_rungs() -> list[Path]:
 
 
 def rungs_table() -> str:
-    """The ten rungs: how much each changes, what it removes, reported and calculated times."""
-    other = reported_climb()
+    """The ten rungs: how much each changes, what it removes, and calculated times."""
     gpu = find_gpu(RTX_4070)
     compare = batch_to_compare(gpu.memory)
     lines = []
     for path in rungs():
-        ms = other["ms"].get(f"{number_of(path):02}")
         step = work(compare)[path.stem]
-        calculated = f"{sum(roofline_ms(step, rates_of(gpu))):.0f} ms"
+        ms = f"{sum(roofline_ms(step, rates_of(gpu))):.0f}"
         lines.append(
             [
                 f"[{title(path)}]({relative_name(path)})",
                 lines_changed(path),
                 describe(path).get("Removes", "").removeprefix("nothing: "),
-                f"{ms} ms" if ms else "",
-                "as 06" if path.stem == AS_BEFORE else calculated,
+                "as 06" if path.stem == AS_BEFORE else ms,
             ]
         )
-    heads = ["rung", "lines changed", "it removes", f"A100, reported, B={B}"]
-    heads.append(f"RTX 4070, calculated, B={compare}")
+    heads = ["rung", "lines changed", "what it removes", f"RTX 4070, B={compare}, ms a step"]
     return f"""{text_table(heads, lines, left=3)}
-*Reported*: [{other["what"]}]({other["url"]}), {other["settings"]}. {other["note"]}
-
-*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest
-step. It cannot see what aligned rows gain (07).
+*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted), the shortest step. It cannot
+see what aligned rows gain (07).
 """
 
 
@@ -231,16 +205,20 @@ def lines_changed(path: Path) -> str:
 # ------------------------------------------------------------------ the second staircase
 
 
-def beyond_table(of_climb: tuple) -> str:
-    """README.md's second table: what the rungs of beyond/ do to the loss, and how fast the others
-    were with whom the ideas came."""
-    folder, _, rows = of_climb
-    minutes = record_minutes()
-    lines = [[*changes(path, rows), minutes[number_of(path)]] for path in branch("beyond")]
-    heads = ["rung", "lines changed", "loss vs. previous, nats, measured"]
-    text = text_table([*heads, "modded-nanogpt, minutes, reported"], lines, left=2)
-    measured_by = f"{setting_of(rows)} ([logs]({folder}))"
-    return f"{text}\n*Measured*: {how_far(rows)}; {measured_by}.\n\n{RECORDS}"
+def beyond_lines(*climbs: tuple) -> str:
+    """README.md's lines on the second staircase: what its top does to each of these models."""
+    found = []
+    for folder, _, rows in climbs:
+        run = first_log(rows).run
+        top = [*by_stem(rows)][-1]
+        share = shares(rows, START)[top]
+        steps = f"{share.value:.2f}" if share.low is None else part_of(share)
+        seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
+        found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
+    return f"""[Five more diffs](beyond/README.md), one idea each, lower the loss, not the time.
+*Measured*: rung {top[:2]} reaches rung 10's final loss in this share of its steps:
+{", ".join(found)}.
+"""
 
 
 def staircase(of_climb: tuple) -> str:
@@ -302,7 +280,8 @@ def setting_of(rows: list[Row]) -> str:
     run = first_log(rows).run
     seeds = min(len(row.logs) for row in by_stem(rows).values())
     steps = f"{int(run['steps']):,} steps of {run['data']}"
-    return f"{run['model']}, {machine_of(rows)}, {steps}, {seeds} seeds"
+    of_seeds = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    return f"{run['model']}, {machine_of(rows)}, {steps}, {of_seeds}"
 
 
 # ------------------------------------------------------------------ cards
@@ -310,7 +289,9 @@ def setting_of(rows: list[Row]) -> str:
 
 def cards_table() -> str:
     """The cards of README.md."""
-    return text_table(CARD_HEADS, [card_line(name) for name in FIVE_CARDS])
+    lines = [CARD_HEADS, *(card_line(name) for name in FIVE_CARDS)]
+    heads, *lines = [[*line[:2], line[3], line[5], line[7]] for line in lines]
+    return text_table(heads, lines)
 
 
 def more_cards_table() -> str:
@@ -322,8 +303,8 @@ def more_cards_table() -> str:
     return text_table(CARD_HEADS, lines)
 
 
-CARD_HEADS = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "speed of rung 10"]
-CARD_HEADS += ["B to train", "ddp_run.py, tok/s"]
+CARD_HEADS = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster"]
+CARD_HEADS += ["B to train", "`ddp_run.py`, tok/s"]
 
 
 def card_line(name: str) -> list[str]:
@@ -404,13 +385,13 @@ def machines_table() -> str:
 
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was busy, and
-# the machines are all of logs/. `beyond` in README.md and `staircase` in beyond/README.md name one
-# climb.
+# the machines are all of logs/. `beyond` in README.md names a climb for each model, `staircase` in
+# beyond/README.md one climb.
 MAKERS = {
     "ladder": ladder_picture,
     "measured": measured,
     "rungs": rungs_table,
-    "beyond": beyond_table,
+    "beyond": beyond_lines,
     "staircase": staircase,
     "cards": cards_table,
     "more-cards": more_cards_table,

@@ -1,11 +1,9 @@
-"""The second staircase: in how many steps its rungs come down to a loss, and its records."""
+"""The second staircase: in how many steps its rungs come down to a loss."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
 
-from ladder.files import ROOT
 from ladder.measure.losses import end_loss, smooth_losses, steps_to
 from ladder.measure.rows import Row, compared, log_steps_to_loss
 from ladder.measure.scripts import branch
@@ -13,8 +11,6 @@ from ladder.measure.stats import Estimate, gain_of, holm
 
 START = "10_fused_adamw"
 TUNED = "21_schedule"  # the start that all others of the branch are compared with
-# A row of docs/reported.md: the rungs that were new in a record of modded-nanogpt, its minutes.
-RECORD = re.compile(r"^\|\d+\|[^|]*\|([^|]*)\|([\d.]+)\|", re.MULTILINE)
 
 
 def shares(rows: list[Row], target: str) -> dict[str, Estimate | None]:
@@ -71,15 +67,4 @@ def curves(rows: list[Row]) -> dict[str, Curve]:
         total = len(row.log.steps)
         steps = np.arange(total - losses.shape[1] + 1, total + 1)
         found[stem] = Curve(steps, losses.mean(0), losses.min(0), losses.max(0))
-    return found
-
-
-def record_minutes() -> dict[int, str]:
-    """The minutes of modded-nanogpt's first record with the idea of a rung, by the rung's number:
-    as docs/reported.md has them."""
-    page = (ROOT / "docs" / "reported.md").read_text("utf-8")
-    found = {}
-    for rungs, minutes in RECORD.findall(page):
-        for number in re.findall(r"\d+", rungs):
-            found.setdefault(int(number), minutes)
     return found

@@ -4,12 +4,12 @@ Change: logits and loss are computed for one row of the batch at a time, and aga
   pass. The model returns no logits where it returns a loss.
 Why: of all that a step keeps for the backward pass the logits are the largest: T x 50304 numbers a
   row, in half precision, then their gradient, and zeros for the gradient of the returned logits:
-  302 KB a token of some 641. Here only a row's are in memory at a time. The price is the head's
-  matmul once more: 2 x 768 x 50304 FLOPs a token, 9 % of a step's arithmetic at T=1024. PyTorch
-  measured a GPT-2 with its loss in 8, 16, 32, 64 chunks at 14.0, 13.3, 12.9, 12.6 GB and 195, 197,
-  206, 243 ms (issue 136702). F.linear_cross_entropy (PyTorch 2.13) is one call, but under autocast
-  it multiplied in FP32 on a CPU (11.1 s, not 3.6), and with inputs cast by hand its loss had
-  bfloat16's three digits.
+  302 of some 641 KB a token. Here only a row's are in memory at a time. The price is the head's
+  matmul once more: 2 x 768 x 50304 FLOPs a token, 9 % of a step's arithmetic at T=1024. PyTorch's
+  issue 136702 reports a GPT-2 with its loss in 8, 16, 32, 64 chunks: 14.0, 13.3, 12.9, 12.6 GB and
+  195, 197, 206, 243 ms. F.linear_cross_entropy (PyTorch 2.13) would be one call, but under autocast
+  on a CPU it multiplied in FP32 (a loss took 11.1 s, not 3.6), and with inputs cast by hand its
+  result had bfloat16's three digits.
 Numerics: rounding. A sum of one sum a row.
 Run: python memory/31_chunked_loss.py
 Removes: all but a row of the logits
