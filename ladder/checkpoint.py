@@ -7,8 +7,10 @@ import errno
 import math
 import os
 import re
+import time
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -47,7 +49,11 @@ class Checkpoints:
     def __init__(self, args, text: Corpus, held_out: Corpus, run):
         """Find what to resume. Raises UsageError, OSError."""
         self.run = run
-        self.settings = settings_of(args, text, held_out)
+        # What must match for a checkpoint to be resumed.
+        self.settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
+        self.settings["data"] = f"{text.name} {text.sha256[:12]}"
+        # With another one losses do not compare, and the text to train on may end elsewhere.
+        self.settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
         self.folder = None
         self.newest = None
         self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
@@ -85,6 +91,8 @@ class Checkpoints:
         if not self.folder:
             return
         whole, moments = get_state_dict(model, optimizer, options=WHOLE)
+        if self.run.rank == 0:
+            whole[weights.HEAD] = whole[weights.WTE]  # tied: one in the file
         state = {
             "step": step,
             "model": whole,
@@ -94,15 +102,8 @@ class Checkpoints:
             "settings": self.settings,
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.newest = on_rank_0(self._save, state)
+        self.newest = on_rank_0(save, self.folder, state)
         self.run.print0(f"note  saved {self.newest}")
-
-    def _save(self, state: dict) -> Path:
-        for name, w in state["model"].items():
-            if not w.isfinite().all():
-                raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
-        state["model"][weights.HEAD] = state["model"][weights.WTE]  # tied: one in the file
-        return save(self.folder, state)
 
     def keep_best(self, step: int, model, val_loss: float, tokens: int):
         """Say the validation loss, and save the model to best/ if none was lower.
@@ -132,15 +133,6 @@ class Checkpoints:
                 self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
 
 
-def settings_of(args, text: Corpus, held_out: Corpus) -> dict[str, str]:
-    """What must match for a checkpoint to be resumed."""
-    settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
-    settings["data"] = f"{text.name} {text.sha256[:12]}"
-    # With other held-out text the text to train on may end elsewhere, and losses do not compare.
-    settings["held-out text"] = f"{held_out.name} {held_out.sha256[:12]}"
-    return settings
-
-
 def check_settings(path: Path, saved: dict, settings: dict[str, str]):
     """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
     for key, now in settings.items():
@@ -155,16 +147,20 @@ def due(every: int, done: int, steps: int) -> bool:
 
 
 def default_folder(resume: bool) -> Path:
-    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last."""
+    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
+
+    The files say when: their times may be those of a copy.
+    """
     root = Path("checkpoints")
-    found = []
-    if resume:
-        for folder in root.glob("*"):
-            if OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
-                found += checkpoints_in(folder)
-    if found:
-        return max(found, key=os.path.getmtime).parent
-    return root / f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    folders = {}  # by the time of a checkpoint
+    for folder in root.glob("*"):
+        if resume and OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
+            for path in checkpoints_in(folder):
+                with suppress(Damaged):
+                    folders[read(path).get("saved_at", 0)] = folder
+    if folders:
+        return folders[max(folders)]
+    return root / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -194,9 +190,14 @@ def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple
 def save(folder: Path, state: dict) -> Path:
     """Write step_NNNNNN.pt with `state`, atomically. Returns its path.
 
-    The one before it is kept, older ones are deleted. Raises OSError.
+    The one before it is kept, older ones are deleted. Raises OSError; NotFinite if a weight is NaN
+    or infinite.
     """
+    for name, w in state["model"].items():
+        if not w.isfinite().all():
+            raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
     path = folder / f"step_{state['step']:06d}.pt"
+    state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
     write_atomic(path, lambda file: torch.save(state, file))
     for old in checkpoints_in(folder)[:-2]:
         old.unlink()

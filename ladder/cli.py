@@ -29,8 +29,9 @@ def at_least(low: int, read: type = int, below: float = math.inf):
     def number(text: str):
         value = read(text)
         if not low <= value < below:
-            wanted = f"at least {low} and below {below}"
-            raise argparse.ArgumentTypeError(f"expected a number of {wanted}, got {text}")
+            raise argparse.ArgumentTypeError(
+                f"expected a number of at least {low} and below {below}, got {text}"
+            )
         return value
 
     return number
@@ -44,6 +45,8 @@ rate = at_least(0, float)
 
 def path(text: str) -> str:
     """An argparse type: a path. `~` is the user's home: most shells leave it alone in --flag=~/…"""
+    if not text:  # of a variable that is not set
+        raise argparse.ArgumentTypeError("expected a path, got none")
     return os.path.expanduser(text)
 
 
@@ -157,7 +160,7 @@ def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
         complete(args, *ranks)
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
-        if line is None:
+        if not line:
             raise
         exit_with(line)
     return args
@@ -185,15 +188,15 @@ def _complete_ddp(args, world_size: int, sharded: bool):
         _complete(args)
         if args.device.type == "cuda" and args.dtype != "float32" and not args.no_compile:
             shards = world_size if sharded else None
-            size = MODELS[args.model]
-            B = ddp_batch(memory_of(args.device), size, args.seq_len, shards)
+            B = ddp_batch(memory_of(args.device), MODELS[args.model], args.seq_len, shards)
             rows = args.total_batch // (world_size * args.seq_len)  # of each rank in a step
             args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len
     if args.total_batch % tokens:
-        sizes = f"world size {world_size} x B={args.batch_size} x T={args.seq_len}"
-        wrong = f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens"
-        raise UsageError(f"{wrong} ({sizes})")
+        raise UsageError(
+            f"--total-batch {args.total_batch} is not a multiple of {tokens} tokens "
+            f"(world size {world_size} x B={args.batch_size} x T={args.seq_len})"
+        )
 
 
 def pick_device(name: str | None):

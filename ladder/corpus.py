@@ -77,8 +77,7 @@ def load_corpus(path: str | None, print0) -> Corpus:
 
     `print0` is called with a line for what a user may not expect. Raises UsageError.
     """
-    corpus, _ = _load(path, print0)
-    return corpus
+    return _load(path, print0)[0]
 
 
 def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
@@ -87,8 +86,8 @@ def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
     if held_out:
         return corpus, held_out
     cut = len(corpus) - len(corpus) // 10
-    name = f"{corpus.name}'s last 10 %"
-    return replace(corpus, last=cut), replace(corpus, name=name, first=cut)
+    end = replace(corpus, name=f"{corpus.name}'s last 10 %", first=cut)
+    return replace(corpus, last=cut), end
 
 
 def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
@@ -99,7 +98,7 @@ def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
         if where.is_dir():
-            return _read_folder(where)
+            return _read_folder(where, print0)
         if where.suffix == ".bin":
             return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
@@ -116,9 +115,10 @@ def read_shard(path: Path) -> np.ndarray:
 
     count = (path.stat().st_size - HEADER_BYTES) // 2
     if np.fromfile(path, dtype="<i4", count=3).tolist() != [MAGIC, VERSION, count]:
-        why = "it is damaged, or of another program (nanoGPT's train.bin has no header)"
-        how = "make shards of its text with data/prepare.py"
-        raise UsageError(f"{path} is not a whole shard of GPT-2's tokens: {why}; {how}")
+        raise UsageError(
+            f"{path} is not a whole shard of GPT-2's tokens: it is damaged, or of another program "
+            "(nanoGPT's train.bin has no header); make shards of its text with data/prepare.py"
+        )
     # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
     # let a program open.
     first = HEADER_BYTES // 2
@@ -126,21 +126,25 @@ def read_shard(path: Path) -> np.ndarray:
     return words[first:].numpy()
 
 
-def _read_folder(folder: Path) -> tuple[Corpus, Corpus | None]:
+def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
     """The shards of a folder, and apart from them those with `val` in their name.
 
     As in fineweb_val_000000.bin: no `train` stands behind it.
     """
     train = []
     val = []
-    for path in sorted(folder.glob("[!.]*.bin")):
-        if path.stem.rfind("val") > path.stem.rfind("train"):
-            val.append(read_shard(path))
-        else:
-            train.append(read_shard(path))
+    paths = sorted(folder.glob("[!.]*.bin"))
+    shards = [path for path in paths if np.fromfile(path, "<i4", 1).tolist() == [MAGIC]]
+    if shards != paths:
+        print0(f"note  {len(shards)} of {len(paths)} .bin files are shards, others are not read")
+    for path in shards:
+        split = val if path.stem.rfind("val") > path.stem.rfind("train") else train
+        split.append(read_shard(path))
     if not train:
-        command = f"python data/prepare.py {shlex.quote(str(folder))}"
-        raise UsageError(f"{folder} has no shards (.bin): `{command}` makes them of texts")
+        raise UsageError(
+            f"{folder} has no shards (.bin): `python data/prepare.py {shlex.quote(str(folder))}` "
+            "makes them of texts"
+        )
     name = folder.resolve().name
     return _corpus_of(name, train), _corpus_of(name, val) if val else None
 
@@ -174,8 +178,7 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
                     digest.update(piece.encode())
                     tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
                     if number % 20 == 0:  # each is a megabyte or more: every three seconds
-                        how = "data/prepare.py does it once"
-                        print0(f"note  {number} MB of {path.name} are tokenized ({how})")
+                        print0(f"note  {number} MB of {path.name} are tokenized")
         except ValueError as error:  # also tiktoken's, of a word of millions of letters or blanks
             why = printable(str(error))[:100]
             raise UsageError(f"{path} is no text in UTF-8 that tiktoken reads ({why})") from error
@@ -221,9 +224,8 @@ def gpt2_vocabulary():
 
 
 def cached_vocabulary() -> list[Path]:
-    """encoder.json and vocab.bpe in tiktoken's cache; empty if this user cannot read them."""
-    paths = [Path(cache_folder(), name) for name in VOCABULARY_FILES]
-    return paths if all(os.access(path, os.R_OK) for path in paths) else []
+    """encoder.json and vocab.bpe, where tiktoken's cache has them."""
+    return [Path(cache_folder(), name) for name in VOCABULARY_FILES]
 
 
 def cache_folder() -> str:

@@ -1,11 +1,10 @@
-"""What this machine is: device name, rates of GPUs, peak memory, half precision, load, clocks.
+"""What this machine is: device name, rates of GPUs, peak memory, half precision, load.
 
 Functions import torch, the module does not: `ladder roofline` starts at once. `device` is a
 torch.device.
 """
 
 import csv
-import logging
 import os
 import platform
 import re
@@ -27,11 +26,6 @@ def extra(measure: Callable) -> Callable:
             return None
 
     return measure_or_none
-
-
-def quiet_pytorch():
-    """Turn off 30 lines of PyTorch 2.15 before the error that becomes our one line."""
-    logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
 
 
 class GPU(NamedTuple):
@@ -207,8 +201,7 @@ def busy(load_average: float) -> str | None:
     cores = usable_cores()
     if load_average <= 0.75 * cores:
         return None
-    load = f"load {load_average:.1f} on {cores:g} core(s)"
-    return f"{load} in the last minute: if a program still runs, wait"
+    return f"load {load_average:.1f} on {cores:g} core(s) in the last minute: wait for what runs"
 
 
 @extra
@@ -239,21 +232,7 @@ def unseen_gpu() -> str | None:
     driver = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     if not driver:
         return None
-    cuda = torch.version.cuda or "none"
-    what = f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA {cuda})"
-    return f"{what} sees no GPU: README.md says which PyTorch goes with which driver"
-
-
-CLOCKS = "clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu,power.limit"
-
-
-def clocks(device) -> str:
-    """What nvidia-smi says of CLOCKS; `unknown` of devices that are not NVIDIA's."""
-    import torch
-
-    if device.type != "cuda":
-        return "unknown"
-    # By its own number: nvidia-smi counts all GPUs, torch those in CUDA_VISIBLE_DEVICES.
-    which = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
-    answer = first_line("nvidia-smi", which, f"--query-gpu={CLOCKS}", "--format=csv,noheader")
-    return f"{CLOCKS}: {answer}" if answer else "unknown"
+    return (
+        f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA "
+        f"{torch.version.cuda}) sees no GPU: README.md says which PyTorch goes with which driver"
+    )

@@ -1,13 +1,14 @@
 """One run of a script: its log file, header, step lines, probe and RESULT."""
 
 import json
+import logging
 import math
 import os
 import platform
 import signal
 import sys
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import torch
@@ -61,7 +62,8 @@ class Run:
     def __enter__(self):
         if hasattr(sys.stdout, "reconfigure"):  # the screen may lack letters of a corpus's name
             sys.stdout.reconfigure(errors="backslashreplace")
-        machine.quiet_pytorch()
+        # 30 lines of PyTorch 2.15 before the error that becomes our one line
+        logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         # As torchrun, and Slurm's srun without it, say how many processes they started.
         copies = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS", "1")
         if self.world_size == 1 and copies != "1":
@@ -71,7 +73,8 @@ class Run:
             require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
-            name = f"{self.path.stem}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
+            # In UTC: `ladder report` puts the logs of a run in order, wherever it was resumed.
+            name = f"{self.path.stem}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.log"
             self.output.open_log(Path(self.args.log_dir), name)
         # Of another clone, of --log-dir, or of CUDA, which starts here.
         except (UsageError, OSError, RuntimeError) as error:
@@ -163,7 +166,6 @@ class Run:
         """The keys of the run line."""
         args = self.args
         corpus = batches.corpus
-        cores = machine.usable_cores() if args.device.type == "cpu" else None
         tokens_per_epoch = batches.rows_per_epoch * batches.T
         epoch_batches = f"{tokens_per_epoch / self.tokens_per_step:.1f}".removesuffix(".0")
         settings = {
@@ -172,7 +174,7 @@ class Run:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "device": machine.device_name(args.device),
-            "cores": cores and f"{cores:g}",
+            "cores": machine.usable_cores(),
             "model": args.model,
             "params": sum(p.numel() for p in self.model.parameters()),
             "B": args.batch_size,
@@ -258,8 +260,7 @@ class Run:
             self.print0("note  not a measurement: a run's first steps are warm-up")
         waits = machine.throttled() - self.throttled
         if waits > 0:
-            why = "its share of the CPU (cgroup) is used up"
-            self.print0(f"note  this process was throttled {waits} times: {why}")
+            self.print0(f"note  throttled {waits} times: this run's share of the CPU was used up")
         self.print0(mfu_line(flops, peak, numbers["mfu"]))
         self.print0("RESULT " + json.dumps(self.result, allow_nan=False))
         if numbers["tok_per_s"]:

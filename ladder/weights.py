@@ -55,23 +55,24 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
 def save_tokenizer(folder: Path, longest: int):
     """Write GPT-2's tokenizer beside a model of `longest` positions.
 
-    Without one transformers makes an empty one. Raises UsageError, OSError.
+    Without one transformers makes an empty one. Raises OSError.
     """
-    paths = cached_vocabulary()
-    if not paths:
-        raise UsageError("GPT-2's vocabulary is not in tiktoken's cache")
-    vocabulary, merges = paths
-    write_atomic(folder / "vocab.json", vocabulary.read_bytes())
-    write_atomic(folder / "merges.txt", merges.read_bytes())
+    vocabulary, merges = [path.read_bytes() for path in cached_vocabulary()]
+    write_atomic(folder / "vocab.json", vocabulary)
+    write_atomic(folder / "merges.txt", merges)
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest}
     write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
 
 
 def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty if there is none. Raises Damaged."""
+    """Return the `metadata` that was saved with a model; empty if there is none.
+
+    Raises Damaged, OSError.
+    """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
+    path.open().close()  # safetensors would call a file that may not be read a missing one
     try:
         return safe_open(path, "pt").metadata() or {}
     except SafetensorError as error:

@@ -50,7 +50,7 @@ class Climb:
     versions: dict[str, str]
     peak_dtype: str
     rates: dict[str, list[float]]
-    clocks: dict[str, str]  # as each round began
+    clocks: dict = field(default_factory=dict)  # of published climbs: nvidia-smi's, as rounds began
     seed: int = 1337  # of round 1; each later round has one more
     shuffled: bool = False  # each round reads its rows in the random order of its seed
     ended: bool = False  # it ran to its end or to its time limit

@@ -71,7 +71,6 @@ def begin(args, kind: str, chosen: list[Path]) -> Path:
         versions={name: version(name) for name in ("torch", "numpy")},
         peak_dtype=str(machine.half_precision(asked.device)).removeprefix("torch."),
         rates={},
-        clocks={},
         batch_sizes=sorted(set(args.batch_sizes or [])),
         data=args.data and str(Path(args.data).resolve()),
         quick=bool(args.quick),
@@ -205,7 +204,6 @@ def time_matmul(folder: Path, climb: Climb, k: int):
     found = large_matmul(climb.flags, folder / "code")
     for name, rate in found["rates"].items():
         climb.rates.setdefault(name, []).append(rate)
-    climb.clocks[f"round {k}"] = found["clocks"]
     climb.write_to(folder)
 
 
