@@ -234,5 +234,5 @@ def unseen_gpu() -> str | None:
         return None
     return (
         f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA "
-        f"{torch.version.cuda}) sees no GPU: README.md says which PyTorch goes with which driver"
+        f"{torch.version.cuda}) sees no GPU: see Versions in docs/your-card.md"
     )
