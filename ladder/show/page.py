@@ -140,6 +140,7 @@ def climb_section(folder: Path, with_logs=True) -> Section:
     parts.append(both(partial(draw_climb, climb, rows)))
     parts.append(table_html(table(rows, columns(climb, rows))))
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
+    parts.append(tag("p", "What each script says of itself, and its diff:"))
     parts += rungs_html(folder, climb, rows, with_logs)
     headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
