@@ -236,13 +236,13 @@ def staircase(of_climb: tuple) -> str:
     return f"""{embedded("beyond", alt, "../docs/")}
 
 *{setting_of(rows)} ([logs](../{folder})). Lines: the running mean of a tenth of the steps, its mean
-over the seeds. Bands: from the lowest seed to the highest. Dots: where a line comes down to where
+over the seeds. Bands: from the lowest seed to the highest. Dots: from where on a line stays below where
 21 or 10 ends.*
 
 {text_table(heads, lines)}
 *Steps*: to the loss at which 21 or 10 ends, as a share of the {own_steps(ran[TUNED]):,.0f} or \
 {own_steps(ran[START]):,.0f} in which it comes
-down to that itself. Bold: significant.
+down to that itself, counted to where the running mean stays that low. Bold: significant.
 """
 
 

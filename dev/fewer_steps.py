@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ladder.measure.losses import end_loss, smooth_losses, steps_to
+from ladder.measure.losses import end_loss, smooth_losses, stays_below, steps_to
 from ladder.measure.rows import Row, compared, log_steps_to_loss
 from ladder.measure.scripts import branch
 from ladder.measure.stats import Estimate, gain_of, holm
@@ -46,10 +46,9 @@ class Curve(NamedTuple):
     high: np.ndarray
 
     def step_at(self, loss: float) -> float | None:
-        """The first step at which the mean has come down to `loss`; None if it never does."""
-        if self.mean.min() > loss:
-            return None
-        return self.steps[np.argmax(self.mean <= loss)]
+        """The step from which on the mean stays at or below `loss`; None if it ends above."""
+        place = stays_below(self.mean, loss)
+        return None if place is None else self.steps[place]
 
     def part_below(self, loss: float) -> "Curve":
         """Each tenth step, where the lowest round is not above `loss`."""

@@ -23,10 +23,18 @@ def end_loss(log: Log) -> float:
     return smooth_losses(log)[-1]
 
 
+def stays_below(means: np.ndarray, loss: float) -> int | None:
+    """The place from which on all `means` are at most `loss`; None if the last is above it."""
+    if means[-1] > loss:
+        return None
+    above = np.flatnonzero(means > loss)
+    return int(above[-1]) + 1 if len(above) else 0
+
+
 def steps_to(loss: float, log: Log) -> float:
-    """The first step at which the running mean had come down to `loss`; inf if it never did."""
+    """The step from which on the running mean stays at or below `loss`; inf if it ends above."""
     means = smooth_losses(log)
-    if means.min() > loss:
+    place = stays_below(means, loss)
+    if place is None:
         return np.inf
-    first = len(log.steps) - len(means) + 1  # the step that the first mean ends with
-    return first + np.argmax(means <= loss)
+    return len(log.steps) - len(means) + 1 + place  # from the step that the first mean ends with

@@ -219,7 +219,7 @@ def log_steps_to_loss(first: Log, log: Log) -> float:
     """The steps that a run takes to the final loss of `first`, over those that `first` itself
     takes, as a logarithm.
 
-    They are counted to the first step at which the running mean is that low; inf if it never is.
+    They are counted to where the running mean stays that low; inf if it ends above.
     """
     loss = end_loss(first)
     return math.log(steps_to(loss, log) / steps_to(loss, first))

@@ -57,6 +57,8 @@ def test_steps_to_a_loss_by_hand():
     assert steps_to(4.001, log) == 55
     assert steps_to(-0.999, log) == 60
     assert steps_to(-1.001, log) == np.inf
+    easy_for_a_while = as_log([9.0] * 30 + [-1.0] * 10 + [9.0] * 20 + [-1.0] * 40)
+    assert steps_to(-0.999, easy_for_a_while) == 70  # not 40
 
 
 # ------------------------------------------------------------------ a climb
