@@ -236,8 +236,8 @@ def staircase(of_climb: tuple) -> str:
     return f"""{embedded("beyond", alt, "../docs/")}
 
 *{setting_of(rows)} ([logs](../{folder})). Lines: the running mean of a tenth of the steps, its mean
-over the seeds. Bands: from the lowest seed to the highest. Dots: from where on a line stays below where
-21 or 10 ends.*
+over the seeds. Bands: from the lowest seed to the highest. Dots: from where on a line stays
+below where 21 or 10 ends.*
 
 {text_table(heads, lines)}
 *Steps*: to the loss at which 21 or 10 ends, as a share of the {own_steps(ran[TUNED]):,.0f} or \
