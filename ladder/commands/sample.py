@@ -1,7 +1,8 @@
 """Write text with a model that ddp_run.py trained, or with a GPT-2 of
 transformers.
 
-    ladder sample checkpoints/20261122-101500-4242      a run's best model
+    ladder sample                                       the newest run's best model
+    ladder sample checkpoints/20261122-101500-4242      this run's
     ladder sample my-gpt2 --prompt "The sea" --tokens 200
 
 The text appears as it is drawn, one token after the other, from the full
@@ -15,10 +16,12 @@ from ladder.corpus import MARK, gpt2_vocabulary
 from ladder.show.sampling import load_model, sample
 from ladder.text import printable
 
+NOT_YET = 6.0  # nats a token; above, a model knows little more than which tokens are frequent
+
 
 def add_arguments(parser: argparse.ArgumentParser):
-    folder = "a folder of checkpoints (its best/), or one that transformers loads"
-    parser.add_argument("folder", help=folder)
+    folder = "of checkpoints (its best/), or one that transformers loads (default: the newest run)"
+    parser.add_argument("folder", nargs="?", help=folder)
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
     words = "each draws another text (default: 1337)"
@@ -28,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser):
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    model = load_model(args.folder)
+    from ladder import checkpoint, weights  # they import torch, which --help need not
+
+    folder = args.folder or str(checkpoint.default_folder(resume=True))
+    model = load_model(folder)
+    loss = float(weights.read_metadata(weights.find(folder)).get("val_loss", 0))
+    if loss > NOT_YET:
+        print(f"note  {folder} has a validation loss of {loss:.1f}: it has not learnt to write yet")
     vocabulary = gpt2_vocabulary()
     model.to(pick_device(args.device))
     ids = vocabulary.encode(args.prompt, allowed_special={MARK})
