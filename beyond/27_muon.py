@@ -1,4 +1,4 @@
-"""25 Muon
+"""27 Muon
 
 Change: Muon updates the matrices inside the blocks. Embeddings, biases and LayerNorms keep AdamW.
 Why: a gradient G = U S V^T (its singular value decomposition) has a few large numbers in S: a step
@@ -12,8 +12,9 @@ Why: a gradient G = U S V^T (its singular value decomposition) has a few large n
   20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at 3.2760 after as many of
   142.0 (its work shared by 8 H100). Its code warns that Muon may not suit small batches.
 Numerics: changes the function. Another rule of update; the gradient's size no longer matters.
-  c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three.
-Run: python beyond/25_muon.py
+  c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three. In float16 a step
+  that overflows in one optimizer's gradients is skipped by that one alone.
+Run: python beyond/27_muon.py
 Removes: nothing: for the loss; costs time
 Effective: autocast=bfloat16/bfloat16+float16/bfloat16+float32
 """
@@ -32,8 +33,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: suits --model tiny; another model or batch needs a rate of its own
-MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
+MAX_LR = 2e-3  # speedup 09: at the end of the warm-up; speedup 22: where n_embd is 128
 
 
 # ------------------------------------------------------------------------------ model
@@ -62,7 +62,7 @@ class CausalSelfAttention(nn.Module):
         self.n_head = config.n_head
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
         self.c_proj = nn.Linear(config.n_embd, config.n_embd)
-        # speedup 22: an angle for each position and pair, (block_size, hs / 2), in FP32
+        # speedup 24: an angle for each position and pair, (block_size, hs / 2), in FP32
         hs = config.n_embd // config.n_head
         frequencies = 10000.0 ** (-torch.arange(0, hs, 2) / hs)
         angles = torch.outer(torch.arange(config.block_size), frequencies)
@@ -75,9 +75,9 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        # speedup 23: no score beyond sqrt(hs), however large the weights
+        # speedup 25: no score beyond sqrt(hs), however large the weights
         q, k = F.rms_norm(q, q.shape[-1:]), F.rms_norm(k, k.shape[-1:])
-        # speedup 22: a score depends on how far apart query and key are
+        # speedup 24: a score depends on how far apart query and key are
         q, k = rotate(q, self.cos[:T], self.sin[:T]), rotate(k, self.cos[:T], self.sin[:T])
         # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
@@ -94,7 +94,7 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x):
-        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 24: not GELU
+        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 26: not GELU
 
 
 class Block(nn.Module):
@@ -154,8 +154,8 @@ class GPT(nn.Module):
 
 def get_lr(step, steps):
     """Learning rate of `step` (from 0) in a run of `steps`."""
-    # speedup 21: up, level, and down towards zero, which the step after the last would have
-    warmup = max(1, steps // 50)
+    # speedup 23: up, level, and down towards zero, which the step after the last would have
+    warmup = max(1, min(100, steps // 5))
     cooldown = max(1, steps * 3 // 10)
     return MAX_LR * min(1, (step + 1) / warmup, (steps - step) / cooldown)
 
@@ -164,22 +164,6 @@ def synchronize(device):
     """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-
-
-class Together:
-    """Two optimizers as one for GradScaler, which checks each alone: both take a step, or none."""
-
-    def __init__(self, *optimizers):
-        self.optimizers = optimizers
-        self.param_groups = [group for one in optimizers for group in one.param_groups]
-
-    def zero_grad(self):
-        for one in self.optimizers:
-            one.zero_grad()
-
-    def step(self):
-        for one in self.optimizers:
-            one.step()
 
 
 def main(argv=None):
@@ -194,7 +178,7 @@ def main(argv=None):
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
         # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
-        # speedup 25: but for the matrices inside the blocks, which go to Muon
+        # speedup 27: but for the matrices inside the blocks, which go to Muon
         matrices = [p for p in model.transformer.h.parameters() if p.dim() >= 2]
         decay = [p for name, p in model.named_parameters() if p.dim() >= 2 and ".h." not in name]
         no_decay = [p for p in model.parameters() if p.dim() < 2]
@@ -202,14 +186,13 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
-        betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
+        # speedup 21: half of the squares is forgotten in as many tokens, whatever the batch
+        betas = (0.9, 0.95 ** (B * T / 524288))
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
-        # speedup 25: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
-        muon = torch.optim.Muon(
-            matrices, lr=MAX_LR, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
-        )
-        optimizer = Together(muon, optimizer)
+        # speedup 27: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
+        muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        optimizers = [optimizer, muon]
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         corpus = load_corpus(args.data, run.print0)
         batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
@@ -220,16 +203,19 @@ def main(argv=None):
             start = time.perf_counter()
             x, y = next(batches)  # (B, T) token ids each, on the CPU
             x, y = x.to(device), y.to(device)
-            optimizer.zero_grad()
+            model.zero_grad()  # speedup 27: what either optimizer updates
             with autocast:  # speedup 03: half precision; off where dtype is float32
                 _, loss = model(x, y)
             scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
+            for optimizer in optimizers:
+                scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            scaler.step(optimizer)
+            lr *= (128 / model.config.n_embd) ** 0.5  # speedup 22: the wider, the smaller the steps
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
+                scaler.step(optimizer)
             scaler.update()  # speedup 03: its factor lifts gradients into float16's range
             synchronize(device)
             dt = time.perf_counter() - start  # seconds

@@ -1,4 +1,4 @@
-"""22 rotary positions
+"""24 rotary positions
 
 Change: queries and keys are rotated by their position; the table of position embeddings goes.
 Why: a score then depends on position only through the distance of query and key, in every layer,
@@ -6,10 +6,10 @@ Why: a score then depends on position only through the distance of query and key
   an angle that grows with the position, between 1 radian and 0.00013 a token. The table instead
   adds 768 numbers to a token, which mix where it is with what it is, and learns each of its 1,024
   rows by itself. Values are not rotated: they say what is there, not where. modded-nanogpt's second
-  record has it, together with three times the rate (see 21).
+  record has it, together with three times the rate.
 Numerics: changes the function. 0.8M parameters fewer. Pairs are (i, i + 32), as in modded-nanogpt;
   RoFormer's are neighbours. They turn in FP32; under autocast attention takes them in bfloat16.
-Run: python beyond/22_rope.py
+Run: python beyond/24_rope.py
 Removes: nothing: for the loss; costs a little time
 """
 
@@ -27,8 +27,7 @@ from ladder.corpus import load_corpus
 from ladder.machine import half_precision
 from ladder.run import Run
 
-# speedup 21: suits --model tiny; another model or batch needs a rate of its own
-MAX_LR = 2e-3  # speedup 09: at the end of the warm-up
+MAX_LR = 2e-3  # speedup 09: at the end of the warm-up; speedup 22: where n_embd is 128
 
 
 # ------------------------------------------------------------------------------ model
@@ -57,7 +56,7 @@ class CausalSelfAttention(nn.Module):
         self.n_head = config.n_head
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
         self.c_proj = nn.Linear(config.n_embd, config.n_embd)
-        # speedup 22: an angle for each position and pair, (block_size, hs / 2), in FP32
+        # speedup 24: an angle for each position and pair, (block_size, hs / 2), in FP32
         hs = config.n_embd // config.n_head
         frequencies = 10000.0 ** (-torch.arange(0, hs, 2) / hs)
         angles = torch.outer(torch.arange(config.block_size), frequencies)
@@ -70,7 +69,7 @@ class CausalSelfAttention(nn.Module):
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
         k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        # speedup 22: a score depends on how far apart query and key are
+        # speedup 24: a score depends on how far apart query and key are
         q, k = rotate(q, self.cos[:T], self.sin[:T]), rotate(k, self.cos[:T], self.sin[:T])
         # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
@@ -147,8 +146,8 @@ class GPT(nn.Module):
 
 def get_lr(step, steps):
     """Learning rate of `step` (from 0) in a run of `steps`."""
-    # speedup 21: up, level, and down towards zero, which the step after the last would have
-    warmup = max(1, steps // 50)
+    # speedup 23: up, level, and down towards zero, which the step after the last would have
+    warmup = max(1, min(100, steps // 5))
     cooldown = max(1, steps * 3 // 10)
     return MAX_LR * min(1, (step + 1) / warmup, (steps - step) / cooldown)
 
@@ -177,7 +176,8 @@ def main(argv=None):
             {"params": decay, "weight_decay": 0.1},
             {"params": no_decay, "weight_decay": 0.0},
         ]
-        betas = (0.9, 0.999)  # speedup 21: small batches need a longer memory of the squares
+        # speedup 21: half of the squares is forgotten in as many tokens, whatever the batch
+        betas = (0.9, 0.95 ** (B * T / 524288))
         # speedup 10: fused, one pass over weights, gradients and moments
         optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
@@ -197,6 +197,7 @@ def main(argv=None):
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
+            lr *= (128 / model.config.n_embd) ** 0.5  # speedup 22: the wider, the smaller the steps
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)
