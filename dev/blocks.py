@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from fewer_steps import START, TUNED, by_stem, own_steps, shares
+from fewer_steps import START, by_stem, own_steps, shares
 
 from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
@@ -72,7 +72,7 @@ def measured_climbs() -> list[tuple[str, Climb, list[Row]]]:
 
 
 def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
-    """The climb of the second staircase that beyond/README.md shows."""
+    """The climbs of the second staircase that beyond/README.md shows, one of each model."""
     return marked_climbs("staircase", "beyond/README.md")
 
 
@@ -212,46 +212,59 @@ def beyond_lines(*climbs: tuple) -> str:
     for folder, _, rows in climbs:
         run = first_log(rows).run
         top = [*by_stem(rows)][-1]
-        share = shares(rows, START)[top]
+        share = shares(rows)[top]
         steps = f"{share.value:.2f}" if share.low is None else part_of(share)
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
-    return f"""[Five more diffs](beyond/README.md), one idea each, lower the loss, not the time.
+    return f"""[Seven more diffs](beyond/README.md), one idea each, lower the loss, not the time.
 *Measured*: rung {top[:2]} reaches rung 10's final loss in this share of its steps:
 {", ".join(found)}.
 """
 
 
-def staircase(of_climb: tuple) -> str:
-    """The picture and the table of beyond/README.md."""
-    folder, _, rows = of_climb
-    ran = by_stem(rows)
-    alt = f"Loss over the steps of rung 10 and of each rung of this folder. {how_far(rows)}"
-    to_21, to_10 = shares(rows, TUNED), shares(rows, START)
-    lines = []
-    for path in [rungs()[-1], *branch("beyond")]:
-        rung, _, loss = changes(path, rows, "../")
-        lines.append([rung, loss, share_cell(to_21, path.stem), share_cell(to_10, path.stem)])
-    heads = ["rung", "loss vs. previous, nats", "steps to 21's loss", "steps to 10's"]
+def staircase(*climbs: tuple) -> str:
+    """The picture and the table of beyond/README.md: what each rung does to these models."""
+    settings = []
+    heads = ["rung"]
+    lines = [[f"[{title(path)}](../{relative_name(path)})"] for path in staircase_rungs()]
+    for folder, _, rows in climbs:
+        run = first_log(rows).run
+        what = f"{run['steps']} steps of {run['data']}, {machine_of(rows)}, {rounds_text(rows)}"
+        took = f"10 took {own_steps(by_stem(rows)[START]):,.0f}"
+        settings.append(f"{run['model']}: {what} ([logs](../{folder})); {took}")
+        heads += [f"{run['model']}: loss vs. previous, nats", "steps to 10's loss"]
+        found = shares(rows)
+        for path, line in zip(staircase_rungs(), lines, strict=True):
+            line += [loss_cell(path, rows), share_cell(found, path.stem)]
+    alt = "Loss over the steps of rung 10 and of each rung of this folder, for both models"
     return f"""{embedded("beyond", alt, "../docs/")}
 
-*{setting_of(rows)} ([logs](../{folder})). Lines: the running mean of a tenth of the steps, its mean
-over the seeds. Bands: from the lowest seed to the highest. Dots: from where on a line stays
-below where 21 or 10 ends.*
+*Lines: the running mean of a tenth of the steps, its mean over the seeds. Bands: from the lowest
+seed to the highest. Dots: from where on a line stays below where 10 ends.*
 
 {text_table(heads, lines)}
-*Steps*: to the loss at which 21 or 10 ends, as a share of the {own_steps(ran[TUNED]):,.0f} or \
-{own_steps(ran[START]):,.0f} in which it comes
-down to that itself, counted to where the running mean stays that low. Bold: significant.
+*Steps*: to the loss at which 10 ends, as a share of those in which it comes down to that itself,
+counted to where the running mean stays that low. Bold: significant. {". ".join(settings)}.
 """
 
 
-def changes(path: Path, rows: list[Row], to_root="") -> list[str]:
-    """A rung, its lines changed, and what it does to the loss."""
+def staircase_rungs() -> list[Path]:
+    """Rung 10, where the second staircase begins, and its own rungs."""
+    return [rungs()[-1], *branch("beyond")]
+
+
+def rounds_text(rows: list[Row]) -> str:
+    """How many seeds the rows ran with: `1 to 2 seeds`."""
+    counts = {len(row.logs) for row in by_stem(rows).values()}
+    least = f"{min(counts)} to " if len(counts) > 1 else ""
+    return f"{least}{max(counts)} seed{'s' if max(counts) > 1 else ''}"
+
+
+def loss_cell(path: Path, rows: list[Row]) -> str:
+    """What a rung does to the loss; a dash if it did not run."""
     row = by_stem(rows).get(path.stem)
     change = row.loss_change if row else None
-    link = f"[{title(path)}]({to_root}{relative_name(path)})"
-    return [link, lines_changed(path), bold_if(loss_change(change), change)]
+    return bold_if(loss_change(change), change)
 
 
 def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
@@ -260,15 +273,6 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
         return "–"
     share = found[stem]
     return bold_if(factor(share), share) if share else "not reached"
-
-
-def how_far(rows: list[Row]) -> str:
-    """In which share of the steps of 21 and of 10 the top gets to the losses at which these end."""
-    top = [*by_stem(rows)][-1]
-    to_21 = part_of(shares(rows, TUNED)[top])
-    to_10 = part_of(shares(rows, START)[top])
-    return f"""Rung {top[:2]} gets to the final loss of 21, the better start, in {to_21} of its \
-steps, and to the final loss of rung 10 in {to_10} of its steps"""
 
 
 def part_of(share: Estimate | None) -> str:
@@ -386,8 +390,8 @@ def machines_table() -> str:
 
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was busy, and
-# the machines are all of logs/. `beyond` in README.md names a climb for each model, `staircase` in
-# beyond/README.md one climb.
+# the machines are all of logs/. `beyond` in README.md and `staircase` in beyond/README.md name a
+# climb for each model.
 MAKERS = {
     "ladder": ladder_picture,
     "measured": measured,

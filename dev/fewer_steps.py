@@ -10,18 +10,17 @@ from ladder.measure.scripts import branch
 from ladder.measure.stats import Estimate, gain_of, holm
 
 START = "10_fused_adamw"
-TUNED = "21_schedule"  # the start that all others of the branch are compared with
 
 
-def shares(rows: list[Row], target: str) -> dict[str, Estimate | None]:
-    """By stem, the steps of each row to the loss at which the row `target` ends, as a share of that
-    row's own; None if a round never came down to it.
+def shares(rows: list[Row]) -> dict[str, Estimate | None]:
+    """By stem, the steps of each row to where rung 10 ends, as a share of rung 10's own; None if a
+    round never came down to it.
     """
     ran = by_stem(rows)
     found = {}
     for stem, row in ran.items():
-        if stem != target:
-            found[stem] = compared(ran[target], row, log_steps_to_loss, gain_of)
+        if stem != START:
+            found[stem] = compared(ran[START], row, log_steps_to_loss, gain_of)
     holm(found.values())
     return found
 

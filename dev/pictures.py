@@ -15,13 +15,14 @@ from blocks import (
     measured_climbs,
     reported_rungs,
 )
-from fewer_steps import START, TUNED, curves
+from fewer_steps import START, curves
 from markupsafe import Markup
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.docstrings import title
 from ladder.measure.rates import rates_of
+from ladder.measure.rows import first_log
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.work import LABELS, roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
@@ -52,8 +53,7 @@ def pictures() -> dict[str, str]:
     drawing["curve"] = partial(draw_loss, [read_run(TRAINING)], [])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
-    for _, _, rows in beyond_climbs():
-        drawing["beyond"] = partial(draw_beyond, rows)
+    drawing["beyond"] = draw_beyond
     made = {}
     for name, function in drawing.items():
         made[f"{name}.svg"] = function(width=WIDE).svg()
@@ -212,17 +212,26 @@ def step_bars(*stems: str) -> list[Bar]:
 # ------------------------------------------------------------------ curves
 
 
-def draw_beyond(rows: list, width: int) -> Picture:
-    """The loss over the steps of rung 10 and of those of beyond/, as far down as they end."""
+def draw_beyond(width: int) -> Picture:
+    """The loss over the steps of rung 10 and of those of beyond/, a chart for each model."""
+    picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
+    for _, _, rows in beyond_climbs():
+        run = first_log(rows).run
+        picture.say(f"{run['model']}, {run['B']} x {run['T']} tokens a step, {run['data']}")
+        draw_staircase(picture, rows)
+    return picture
+
+
+def draw_staircase(picture: Picture, rows: list):
+    """The losses of one climb, as far down as they end."""
     found = curves(rows)
     names = {row.stem: title_of(row) for row in rows}
     ends = {names[stem]: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
     up = Axis(lowest, 2 * max(ends.values()) - lowest, "loss, nats a token")
     across = Axis(0, found[START].steps[-1], "steps")
-    picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
-    chart = Chart(picture, across, up, height=420, margin=165 if picture.wide else 46)
-    colors = {names[START]: "ink", names[TUNED]: "ink", names[[*found][-1]]: "measured"}
+    chart = Chart(picture, across, up, height=380, margin=165 if picture.wide else 46)
+    colors = {names[START]: "ink", names[[*found][-1]]: "measured"}
     for stem, curve in found.items():
         color = colors.get(names[stem], "soft")
         shown = curve.part_below(up.high)
@@ -233,14 +242,13 @@ def draw_beyond(rows: list, width: int) -> Picture:
         picture.shapes.append(band)
         thick = 2 if names[stem] in colors else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
-    for target in (START, TUNED):
-        level = found[target].mean[-1]
-        chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
-        picture.text(across.start + 4, up.at(level) - 6, f"{target[:2]} ends", "soft")
-        for stem, curve in found.items():
-            step = curve.step_at(level)
-            if step and stem != target:
-                picture.dot(across.at(step), up.at(level), colors.get(names[stem], "soft"))
+    level = found[START].mean[-1]
+    chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
+    picture.text(across.start + 4, up.at(level) - 6, "10 ends", "soft")
+    for stem, curve in found.items():
+        step = curve.step_at(level)
+        if step and stem != START:
+            picture.dot(across.at(step), up.at(level), colors.get(names[stem], "soft"))
     y = up.end
     for name in sorted(ends, key=ends.get, reverse=True):
         end = up.at(ends[name])
@@ -248,4 +256,3 @@ def draw_beyond(rows: list, width: int) -> Picture:
         picture.line([(across.end + 2, end), (across.end + 16, y)], "soft")
         words = name if picture.wide else name[:2]
         picture.text(across.end + 20, y + 4, words, colors.get(name, "soft"))
-    return picture

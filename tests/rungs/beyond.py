@@ -11,15 +11,27 @@ from ladder.run import flops_per_token
 T, V = 48, 2048  # V is small, for speed
 
 
-def check_schedule(module, base, run):
-    rates = [module.get_lr(step, 100) / module.MAX_LR for step in range(100)]
-    found = [rates[step] for step in (0, 1, 70, 71, 85, 99)]
-    assert found == pytest.approx([1 / 2, 1, 1, 29 / 30, 1 / 2, 1 / 30])
-    assert set(rates[1:71]) == {1} and module.get_lr(0, 1) == module.MAX_LR
-    spy, _ = run(3)
-    assert spy.settings["betas"] == (0.9, 0.999)
-    expected = [module.get_lr(step, 3) for step in range(3)]
+def check_beta2(module, base, run):
+    """The log's B=2 and T=64 are 128 tokens a step."""
+    spy, _ = run(1)
+    assert spy.settings["betas"] == (0.9, pytest.approx(0.95 ** (128 / 524288), abs=1e-9))
+
+
+def check_rate_by_width(module, base, run):
+    """GPT-2 124M, 768 wide, keeps its rate; a narrower model takes larger steps."""
+    spy, log = run(2)
+    factor = (768 / SMALLER["n_embd"]) ** 0.5
+    expected = [base.get_lr(step, 2) * factor for step in range(2)]
     assert spy.lrs == [[lr, lr] for lr in expected]  # of both groups
+    assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
+
+
+def check_trapezoid(module, *_):
+    rates = [module.get_lr(step, 100) / module.MAX_LR for step in range(100)]
+    found = [rates[step] for step in (0, 18, 19, 70, 71, 85, 99)]
+    assert found == pytest.approx([1 / 20, 19 / 20, 1, 1, 29 / 30, 1 / 2, 1 / 30])
+    assert set(rates[19:71]) == {1} and module.get_lr(0, 1) == module.MAX_LR
+    assert module.get_lr(98, 5000) < module.MAX_LR == module.get_lr(99, 5000)  # not a fifth
 
 
 def attended(module):
@@ -88,18 +100,22 @@ def check_muon(module, base, run):
         assert len(parameters(muon)) == 4 * SMALLER["n_layer"]
         skipped = log.result.get("skipped_steps", 0)
         assert (skipped > 0) == (scale is not None)
-        rates = [module.get_lr(step, 12) for step in range(skipped, 12)]
-        assert adamw.lrs == [[lr, lr] for lr in rates]  # of both groups
-        assert muon.lrs == [[lr] for lr in rates]
-        for ours, theirs in zip(adamw.norms, muon.norms, strict=True):
+        factor = (768 / SMALLER["n_embd"]) ** 0.5
+        done = 12 - skipped  # steps; before them one optimizer may have made one without the other
+        rates = [module.get_lr(step, 12) * factor for step in range(skipped, 12)]
+        assert adamw.lrs[-done:] == [[lr, lr] for lr in rates]  # of both groups
+        assert muon.lrs[-done:] == [[lr] for lr in rates]
+        for ours, theirs in zip(adamw.norms[-done:], muon.norms[-done:], strict=True):
             assert ours**2 + theirs**2 == pytest.approx(1, abs=0.01)
     assert adamw.param_groups[0]["weight_decay"] == muon.settings["weight_decay"] == 0.1
     assert muon.param_groups[0]["adjust_lr_fn"] == "match_rms_adamw"
 
 
 MISTAKES = [
-    ("schedule", "(steps - step) / cooldown", "(steps - 1 - step) / cooldown"),  # the last is lost
-    ("schedule", "(0.9, 0.999)", "(0.9, 0.99)"),
+    ("beta2", "0.95 ** (B * T / 524288)", "0.95 ** (B / 512)"),
+    ("rate_by_width", "(768 / model.config.n_embd) ** 0.5", "768 / model.config.n_embd"),
+    ("trapezoid", "(steps - step) / cooldown", "(steps - 1 - step) / cooldown"),  # the last is lost
+    ("trapezoid", "min(100, steps // 5)", "steps // 5"),
     ("rope", "rotate(k, self.cos[:T], self.sin[:T])", "k"),
     ("rope", "q, k = rotate(", "q, v = rotate("),
     ("rope", "torch.arange(0, hs, 2) / hs", "torch.arange(hs // 2) / hs"),
@@ -111,7 +127,7 @@ MISTAKES = [
     ("relu_squared", "F.relu(self.c_fc(x)).square()", "F.relu(self.c_fc(x).square())"),
     ("muon", "model.transformer.h.parameters() if", "model.parameters() if"),
     ("muon", ' and ".h." not in name', ""),
-    ("muon", "for group in one.param_groups", "for group in optimizers[1].param_groups"),
-    ("muon", "            one.step()", "            self.optimizers[1].step()"),
+    ("muon", "for group in optimizer.param_groups", "for group in muon.param_groups"),
+    ("muon", "scaler.step(optimizer)", "scaler.step(muon)"),
     ("muon", ', adjust_lr_fn="match_rms_adamw"', ""),
 ]
