@@ -159,10 +159,10 @@ def draw_learned(width: int) -> Picture:
 
 
 def draw_cards(width: int) -> Picture:
-    """Twenty GPUs: the reported tokens per second, and which share of the roofline that is."""
+    """22 GPUs: the reported tokens per second, and which share of the roofline that is."""
     fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
     rows = [*fastest.values()][::-1]
-    picture = Picture(width, "Twenty GPUs: tokens per second, reported, and share of the roofline")
+    picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
     picture.say(
         "Thousand tokens a second at B: reported. Share of the roofline: calculated, ms of ms"
     )
@@ -171,7 +171,8 @@ def draw_cards(width: int) -> Picture:
         rate = row["tok_per_s"]
         share = share_of(row)
         ms = row["ms_a_step"]
-        bar = Bar(row["gpu"], [(rate / rows[0]["tok_per_s"], "reported", "")])
+        rung = " (baseline)" if row["rung"] == "baseline" else ""
+        bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
         bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
         bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
