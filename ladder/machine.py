@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import NamedTuple
@@ -99,8 +100,9 @@ def device_name(device) -> str:
 
 def _read(*path: str) -> str:
     """The text of a file of Linux; empty if there is none that we may read."""
-    file = Path(*path)
-    return file.read_text() if os.access(file, os.R_OK) else ""
+    with suppress(OSError):
+        return Path(*path).read_text()
+    return ""
 
 
 def peak_flops(device) -> float | None:

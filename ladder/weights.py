@@ -55,9 +55,9 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
 def save_tokenizer(folder: Path, longest: int):
     """Write GPT-2's tokenizer beside a model of `longest` positions.
 
-    Without one transformers makes an empty one. Raises OSError.
+    Without one transformers makes an empty one. Raises OSError, or Damaged.
     """
-    vocabulary, merges = [path.read_bytes() for path in cached_vocabulary()]
+    vocabulary, merges = cached_vocabulary()
     write_atomic(folder / "vocab.json", vocabulary)
     write_atomic(folder / "merges.txt", merges)
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest}

@@ -3,6 +3,7 @@
 import os
 import re
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -67,18 +68,28 @@ def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
     assert machine.unseen_gpu() is None
 
 
+V1 = {"cpu,cpuacct cpu.cfs_quota_us": "50000\n", "cpu,cpuacct cpu.cfs_period_us": "100000\n"}
+GROUP = "3:cpu,cpuacct:/\n0::/a.slice/b\n"
+
+
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
-        ({}, 4),
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"a.slice/b cpu.max": "max 100000\n"}, 4),
+        ({"a.slice/b cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "150000 100000\n"}, 1.5),  # in a container
+        (V1, 0.5),
     ],
 )
 def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, cores, monkeypatch):
     """Files of both versions of Linux's control groups."""
+    files |= {"/proc/self/cgroup": GROUP}
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
-    monkeypatch.setattr(machine, "_of_cgroup", lambda name: files.get(name, ""))
+
+    def read(*path):
+        return files.get(" ".join(filter(None, path)).removeprefix("/sys/fs/cgroup "), "")
+
+    monkeypatch.setattr(machine, "_read", read)
     assert machine.usable_cores() == cores
     assert bool(machine.busy(0.76 * cores)) and not machine.busy(0.75 * cores)
 
@@ -89,3 +100,12 @@ def test_what_other_programs_take_by_hand(monkeypatch):
     monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
     monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
     assert machine.cpu_seconds_of_others() == pytest.approx(2.6)
+
+
+def test_where_the_system_tells_nothing_there_is_no_figure_and_no_error(monkeypatch):
+    denied = Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr(machine.Path, "read_text", denied)
+    monkeypatch.setattr(machine.os, "getloadavg", denied)
+    assert machine.busy(machine.load_average()) is machine.cpu_seconds_of_others() is None
+    assert machine.device_name(torch.device("cpu")) and machine.usable_cores()
+    assert machine.throttled() == 0
