@@ -88,7 +88,7 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
     ("folder", "error", "why"),
     [
         ("", ConnectionError(), "a cache: none is there, and none came over the network"),
-        ("/", PermissionError(13, "Not yours"), "/: Not yours"),  # of a file
+        ("/no", PermissionError(13, "Not yours"), "/no: Not yours"),  # of a file
         ("/", ConnectionError(), "/: Permission denied"),  # of the folder
     ],
 )
