@@ -219,9 +219,9 @@ def gpt2_vocabulary():
     except (OSError, ValueError) as error:
         folder = cache_folder()
         why = getattr(error, "strerror", None)  # of a file; errors of the network have none
-        if os.path.exists(folder) and not os.access(folder, os.X_OK):
+        if os.path.isdir(folder) and not os.access(folder, os.X_OK):
             why = "Permission denied"
-        why = why or "none is there, and none came over the network"
+        why = why or "it is not all there, and did not come over the network"
         raise UsageError(
             f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}; name a folder of yours in "
             f"TIKTOKEN_CACHE_DIR, and connect once, or copy {' and '.join(VOCABULARY_FILES)} into "

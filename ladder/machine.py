@@ -209,7 +209,9 @@ def busy(load_average: float) -> str | None:
 @extra
 def cpu_seconds_of_others() -> float:
     """CPU time of all programs since the machine started, but for this one and those that it
-    waited for."""
+    waited for; None where this one has a share of the cores, as others may have theirs."""
+    if usable_cores() < os.cpu_count():
+        return None
     counts = _read("/proc/stat").split()[1:9]
     user, nice, system, _idle, _disk, *interrupts = map(int, counts)
     ticks = user + nice + system + sum(interrupts)

@@ -87,7 +87,7 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
 @pytest.mark.parametrize(
     ("folder", "error", "why"),
     [
-        ("", ConnectionError(), "a cache: none is there, and none came over the network"),
+        ("", ConnectionError(), "a cache: it is not all there, and did not come over the"),
         ("/no", PermissionError(13, "Not yours"), "/no: Not yours"),  # of a file
         ("/", ConnectionError(), "/: Permission denied"),  # of the folder
     ],
@@ -100,7 +100,7 @@ def test_without_a_vocabulary_a_text_is_refused_for_one_reason(
     monkeypatch.setattr(data.os, "access", lambda *_: False)
     (tmp_path / "play.txt").write_text("to be")
     line = fails(capsys, *SMALL, "--data", tmp_path / "play.txt", "--log-dir", tmp_path)
-    assert line.startswith(f"error no GPT-2 vocabulary in {why}; name a folder")
+    assert line.startswith(f"error no GPT-2 vocabulary in {why}")
 
 
 SHARD = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1101, b"\0")

@@ -99,7 +99,10 @@ def test_what_other_programs_take_by_hand(monkeypatch):
     monkeypatch.setattr(machine, "_read", lambda _: "cpu 300 100 200 9999 50 10 20 30")
     monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
     monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(machine, "usable_cores", os.cpu_count)
     assert machine.cpu_seconds_of_others() == pytest.approx(2.6)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 0.5)  # what others do is not known
+    assert machine.cpu_seconds_of_others() is None
 
 
 def test_where_the_system_tells_nothing_there_is_no_figure_and_no_error(monkeypatch):

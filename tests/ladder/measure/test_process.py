@@ -7,16 +7,6 @@ from ladder.files import ROOT
 from ladder.measure import process, rounds
 
 
-def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
-    copy = tmp_path / "10:21" / "ladder"
-    copy.mkdir(parents=True)
-    (copy / "__init__.py").touch()  # else a checkout on PYTHONPATH has the name
-    (copy / "__main__.py").write_text("print(__file__)")
-    monkeypatch.chdir(ROOT)
-    done = process.run_python("-m", "ladder", package=copy.parent)
-    assert done.stdout == f"{copy}/__main__.py\n"
-
-
 USED = """
 import sys, time
 from ladder.measure.process import run_python
