@@ -4,8 +4,7 @@ import subprocess
 import sys
 
 from ladder.files import ROOT
-from ladder.measure import process, rounds
-
+from ladder.measure import rounds
 
 USED = """
 import sys, time
