@@ -19,7 +19,7 @@ from typing import TextIO
 
 import numpy as np
 
-from ladder.errors import Damaged, UsageError
+from ladder.errors import UsageError
 from ladder.files import ROOT
 from ladder.text import printable
 
@@ -227,15 +227,6 @@ def gpt2_vocabulary():
             f"TIKTOKEN_CACHE_DIR, and connect once, or copy {' and '.join(VOCABULARY_FILES)} into "
             "it from that of another machine"
         ) from error
-
-
-def cached_vocabulary() -> tuple[bytes, bytes]:
-    """encoder.json and vocab.bpe from tiktoken's cache. Raises OSError, or Damaged."""
-    folder = Path(cache_folder())
-    vocabulary, merges = [(folder / name).read_bytes() for name in VOCABULARY_FILES]
-    if hashlib.sha256(vocabulary + merges).hexdigest() != VOCABULARY_SHA256:
-        raise Damaged(f"GPT-2's vocabulary in {folder} is damaged")
-    return vocabulary, merges
 
 
 def cache_folder() -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import sys
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import tiktoken
-from helpers import SMALL, fails, write_shard
+from helpers import write_shard
 
 from ladder import corpus as data
 from ladder.corpus import load_corpus, load_splits, pieces
@@ -92,15 +93,12 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
         ("/", ConnectionError(), "/: Permission denied"),  # of the folder
     ],
 )
-def test_without_a_vocabulary_a_text_is_refused_for_one_reason(
-    folder, error, why, tmp_path, monkeypatch, capsys
-):
+def test_a_vocabulary_is_missing_for_one_reason(folder, error, why, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", folder)
     monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=error))
-    monkeypatch.setattr(data.os, "access", lambda *_: False)
-    (tmp_path / "play.txt").write_text("to be")
-    line = fails(capsys, *SMALL, "--data", tmp_path / "play.txt", "--log-dir", tmp_path)
-    assert line.startswith(f"error no GPT-2 vocabulary in {why}")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=f"^no GPT-2 vocabulary in {why}"):
+        data.gpt2_vocabulary()
 
 
 SHARD = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1101, b"\0")
