@@ -159,6 +159,8 @@ class Picture:
                 x = axis.at(value)
                 line = "soft" if value == axis.origin else "grid"
                 self.line([(x, top), (x, self.y)], line)
+            if axis and not left:  # else a dot beyond the last of them would float
+                self.line([(axis.start, top + 14), (axis.end, top + 14)], "grid")
             self.bar(bar, left, top + 14, full)
             for k, mark in enumerate(bar.marks):
                 if mark:
@@ -256,14 +258,15 @@ def axis_of(found: list[Estimate], gains: bool) -> Axis:
 
 
 def style() -> str:
-    """The rules of CSS for the colours, so that one rule turns them on a dark ground."""
+    """The rules of CSS for the colours, so that one rule turns them on a dark screen. Paper is
+    white."""
     light = ""
     dark = ""
     for name, (on_white, on_dark) in COLORS.items():
         light += f".{name}{{fill:{on_white}}}.{name}-line{{stroke:{on_white}}}"
         dark += f".{name}{{fill:{on_dark}}}.{name}-line{{stroke:{on_dark}}}"
     words = f"text{{font-family:{SANS};white-space:pre}}.mono{{font-family:{MONO}}}"
-    return f"{words}\n{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n"
+    return f"{words}\n{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n"
 
 
 def embedded(name: str, alt: str, folder: str = "") -> str:
