@@ -1,6 +1,7 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
 import re
+from html import escape
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
-from ladder.show.chart import embedded
 from ladder.show.diffs import diff_lines
 from ladder.show.reported import gain_text, reported_climb, reported_shares
 from ladder.show.tables import (
@@ -83,18 +83,16 @@ def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Ro
     return read_climbs(" ".join(folders))
 
 
-def published(kind: str) -> list[str]:
-    """The folders in logs/ of all climbs of this kind, the newest last: dates begin their names."""
-    folders = []
-    for path in sorted((ROOT / "logs").glob("*/climb.json")):
-        if Climb.read_from(path.parent).kind == kind:
-            folders.append(path.parent.relative_to(ROOT).as_posix())
-    return folders
-
-
 def text_table(heads: list[str], lines: list[list[str]], words=(0,)) -> str:
     """A Markdown table; the columns of `words` are at the left."""
     return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
+
+
+def embedded(name: str, alt: str, folder: str) -> str:
+    """The HTML that shows docs/<name>.svg, or its narrow variant on a small screen."""
+    source = f'<source media="(max-width: 600px)" srcset="{folder}{name}-narrow.svg">'
+    image = f'<img src="{folder}{name}.svg" alt="{escape(alt)}">'
+    return f"<picture>{source}{image}</picture>"
 
 
 def bold_if(text: str, estimate: Estimate | None) -> str:
@@ -358,10 +356,12 @@ class Machine(NamedTuple):
 def machines() -> list[Machine]:
     """Every machine under logs/, the fastest first. Only README.md's model and text count."""
     newest = {}
-    for folder in published("climb"):
-        climb, rows = read_climb(ROOT / folder)
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):  # by date
+        climb, rows = read_climb(path.parent)
         ran = by_number(rows)
-        if 0 in ran and 10 in ran and not other_setting(ran[0].log.run):
+        full = climb.kind == "climb" and 0 in ran and 10 in ran
+        if full and not other_setting(ran[0].log.run):
+            folder = path.parent.relative_to(ROOT).as_posix()
             newest[climb.device] = Machine(folder, climb, ran, ran[max(ran)])
     return sorted(newest.values(), key=lambda machine: -machine.top.tok_per_s)
 
