@@ -140,7 +140,8 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     more = ""
     if max(ran) > 10:
         more = f", rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
-    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})); intervals of 95 %.*
+    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})), intervals of \
+95 %.*
 
 {embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
