@@ -171,7 +171,7 @@ class Picture:
             x = axis.at(value)
             if x > room:
                 self.text(x, self.y + 15, words, "soft", 12, "middle")
-                room = x + LETTER * len(words)
+                room = x + 8 * len(words)
         self.y += 22 if axis else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
