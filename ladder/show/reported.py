@@ -40,8 +40,7 @@ def gain_text(before: float, after: float) -> str:
     ratio = before / after
     if ratio >= 2:
         return f"{ratio:.1f} times"
-    if ratio == 1:
-        return "no change"
     percent = (ratio - 1) * 100
     digits = 0 if abs(percent) >= 0.95 else 1
-    return f"{percent:+.{digits}f} %".replace("-", "−")
+    text = f"{percent:+.{digits}f}"
+    return f"{text} %".replace("-", "−") if float(text) else "no change"

@@ -45,5 +45,5 @@ def test_a_reported_step_is_its_batches_and_one_optimizer():
 
 
 def test_a_gain_is_in_times_from_2_up_and_in_per_cent_below():
-    gains = [gain_text(before, 10) for before in (37, 20, 19.9, 10.04, 10, 9.8)]
+    gains = [gain_text(before, 10) for before in (37, 20, 19.9, 10.04, 10.004, 9.8)]
     assert gains == ["3.7 times", "2.0 times", "+99 %", "+0.4 %", "no change", "−2 %"]
