@@ -85,16 +85,18 @@ def prepare(argv):
     # in here are not read, and all come out at once.
     shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
     unfinished.mkdir(parents=True)
-    (train,) = tokenize(name, texts, show).shards
-    cut = len(train) - int(len(train) * args.val_fraction)
-    splits = {"train": train[:cut], "val": train[cut:]}
-    if held_out:
-        (splits["val"],) = tokenize(name, held_out, show).shards
-    for split, tokens in splits.items():
-        write_split(unfinished, f"{name}_{split}", tokens)
-    for shard in unfinished.iterdir():
-        shard.rename(out / shard.name)
-    unfinished.rmdir()
+    try:
+        (train,) = tokenize(name, texts, show).shards
+        cut = len(train) - int(len(train) * args.val_fraction)
+        splits = {"train": train[:cut], "val": train[cut:]}
+        if held_out:
+            (splits["val"],) = tokenize(name, held_out, show).shards
+        for split, tokens in splits.items():
+            write_split(unfinished, f"{name}_{split}", tokens)
+        for shard in unfinished.iterdir():
+            shard.rename(out / shard.name)
+    finally:
+        shutil.rmtree(unfinished)
     show(f"written: {out}")
 
 

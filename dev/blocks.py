@@ -1,6 +1,7 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
 import re
+from html import escape
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
-from ladder.show.chart import embedded
 from ladder.show.diffs import diff_lines
 from ladder.show.reported import gain_text, reported_climb, reported_shares
 from ladder.show.tables import (
@@ -83,18 +83,16 @@ def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Ro
     return read_climbs(" ".join(folders))
 
 
-def published(kind: str) -> list[str]:
-    """The folders in logs/ of all climbs of this kind, the newest last: dates begin their names."""
-    folders = []
-    for path in sorted((ROOT / "logs").glob("*/climb.json")):
-        if Climb.read_from(path.parent).kind == kind:
-            folders.append(path.parent.relative_to(ROOT).as_posix())
-    return folders
+def text_table(heads: list[str], lines: list[list[str]], words=(0,)) -> str:
+    """A Markdown table; the columns of `words` are at the left."""
+    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
 
 
-def text_table(heads: list[str], lines: list[list[str]], left=1) -> str:
-    """A Markdown table, all but its first `left` columns to the right."""
-    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], left)
+def embedded(name: str, alt: str, folder: str) -> str:
+    """The HTML that shows docs/<name>.svg, or its narrow variant on a small screen."""
+    source = f'<source media="(max-width: 600px)" srcset="{folder}{name}-narrow.svg">'
+    image = f'<img src="{folder}{name}.svg" alt="{escape(alt)}">'
+    return f"<picture>{source}{image}</picture>"
 
 
 def bold_if(text: str, estimate: Estimate | None) -> str:
@@ -142,9 +140,10 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     more = ""
     if max(ran) > 10:
         more = f", rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
-    return f"""{embedded(f"measured-{climb.device_type}", alt, "docs/")}
+    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})), intervals of \
+95 %.*
 
-*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})); intervals of 95 %.*
+{embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
 Rung 10 is {ran[10].total.value:.1f} times as fast as the baseline{more}: \
 {top.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second.
@@ -162,7 +161,7 @@ def ladder_picture() -> str:
         f"Milliseconds a step: {ms['00']} for the baseline, {ms['10']} for rung 10, with each diff"
     )
     note = f"*Reported, rounded ([lecture]({other['url']})): the six rungs of ten that he timed."
-    return f"{embedded('ladder', alt, 'docs/')}\n\n{note} Green: the heart of each diff.*\n"
+    return f"{note} Green: the heart of each diff.*\n\n{embedded('ladder', alt, 'docs/')}\n"
 
 
 def reported_rungs() -> list[Path]:
@@ -182,16 +181,17 @@ def rungs_table() -> str:
         lines.append(
             [
                 f"[{title(path)}]({relative_name(path)})",
-                lines_changed(path),
-                describe(path).get("Removes", "").removeprefix("nothing: "),
                 "as 06" if path.stem == AS_BEFORE else ms,
+                describe(path).get("Removes", "").removeprefix("nothing: "),
+                lines_changed(path),
             ]
         )
-    heads = ["rung", "lines changed", "what it removes", f"RTX 4070, B={compare}, ms a step"]
-    return f"""{text_table(heads, lines, left=3)}
-*Calculated*: the [roofline](docs/measuring.md#how-work-is-counted), the shortest step. It cannot
-see what aligned rows gain (07).
-"""
+    heads = ["rung", "ms", "what it removes", "lines"]
+    return f"""Milliseconds of a step on an RTX 4070 at a batch of {compare}, *calculated*: the
+[roofline](docs/measuring.md#how-work-is-counted), the shortest time possible. It cannot see what
+aligned rows gain (07).
+
+{text_table(heads, lines, words=(0, 2))}"""
 
 
 def lines_changed(path: Path) -> str:
@@ -293,9 +293,9 @@ def setting_of(rows: list[Row]) -> str:
 
 
 def cards_table() -> str:
-    """The cards of README.md."""
+    """The cards of README.md, in columns that a phone has room for."""
     lines = [CARD_HEADS, *(card_line(name) for name in FIVE_CARDS)]
-    heads, *lines = [[*line[:2], line[3], line[5], line[7]] for line in lines]
+    heads, *lines = [[line[0], line[5], line[7]] for line in lines]
     return text_table(heads, lines)
 
 
@@ -361,10 +361,12 @@ class Machine(NamedTuple):
 def machines() -> list[Machine]:
     """Every machine under logs/, the fastest first. Only README.md's model and text count."""
     newest = {}
-    for folder in published("climb"):
-        climb, rows = read_climb(ROOT / folder)
+    for path in sorted((ROOT / "logs").glob("*/climb.json")):  # by date
+        climb, rows = read_climb(path.parent)
         ran = by_number(rows)
-        if 0 in ran and 10 in ran and not other_setting(ran[0].log.run):
+        full = climb.kind == "climb" and 0 in ran and 10 in ran
+        if full and not other_setting(ran[0].log.run):
+            folder = path.parent.relative_to(ROOT).as_posix()
             newest[climb.device] = Machine(folder, climb, ran, ran[max(ran)])
     return sorted(newest.values(), key=lambda machine: -machine.top.tok_per_s)
 

@@ -29,7 +29,7 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, a
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import reported_climb, reported_gpus, share_of
+from ladder.show.reported import gain_text, reported_climb, reported_gpus, share_of
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_run, training_section
 
@@ -74,13 +74,13 @@ def index() -> str:
 def reported_section() -> Section:
     """The reported climb as a section of the page, with links to what explains it."""
     other = reported_climb()
-    times = faster(other["ms"]["00"], other["ms"]["10"])
+    times = other["ms"]["00"] / other["ms"]["10"]
     links = Markup(
         '<p><a href="../README.md">The repository</a> · <a href="primer.md">New to GPUs?</a> · '
         '<a href="reported.md">What others reported</a></p>'
         '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
     ).format(other["url"], other["what"], other["settings"], other["note"])
-    headline = f"GPT-2 training, one diff at a time: {times} as fast as its baseline on one A100"
+    headline = f"GPT-2 training, {times:.0f} times as fast on one A100, one diff at a time"
     return Section("reported", headline, links + both(draw_ladder))
 
 
@@ -95,7 +95,7 @@ def draw_ladder(width: int) -> Picture:
         part = ms / other["ms"]["00"]
         bar = Bar(title(path), [(part, "reported", "")], f"{ms} ms")
         if before:
-            bar.right = faster(before, ms)
+            bar.right = gain_text(before, ms)
         picture.bars([bar], 0.8)
         if before:
             draw_heart(picture, f" + {heart_of(path)} ", part)
@@ -122,12 +122,6 @@ def heart_of(path: Path) -> str:
         if line.startswith("+") and all(words in line for words in heart.split("…")):
             return heart
     raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS in dev/pictures.py")
-
-
-def faster(before: float, after: float) -> str:
-    """What a step gains in speed: `3.0 times`, below 2 `+11 %`."""
-    ratio = before / after
-    return f"{ratio:.1f} times" if ratio >= 2 else f"{(ratio - 1) * 100:+.0f} %"
 
 
 # ------------------------------------------------------------------ gains
@@ -159,10 +153,10 @@ def draw_learned(width: int) -> Picture:
 
 
 def draw_cards(width: int) -> Picture:
-    """Twenty GPUs: the reported tokens per second, and which share of the roofline that is."""
+    """22 GPUs: the reported tokens per second, and which share of the roofline that is."""
     fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
     rows = [*fastest.values()][::-1]
-    picture = Picture(width, "Twenty GPUs: tokens per second, reported, and share of the roofline")
+    picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
     picture.say(
         "Thousand tokens a second at B: reported. Share of the roofline: calculated, ms of ms"
     )
@@ -171,7 +165,8 @@ def draw_cards(width: int) -> Picture:
         rate = row["tok_per_s"]
         share = share_of(row)
         ms = row["ms_a_step"]
-        bar = Bar(row["gpu"], [(rate / rows[0]["tok_per_s"], "reported", "")])
+        rung = " (baseline)" if row["rung"] == "baseline" else ""
+        bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
         bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
         bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
@@ -203,7 +198,7 @@ def step_bars(*stems: str) -> list[Bar]:
         for part, ms in zip(PARTS, parts, strict=True):
             bar.pieces.append((ms / longest, part, f"{ms:.0f}"))
         if before:
-            bar.right = faster(before, total)
+            bar.right = gain_text(before, total)
         bars.append(bar)
         before = total
     return bars

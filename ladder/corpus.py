@@ -35,6 +35,8 @@ VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
     "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
 )
+# Of both, one after the other.
+VOCABULARY_SHA256 = "00f404d36600411e497efb3df08d3b4e094f0820e2595afcb7cbd0c4353d4fcb"
 # Where a text may be cut without changing a token. GPT-2 first splits a text into words, with
 #     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 # In none of these does white space follow anything else, nor a sign a letter or digit: a word ends
@@ -214,18 +216,17 @@ def gpt2_vocabulary():
 
     try:
         return tiktoken.get_encoding("gpt2")
-    except (OSError, ValueError) as error:  # no network, or what came was not the vocabulary
-        why = f"none came over the network ({type(error).__name__})"
+    except (OSError, ValueError) as error:
+        folder = cache_folder()
+        why = getattr(error, "strerror", None)  # of a file; errors of the network have none
+        if os.path.isdir(folder) and not os.access(folder, os.X_OK):
+            why = "Permission denied"
+        why = why or "it is not all there, and did not come over the network"
         raise UsageError(
-            f"no GPT-2 vocabulary that this user may read in {cache_folder() or 'a cache'}, and "
-            f"{why}: connect once, or copy {' and '.join(VOCABULARY_FILES)} from that folder of "
-            "another machine (or name a folder that has both in TIKTOKEN_CACHE_DIR)"
+            f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}; name a folder of yours in "
+            f"TIKTOKEN_CACHE_DIR, and connect once, or copy {' and '.join(VOCABULARY_FILES)} into "
+            "it from that of another machine"
         ) from error
-
-
-def cached_vocabulary() -> list[Path]:
-    """encoder.json and vocab.bpe, where tiktoken's cache has them."""
-    return [Path(cache_folder(), name) for name in VOCABULARY_FILES]
 
 
 def cache_folder() -> str:

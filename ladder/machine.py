@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import NamedTuple
@@ -99,8 +100,9 @@ def device_name(device) -> str:
 
 def _read(*path: str) -> str:
     """The text of a file of Linux; empty if there is none that we may read."""
-    file = Path(*path)
-    return file.read_text() if os.access(file, os.R_OK) else ""
+    with suppress(OSError):
+        return Path(*path).read_text()
+    return ""
 
 
 def peak_flops(device) -> float | None:
@@ -207,7 +209,9 @@ def busy(load_average: float) -> str | None:
 @extra
 def cpu_seconds_of_others() -> float:
     """CPU time of all programs since the machine started, but for this one and those that it
-    waited for."""
+    waited for; None where this one has a share of the cores, as others may have theirs."""
+    if usable_cores() < os.cpu_count():
+        return None
     counts = _read("/proc/stat").split()[1:9]
     user, nice, system, _idle, _disk, *interrupts = map(int, counts)
     ticks = user + nice + system + sum(interrupts)

@@ -3,6 +3,7 @@
 best/ of a run is written and read here; transformers reads all others, where it is installed.
 """
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from ladder.corpus import GPT2_VOCAB_SIZE, cached_vocabulary
+from ladder.corpus import GPT2_VOCAB_SIZE, VOCABULARY_FILES, VOCABULARY_SHA256, cache_folder
 from ladder.errors import Damaged, UsageError
 from ladder.files import write_atomic
 
@@ -53,11 +54,14 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
 
 
 def save_tokenizer(folder: Path, longest: int):
-    """Write GPT-2's tokenizer beside a model of `longest` positions.
+    """Write GPT-2's tokenizer, of tiktoken's cache, beside a model of `longest` positions.
 
-    Without one transformers makes an empty one. Raises OSError.
+    Without one transformers makes an empty one. Raises OSError, or Damaged.
     """
-    vocabulary, merges = [path.read_bytes() for path in cached_vocabulary()]
+    cache = Path(cache_folder())
+    vocabulary, merges = [(cache / name).read_bytes() for name in VOCABULARY_FILES]
+    if hashlib.sha256(vocabulary + merges).hexdigest() != VOCABULARY_SHA256:
+        raise Damaged(f"GPT-2's vocabulary in {cache} is damaged")
     write_atomic(folder / "vocab.json", vocabulary)
     write_atomic(folder / "merges.txt", merges)
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest}

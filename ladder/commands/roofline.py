@@ -89,13 +89,13 @@ def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
     reported = reported_shares()
     if gpu.name in reported:
         shares = [reported[gpu.name]]
-        whose = f"others report of a {gpu.name}"
+        whose = f"one {gpu.name} reached, reported"
     else:
         low, _, high = quantiles(reported.values())
         shares = [high, low]
-        whose = f"the middle half of {len(reported)} reported GPUs reached"
+        whose = f"the middle half of {len(reported)} GPUs reached, reported"
     console.print(time_table(times, shares))
-    console.say(f"Last column: at the share of the roofline that {whose} with nearly rung 10")
+    console.say(f"Last column: at the share of the roofline that {whose} (docs/reported.md)")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"

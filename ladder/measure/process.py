@@ -28,12 +28,9 @@ def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedP
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
     raised.
     """
-    inherited = os.environ.copy()
-    for name in ("GIT_DIR", "GIT_WORK_TREE"):  # of another repository
-        inherited.pop(name, None)
     return subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
-        env=inherited | env,
+        env=os.environ | env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

@@ -149,7 +149,7 @@ class Picture:
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-        ticks = axis.ticks(5 if self.wide else 3) if axis else {}
+        ticks = axis.ticks(5) if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")
@@ -159,13 +159,19 @@ class Picture:
                 x = axis.at(value)
                 line = "soft" if value == axis.origin else "grid"
                 self.line([(x, top), (x, self.y)], line)
+            if axis and not left:  # else a dot beyond the last of them would float
+                self.line([(axis.start, top + 14), (axis.end, top + 14)], "grid")
             self.bar(bar, left, top + 14, full)
             for k, mark in enumerate(bar.marks):
                 if mark:
                     middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
                     self.mark(mark, axis, middle, colors[k])
+        room = 0  # begins here: words that have none are left out
         for value, words in ticks.items():
-            self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
+            x = axis.at(value)
+            if x > room:
+                self.text(x, self.y + 15, words, "soft", 12, "middle")
+                room = x + 8 * len(words)
         self.y += 22 if axis else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
@@ -256,18 +262,12 @@ def axis_of(found: list[Estimate], gains: bool) -> Axis:
 
 
 def style() -> str:
-    """The rules of CSS for the colours, so that one rule turns them on a dark ground."""
+    """The rules of CSS for the colours, so that one rule turns them on a dark screen. Paper is
+    white."""
     light = ""
     dark = ""
     for name, (on_white, on_dark) in COLORS.items():
         light += f".{name}{{fill:{on_white}}}.{name}-line{{stroke:{on_white}}}"
         dark += f".{name}{{fill:{on_dark}}}.{name}-line{{stroke:{on_dark}}}"
     words = f"text{{font-family:{SANS};white-space:pre}}.mono{{font-family:{MONO}}}"
-    return f"{words}\n{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n"
-
-
-def embedded(name: str, alt: str, folder: str = "") -> str:
-    """The HTML that shows docs/<name>.svg, or its narrow variant on a small screen."""
-    source = f'<source media="(max-width: 600px)" srcset="{folder}{name}-narrow.svg">'
-    image = f'<img src="{folder}{name}.svg" alt="{escape(alt)}">'
-    return f"<picture>{source}{image}</picture>"
+    return f"{words}\n{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n"

@@ -20,9 +20,6 @@ def diff_lines(before: Path, after: Path) -> list[str]:
         new = int(hunk[3]) + new_start
         return f"@@ -{old}{hunk[2]} +{new}{hunk[4]} @@"
 
-    old_lines = old_code.removesuffix("\n").split("\n")
-    new_lines = new_code.removesuffix("\n").split("\n")
-    diff = unified_diff(
-        old_lines, new_lines, relative_name(before), relative_name(after), lineterm=""
-    )
+    names = relative_name(before), relative_name(after)
+    diff = unified_diff(old_code.splitlines(), new_code.splitlines(), *names, lineterm="")
     return [re.sub(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@", in_whole_file, line) for line in diff]

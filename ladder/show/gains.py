@@ -44,7 +44,8 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
     bars = []
     for row in rows:
         bar = Bar(name_of(row), end=f"{row.loss:.4f}", marks=[row.loss_change])
-        bar.right = loss_change(row.loss_change)
+        if row.loss_change:
+            bar.right = loss_change(row.loss_change)
         bars.append(bar)
     changes = [row.loss_change for row in rows if row.loss_change]
     picture.bars(bars, 0, axis_of(changes, False))

@@ -191,11 +191,9 @@ def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
 
 def facts(row: Row, path: Path | None) -> dict[str, str]:
     """What a script says of itself, and what ran, by headings."""
-    found = {"Status": row.failure or row.status}
+    found = {}
     with suppress(UsageError):  # it may not be one of ours
         found |= describe(path) if path else {"Script": "not in the folder of the climb"}
     if row.logs:
         found["What ran"] = pairs_line("", row.log.effective)
-    if row.roofline:
-        found["Roofline"] = f"{sum(row.roofline):.1f} of the {row.ms:.1f} ms"
     return found

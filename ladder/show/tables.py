@@ -115,7 +115,7 @@ def figures(row: Row) -> dict[str, str]:
         "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "",
         "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "",
         "first step": f"{first['dt_ms'] / 1e3:.1f} s",
-        "final loss": f"{last['loss']:.4f}",
+        "final loss": "" if row.loss else f"{last['loss']:.4f}",
     }
 
 
@@ -188,16 +188,19 @@ def markdown(climb: Climb, rows: list[Row]) -> str:
     return text
 
 
-def pipes(lines: list[list[Cell]], left=1) -> str:
-    """A Markdown table, all but its first `left` columns to the right. Cells are no HTML."""
+def pipes(lines: list[list[Cell]], words=(0,)) -> str:
+    """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
+
+    Cells are no HTML.
+    """
     header, *body = lines
-    ruler = [Cell("---")] * left + [Cell("---:")] * (len(header) - left)
+    ruler = [Cell("---" if k in words else "---:") for k in range(len(header))]
     text = ""
     for line in [header, ruler, *body]:
         texts = []
-        for cell in line:
+        for k, cell in enumerate(line):
             one_line = " ".join(cell.text.replace("|", r"\|").split())
-            if "…" in one_line:  # an interval stays on one line
+            if line is not header and k not in words:  # a number stays on one line
                 one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"

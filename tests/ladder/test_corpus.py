@@ -2,13 +2,15 @@
 
 import hashlib
 import io
+import os
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import tiktoken
-from helpers import SMALL, fails, write_shard
+from helpers import write_shard
 
 from ladder import corpus as data
 from ladder.corpus import load_corpus, load_splits, pieces
@@ -39,6 +41,8 @@ def test_a_shard_has_llm_c_s_layout_and_its_hash_covers_its_size_and_start(tmp_p
     assert np.array_equal(corpus.read(0, 300_000), tokens)
     covered = (300_000).to_bytes(8, "little") + tokens[:262_144].tobytes()
     assert corpus.sha256 == hashlib.sha256(covered).hexdigest()
+    # A thousand shards are more files than many systems let a program open.
+    assert path not in [file.resolve() for file in Path("/proc/self/fd").glob("*")]
 
 
 def test_the_default_corpus_ships_and_needs_no_vocabulary(monkeypatch):
@@ -54,17 +58,20 @@ TEXTS = {
     "newlines": "ab cd\n\n\n ef,\n  gh \n\nij\r\n\r\n" * 9,
     "no newline": "one long line, it's 3.14 of them; we'll see. " * 9,
     "no white space": "中文，没有空格。it's,they'll.x1,2'3 " * 9,
+    "ends of texts": "a<|endoftext|>\nb <|endoftext|> c'<|endoftext|>'s" * 9,
     "a run of blanks": "a" + " " * 999 + "b" + "\n" * 99,
     "one letter": "a" * 999,
-    "ends of texts": "a<|endoftext|>\nb <|endoftext|> c'<|endoftext|>'s" * 9,
 }
+WHOLE = [*TEXTS.values()][-2:]  # words without a boundary
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_pieces_have_the_tokens_of_the_whole_text(text, size, vocabulary):
+    """And are short: memory holds a piece at a time."""
     tokens = []
     for piece in pieces(io.StringIO(text, newline=""), size):
+        assert len(piece) < 2 * size + 20 or text in WHOLE
         tokens += vocabulary.encode(piece, allowed_special={data.MARK})
     assert tokens == vocabulary.encode(text, allowed_special={data.MARK})
 
@@ -78,12 +85,20 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
     assert np.array_equal(corpus.read(0, 338_025), tokens)
 
 
-def test_without_a_vocabulary_a_text_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # no cache
-    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=PermissionError))
-    (tmp_path / "play.txt").write_text("to be")
-    line = fails(capsys, *SMALL, "--data", tmp_path / "play.txt", "--log-dir", tmp_path)
-    assert line.startswith("error no GPT-2 vocabulary that this user may read in a cache")
+@pytest.mark.parametrize(
+    ("folder", "error", "why"),
+    [
+        ("", ConnectionError(), "a cache: it is not all there, and did not come over the"),
+        ("/no", PermissionError(13, "Not yours"), "/no: Not yours"),  # of a file
+        ("/", ConnectionError(), "/: Permission denied"),  # of the folder
+    ],
+)
+def test_a_vocabulary_is_missing_for_one_reason(folder, error, why, monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", folder)
+    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=error))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=f"^no GPT-2 vocabulary in {why}"):
+        data.gpt2_vocabulary()
 
 
 SHARD = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1101, b"\0")

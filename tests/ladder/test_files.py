@@ -31,11 +31,14 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     others = ("README.md", "ladder/show/page.py")
     for name in (*running, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("1")
+        (tmp_path / name).write_text("1\n")
+    shutil.copy(ROOT / ".gitattributes", tmp_path)
     files.git("init")
     files.git("add", "--force", ".")
     files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "all")
     head = files.git("rev-parse", "HEAD").stdout[:12]
+    (tmp_path / "baseline.py").unlink()
+    files.git("-c", "core.autocrlf=true", "checkout", ".")  # Git for Windows; in WSL another reads
     for name in others:
         (tmp_path / name).write_text("2")
     monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))  # as a hook of another repository sets it
@@ -43,7 +46,7 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     for name in (*running, "ladder/mine.py"):  # the last is new
         (tmp_path / name).write_text("2")
         assert files.commit() == f"{head}-dirty", name
-        (tmp_path / name).write_text("1")
+        (tmp_path / name).write_text("1\n")
 
 
 # ------------------------------------------------------------------ another clone's `ladder`

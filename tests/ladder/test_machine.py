@@ -2,7 +2,9 @@
 
 import os
 import re
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -67,25 +69,37 @@ def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
     assert machine.unseen_gpu() is None
 
 
+GROUP = "3:cpu,cpuacct:/\n0::/a.slice/b\n"
+ROOT = "/sys/fs/cgroup"
+V1 = f"{ROOT}/cpu,cpuacct/cpu.cfs"
+
+
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
-        ({}, 4),
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({f"{ROOT}/a.slice/b/cpu.max": "max 100000\n"}, 4),
+        ({f"{ROOT}/a.slice/b/cpu.max": "150000 100000\n"}, 1.5),
+        ({f"{ROOT}/cpu.max": "150000 100000\n"}, 1.5),  # in a container
+        ({f"{V1}_quota_us": "50000\n", f"{V1}_period_us": "100000\n"}, 0.5),
     ],
 )
 def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, cores, monkeypatch):
     """Files of both versions of Linux's control groups."""
+    files |= {"/proc/self/cgroup": GROUP}
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
-    monkeypatch.setattr(machine, "_of_cgroup", lambda name: files.get(name, ""))
+    monkeypatch.setattr(machine, "_read", lambda *path: files.get(str(Path(*path)), ""))
     assert machine.usable_cores() == cores
     assert bool(machine.busy(0.76 * cores)) and not machine.busy(0.75 * cores)
 
 
 def test_what_other_programs_take_by_hand(monkeypatch):
     """660 ticks at work, idle and disk left out; 4 s of them were this process and its children."""
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError))
+    assert machine.cpu_seconds_of_others() is None and machine.throttled() == 0
     monkeypatch.setattr(machine, "_read", lambda _: "cpu 300 100 200 9999 50 10 20 30")
-    monkeypatch.setattr(machine.os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
-    monkeypatch.setattr(machine.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
+    monkeypatch.setattr(os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(machine, "usable_cores", os.cpu_count)
     assert machine.cpu_seconds_of_others() == pytest.approx(2.6)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 0.5)  # what others do is not known
+    assert machine.cpu_seconds_of_others() is None

@@ -3,7 +3,7 @@
 import math
 import shutil
 import sys
-from unittest.mock import Mock
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from models import model_of, reference_model, saved_model
 from torch.nn.functional import cross_entropy
 
 from ladder import weights
-from ladder.corpus import cache_folder, gpt2_vocabulary
+from ladder.corpus import VOCABULARY_FILES, cache_folder, gpt2_vocabulary
 from ladder.errors import UsageError
 from ladder.files import ROOT
 
@@ -114,9 +114,12 @@ def test_transformers_makes_tiktokens_ids(tmp_path, monkeypatch):
     assert tokenizer.eos_token_id == tokenizer.bos_token_id == 50256
 
 
-def test_without_the_vocabulary_training_goes_on(run_main, tmp_path, monkeypatch):
-    denied = Mock(side_effect=PermissionError(13, "Permission denied"))
-    monkeypatch.setattr(weights, "cached_vocabulary", denied)
+@pytest.mark.parametrize("spoil", [Path.mkdir, Path.touch])
+def test_without_the_vocabulary_training_goes_on(spoil, run_main, tmp_path, monkeypatch):
+    """It cannot be read, or was cut."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    for name in VOCABULARY_FILES:
+        spoil(tmp_path / name)
     flags = [f"--ckpt-dir={tmp_path / 'ckpt'}", "--no-compile", "--total-batch=128"]
     log = run_main(load(ROOT / "ddp_run.py"), *flags, "--steps=2")
     assert log.result["status"] == "ok" and "it has no tokenizer" in "\n".join(log.notes)

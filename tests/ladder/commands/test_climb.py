@@ -146,7 +146,7 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
     table = markdown(*read_climb(out))
-    assert "| b, B=4 | out of memory |" in table and "b, B=8" not in table
+    assert "| b, B=4 | out\xa0of\xa0memory |" in table and "b, B=8" not in table
 
 
 # ------------------------------------------------------------------ transformers

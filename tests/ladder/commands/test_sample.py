@@ -24,12 +24,12 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
     texts = []
     for seed in (1, 1, 2):
         flags = f"--tokens 20 --seed {seed} --device cpu --prompt".split()
-        assert ladder(["sample", str(tmp_path), *flags, "To be "]) == 0
+        assert ladder(["sample", str(tmp_path), *flags, "~/be "]) == 0
         note, _, written = capsys.readouterr().out.partition("\n")
         assert "has not learnt to write yet" in note
         texts.append(written)
     text, same, other = texts
-    assert text == same != other and text.startswith("To be ")
+    assert text == same != other and text.startswith("~/be ")
     assert r"\x" in text
 
 

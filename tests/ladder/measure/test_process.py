@@ -4,20 +4,7 @@ import subprocess
 import sys
 
 from ladder.files import ROOT
-from ladder.measure import process, rounds
-
-
-def test_a_module_of_a_copy_is_run_and_not_the_checkout_s(tmp_path, monkeypatch):
-    """Nor has it the repository of the caller, such as a hook of git's."""
-    copy = tmp_path / "10:21" / "ladder"
-    copy.mkdir(parents=True)
-    (copy / "__init__.py").touch()  # else a checkout on PYTHONPATH has the name
-    (copy / "__main__.py").write_text("import os; print(__file__, os.environ.get('GIT_DIR'))")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("GIT_DIR", "elsewhere")
-    done = process.run_python("-m", "ladder", package=copy.parent)
-    assert done.stdout == f"{copy}/__main__.py None\n"
-
+from ladder.measure import rounds
 
 USED = """
 import sys, time
