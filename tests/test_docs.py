@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, beyond_climbs, measured_climbs, part_of, render
+from blocks import BLOCK, beyond_climbs, measured_climbs, render
 from climbs import HERE, LOGS
-from fewer_steps import TUNED
 from pictures import pictures
 from rich.console import Console
 
@@ -15,9 +14,8 @@ from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
-from ladder.measure.rows import compared, log_time_to_loss, read_climb
-from ladder.measure.scripts import all_scripts, branch
-from ladder.measure.stats import gain_of
+from ladder.measure.rows import read_climb
+from ladder.measure.scripts import all_scripts
 from ladder.show.tables import caption, for_terminal, percent
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/README.md"]
@@ -79,14 +77,6 @@ def test_examples_are_what_is_printed(capsys):
     for block in (diff, log, roofline, climb, two_ranks):
         for line in block.splitlines():
             assert line == "…" or words(line) in printed, line
-
-
-def test_the_typed_times_of_the_second_staircase_are_those_of_its_logs():
-    ((_, _, rows),) = beyond_climbs()
-    named = {row.stem: row for row in rows}
-    top = named[branch("beyond")[-1].stem]
-    found = part_of(compared(named[TUNED], top, log_time_to_loss, gain_of))
-    assert found in page("beyond/README.md")
 
 
 def shown_climbs() -> list[str]:
