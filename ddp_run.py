@@ -1,16 +1,17 @@
 """DDP
 
 Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and checkpoints of a
-  real run.
+  real run; and for memory the loss in eighths, as in 31, with --recompute the blocks as in 32.
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
   them in buckets while the rest of the backward pass still computes. Where the link is too slow for
   that (no NVLink), PyTorch's bf16_compress_hook, not used here, would send half the bytes. The
   batch is fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same
-  training.
+  training. With the loss in eighths 12 GB hold B=16, not 8, and the head's second matmul is 9 % of
+  a step's arithmetic. --recompute holds B=64; a second forward pass is a quarter to a third.
 Numerics: rounding, between any two numbers of ranks: the same tokens in the same order; only the
-  summation order of the gradients differs. The batch differs from rung 10's, and so does the
-  training.
+  summation order of the gradients differs; --recompute changes nothing. The batch differs from rung
+  10's, and so does the training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
 
@@ -19,12 +20,14 @@ import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from ladder import distributed, weights
 from ladder.batches import Batches
@@ -133,10 +136,20 @@ class GPT(nn.Module):
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return self.lm_head(self.transformer.ln_f(x))
+        # speedup 31: an eighth of the tokens at a time
+        parts = zip(x.flatten(0, 1).chunk(8), targets.flatten().chunk(8), strict=True)
+        loss = 0.0
+        for part, part_targets in parts:
+            # speedup 31: keeps its inputs alone, and computes the logits again in backward
+            loss += checkpoint(self.part_loss, part, part_targets, use_reentrant=False)
+        return loss / targets.numel()
+
+    def part_loss(self, x, targets):  # speedup 31
+        """x (N, C), targets (N,) -> the sum of their losses."""
+        logits = self.lm_head(self.transformer.ln_f(x)).float()  # ddp: FP32 if not compiled, too
+        return F.cross_entropy(logits, targets, reduction="sum")
 
 
 # --------------------------------------------------------------------------- training
@@ -155,9 +168,7 @@ def evaluate(model, held_out, args, autocast):
         # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
         x, y = batches.rows(own or range(1))
         with autocast:
-            logits = model(x.to(args.device))
-        # In FP32: outside autocast the loss has the type of the logits.
-        loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
+            loss = model(x.to(args.device), y.to(args.device))
         loss_sum += loss.item() * len(own)
     return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
@@ -233,6 +244,9 @@ def train(args):
         if checkpoints.newest:  # ddp: go on where it was saved (before compiling)
             saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = saved
+        if args.recompute:  # speedup 32: a block keeps its input alone (ddp: a flag here)
+            for block in raw_model.transformer.h:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward, in
             # the buckets that are sent
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)

@@ -36,7 +36,7 @@ def save(folder, step, scaler=OFF, settings=None):
     weights, moments = get_state_dict(model, optimizer)
     state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
     state |= dict(step=step, position=0, settings=settings)
-    return checkpoint.save(folder, state)
+    return checkpoint.write(folder, state)
 
 
 def find(folder):
