@@ -62,6 +62,17 @@ def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
     assert (log.effective["autocast"], log.effective["compiled"]) == (AUTOCAST, "yes")
 
 
+def test_recompute_runs_blocks_twice_and_changes_no_loss(script, alone, one, tmp_path, monkeypatch):
+    module = load(ROOT / script)
+    real = module.Block.forward
+    ran = []
+    monkeypatch.setattr(module.Block, "forward", lambda block, x: ran.append(x) or real(block, x))
+    alone("--recompute", "--eval-every", 0, module=module)
+    assert len(ran) == STEPS * 4 * 2 * 2  # four batches, two blocks, two passes
+    rounding = 0 if script == "ddp_run.py" else 5e-6
+    assert losses(tmp_path) == pytest.approx(losses(one), abs=rounding, rel=0)
+
+
 def test_weights_that_became_nan_are_not_saved(alone, tmp_path):
     flags = ["--ckpt-every", 1, "--eval-every", 0]
     _, err = alone(*flags, at=lambda step: math.nan, status=1)
