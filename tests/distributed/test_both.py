@@ -62,7 +62,7 @@ def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
     assert (log.effective["autocast"], log.effective["compiled"]) == (AUTOCAST, "yes")
 
 
-def test_recompute_runs_blocks_twice_with_the_same_losses(script, alone, one, tmp_path, monkeypatch):
+def test_recompute_runs_blocks_twice_at_the_same_loss(script, alone, one, tmp_path, monkeypatch):
     module = load(ROOT / script)
     real = module.Block.forward
     ran = []
