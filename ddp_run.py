@@ -1,15 +1,16 @@
 """DDP
 
 Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and checkpoints of a
-  real run.
+  real run. With --recompute also what memory/31 and 32 do.
 Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
   averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
   them in buckets while the rest of the backward pass still computes. Where the link is too slow for
   that (no NVLink), PyTorch's bf16_compress_hook, not used here, would send half the bytes. The
   batch is fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same
-  training.
-Numerics: rounding, between any two numbers of ranks: the same tokens in the same order; only the
-  summation order of the gradients differs. The batch differs from rung 10's, and so does the
+  training. --recompute computes blocks and logits again in backward: 12 GB then hold B=64, not 8,
+  and a step takes a quarter to a third longer.
+Numerics: rounding, between any two numbers of ranks, and with --recompute: the same tokens in the
+  same order; only the order of sums differs. The batch differs from rung 10's, and so does the
   training.
 Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
 """
@@ -19,12 +20,14 @@ import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from ladder import distributed, weights
 from ladder.batches import Batches
@@ -106,6 +109,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = config
+        self.recompute = False  # ddp: --recompute
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(config.vocab_size, config.n_embd),
@@ -133,10 +137,19 @@ class GPT(nn.Module):
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return self.lm_head(self.transformer.ln_f(x))
+        # speedup 31: an eighth of the tokens at a time, where not all logits are kept
+        parts = 8 if self.recompute or not torch.is_grad_enabled() else 1
+        loss = 0.0
+        for part in zip(x.flatten(0, 1).chunk(parts), targets.flatten().chunk(parts), strict=True):
+            loss += self.part_loss(*part)
+        return loss / targets.numel()
+
+    def part_loss(self, x, targets):  # speedup 31
+        """x (N, C), targets (N,) -> the sum of their losses."""
+        logits = self.lm_head(self.transformer.ln_f(x)).float()  # ddp: FP32 if not compiled, too
+        return F.cross_entropy(logits, targets, reduction="sum")
 
 
 # --------------------------------------------------------------------------- training
@@ -155,9 +168,7 @@ def evaluate(model, held_out, args, autocast):
         # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
         x, y = batches.rows(own or range(1))
         with autocast:
-            logits = model(x.to(args.device))
-        # In FP32: outside autocast the loss has the type of the logits.
-        loss = F.cross_entropy(logits.float().flatten(0, 1), y.to(args.device).flatten())
+            loss = model(x.to(args.device), y.to(args.device))
         loss_sum += loss.item() * len(own)
     return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
@@ -233,6 +244,11 @@ def train(args):
         if checkpoints.newest:  # ddp: go on where it was saved (before compiling)
             saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = saved
+        if args.recompute:  # speedup 31, 32: keep inputs alone, and compute again in backward
+            raw_model.recompute = True
+            raw_model.part_loss = partial(checkpoint, raw_model.part_loss, use_reentrant=False)
+            for block in raw_model.transformer.h:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward, in
             # the buckets that are sent
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -275,9 +291,7 @@ def train(args):
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
             mean_loss = loss_sum.item() / grad_accum_steps
             losses, times, signals = all_gather(mean_loss, dt, run.stopping)
-            loss = sum(losses) / WORLD_SIZE
-            dt = max(times)
-            stopping = max(signals)
+            loss, dt, stopping = sum(losses) / WORLD_SIZE, max(times), max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1

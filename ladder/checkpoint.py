@@ -8,7 +8,6 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -100,9 +99,10 @@ class Checkpoints:
             "scaler": scaler.state_dict(),
             "position": position,
             "settings": self.settings,
+            "saved_at": time.time(),  # seconds since 1970, UTC
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.newest = on_rank_0(save, self.folder, state)
+        self.newest = on_rank_0(write, self.folder, state)
         self.run.print0(f"note  saved {self.newest}")
 
     def keep_best(self, step: int, model, val_loss: float, tokens: int):
@@ -170,7 +170,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
-def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple[None, None]:
+def find_checkpoint(folder: Path, print0) -> tuple[Path | None, dict | None]:
     """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError.
 
     Damaged ones are renamed: they must not count as one of two to keep.
@@ -187,7 +187,7 @@ def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path, dict] | tuple
     return None, None
 
 
-def save(folder: Path, state: dict) -> Path:
+def write(folder: Path, state: dict) -> Path:
     """Write step_NNNNNN.pt with `state`, atomically. Returns its path.
 
     The one before it is kept, older ones are deleted. Raises OSError; NotFinite if a weight is NaN
@@ -197,7 +197,6 @@ def save(folder: Path, state: dict) -> Path:
         if not w.isfinite().all():
             raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
     path = folder / f"step_{state['step']:06d}.pt"
-    state = state | {"saved_at": time.time()}  # seconds since 1970, UTC
     write_atomic(path, lambda file: torch.save(state, file))
     for old in checkpoints_in(folder)[:-2]:
         old.unlink()
@@ -205,7 +204,7 @@ def save(folder: Path, state: dict) -> Path:
 
 
 def read(path: Path) -> dict:
-    """Return what `save` wrote. Its tensors are a memory map: a rank pays only for those it uses.
+    """Return what `write` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
     Raises Damaged, also of a file that somebody else wrote; OSError if it cannot be read.
     """

@@ -4,7 +4,6 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Callable
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, unseen_gpu
@@ -86,6 +85,7 @@ DDP_FLAGS = FLAGS | {
         help="default: auto: as rung 03, by the device",
     ),
     "no_compile": dict(action="store_true", help="leave torch.compile out"),
+    "recompute": dict(action="store_true", help="compute blocks again in backward: less memory"),
     "eval_every": dict(
         type=count, default=100, help="steps; 0: never, and no best/ (default: 100)"
     ),
@@ -142,7 +142,7 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
     return _parse(doc, argv, DDP_FLAGS, _complete_ddp, world_size, sharded)
 
 
-def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
+def _parse(doc, argv, flags: dict, complete, *ranks):
     """Parse `flags`, fill in the defaults by device, and complete(args, *ranks) the others.
 
     Exits with one line after an error that a user can fix.
@@ -187,8 +187,9 @@ def _complete_ddp(args, world_size: int, sharded: bool):
     if args.batch_size is None:
         _complete(args)
         if args.device.type == "cuda" and args.dtype != "float32" and not args.no_compile:
+            memory = memory_of(args.device)
             shards = world_size if sharded else None
-            B = ddp_batch(memory_of(args.device), MODELS[args.model], args.seq_len, shards)
+            B = ddp_batch(memory, MODELS[args.model], args.seq_len, shards, args.recompute)
             rows = args.total_batch // (world_size * args.seq_len)  # of each rank in a step
             args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len

@@ -44,8 +44,8 @@ _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
     "[Cc]an(no|')t allocate memory|not enough memory|out of memory|MemoryError"
     "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED": (
-        "out of memory: try a smaller --batch-size (or --seq-len, or --model), or end what else "
-        "nvidia-smi shows on this GPU"
+        "out of memory: try a smaller --batch-size (or --seq-len, or --model), with ddp_run.py or "
+        "fsdp_run.py --recompute, or end what else nvidia-smi shows on this GPU"
     ),
     # gloo's words, then NCCL's, for a process that has ended
     "Connection closed by peer|Connection reset by peer|ncclRemoteError": (

@@ -39,8 +39,8 @@ def baseline_batch(memory: float, size: dict, T: int) -> int:
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 
-def ddp_batch(memory: float, size: dict, T: int, shards: int | None = None) -> int:
-    """The same for ddp_run.py, compiled and in half precision.
+def ddp_batch(memory: float, size: dict, T: int, shards=None, recompute=False) -> int:
+    """The same for ddp_run.py, compiled and in half precision, as it is or with --recompute.
 
     For fsdp_run.py `shards` is the number of ranks that share weights, gradients and moments.
     """
@@ -49,19 +49,21 @@ def ddp_batch(memory: float, size: dict, T: int, shards: int | None = None) -> i
     V = 50304
     # Bytes: 4 weight, 4 gradient (which DDP sends from there), 8 AdamW's moments, 2 in half
     # precision.
-    fixed = 18 * parameters(L, C, V)
+    P = parameters(L, C, V)
+    fixed = 18 * P
     if shards:  # the first three; of the token embedding every rank has all but the moments too
-        fixed = 16 * parameters(L, C, V) / shards + 14 * V * C
+        fixed = 16 * P / shards + 14 * V * C
     # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits
-    # and their gradient.
+    # and their gradient; with --recompute the inputs of blocks, one block, and an eighth of those.
     per_token = L * 36 * C + 10 * C + 4 * V
+    if recompute:
+        per_token = L * 4 * C + 36 * C + 10 * C + V / 2
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 
 def parameters(L: int, C: int, tokens: int) -> int:
     """Parameters of a GPT-2 with `tokens` rows in its token embedding and, if untied, its head."""
-    positions = 1024
-    return (tokens + positions) * C + L * (12 * C * C + 13 * C) + 2 * C
+    return (tokens + 1024) * C + L * (12 * C * C + 13 * C) + 2 * C  # 1024 positions
 
 
 def power_of_two_that_fits(memory: float, fixed: float, per_row: float) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -35,8 +36,8 @@ def save(folder, step, scaler=OFF, settings=None):
     model, optimizer = stepped()
     weights, moments = get_state_dict(model, optimizer)
     state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
-    state |= dict(step=step, position=0, settings=settings)
-    return checkpoint.save(folder, state)
+    state |= dict(step=step, position=0, settings=settings, saved_at=time.time())
+    return checkpoint.write(folder, state)
 
 
 def find(folder):

@@ -41,8 +41,8 @@ def check_checkpointed_blocks(module, base, _):
 MISTAKES = [
     (
         "chunked_loss",
-        "checkpoint(self.row_loss, row, row_targets, use_reentrant=False)",
-        "self.row_loss(row, row_targets)",
+        "checkpoint(self.part_loss, part, part_targets, use_reentrant=False)",
+        "self.part_loss(part, part_targets)",
     ),
     ("chunked_loss", "loss / targets.numel()", "loss / len(targets)"),
     ("checkpointed_blocks", "checkpoint(block, x, use_reentrant=False)", "block(x)"),

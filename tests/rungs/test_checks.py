@@ -15,7 +15,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from ladder.cli import MODELS
+from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, base_of
+from ladder.memory import (
+    RESERVE,
+    ddp_batch,
+    memory_on_sale,
+    parameters,
+    power_of_two_that_fits,
+)
 
 SCRIPTS = {path.stem[3:]: path for path in all_scripts()[1:]}
 CHECKS = vars(speedups) | vars(memory) | vars(beyond)
@@ -55,9 +63,9 @@ def test_rungs_below_02_are_fp32_where_an_image_presets_tf32(number, run_main):
 # ------------------------------------------------------------------ what memory/ is for
 
 
-def peak_gb(script, size: str, B: int, T: int = 1024) -> float:
-    """The most that tensors take in two training steps, counted on fake tensors: weights, gradients
-    and moments too."""
+def peak(script, size: str, B: int, T: int = 1024) -> float:
+    """The most bytes that tensors take in two training steps, counted on fake tensors: weights,
+    moments and gradients too, which are kept, as where several batches make a step."""
     with FakeTensorMode():
         model = script.GPT(script.GPTConfig(**MODELS[size]))
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -66,17 +74,46 @@ def peak_gb(script, size: str, B: int, T: int = 1024) -> float:
         tracker.track_external(model, optimizer)
         with tracker:
             for _ in range(2):  # the first one makes the moments
-                optimizer.zero_grad()
                 with torch.autocast("cpu", torch.bfloat16):
                     _, loss = model(ids, ids)
                 loss.backward()
                 optimizer.step()
                 tracker.reset_mod_stats()
     (peak,) = tracker.get_tracker_snapshot("peak").values()
-    return peak["Total"] / 1e9
+    return peak["Total"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "B", "most"), [("gpt2-medium", 8, 12), ("gpt2-large", 8, 24)])
+@pytest.mark.parametrize(("size", "B", "most"), [("gpt2-medium", 8, 12e9), ("gpt2-large", 8, 24e9)])
 def test_a_model_fits_that_did_not(size, B, most):
-    assert peak_gb(load(rung(32)), size, B) < most < peak_gb(load(rung(10)), size, B)
+    assert peak(load(rung(32)), size, B) < most < peak(load(rung(10)), size, B)
+
+
+@pytest.mark.slow
+def test_the_batch_of_recompute_is_within_a_tenth_of_counted_bytes():
+    """ddp_run.py --recompute does what 32 does."""
+    counted = peak(load(rung(32)), "gpt2", 8)
+    for share, fits in {0.9: False, 1.1: True}.items():
+        memory = share * counted * 9 / 8 + RESERVE
+        assert (ddp_batch(memory, MODELS["gpt2"], 1024, recompute=True) >= 8) == fits
+
+
+def rung_10_batch(memory: float, size: dict, T: int) -> int:
+    """As ddp_batch, by the formula in docs/your-card.md."""
+    L, C, V = size["n_layer"], size["n_embd"], 50304
+    per_token = L * 36 * C + 10 * C + 6 * V
+    return power_of_two_that_fits(memory, 14 * parameters(L, C, V), T * per_token)
+
+
+def test_the_table_of_what_fits():
+    text = (ROOT / "docs" / "your-card.md").read_text(encoding="utf-8")
+    ways = {
+        "rung 10": rung_10_batch,
+        "`ddp_run.py`": ddp_batch,
+        "`--recompute`": partial(ddp_batch, recompute=True),
+    }
+    for size in ("gpt2", "gpt2-medium", "gpt2-large"):
+        for way, batch in ways.items():
+            fits = [batch(memory_on_sale(gb), MODELS[size], 1024) for gb in (6, 8, 12, 16, 24)]
+            cells = " | ".join(f"{B or '–'}" for B in fits)
+            assert f"| {size} | {way} | {cells} |\n" in text
