@@ -237,8 +237,8 @@ def staircase(*climbs: tuple) -> str:
         for path, line in zip(staircase_rungs(), lines, strict=True):
             line += [loss_cell(path, rows), share_cell(found, path.stem)]
     alt = "Loss over the steps of rung 10 and of each rung of this folder"
-    return f"""*Lines: the running mean of a tenth of the steps, its mean over the seeds. Bands: from
-the lowest seed to the highest. Dots: from where on a line stays below where 10 ends.*
+    return f"""*Lines: the running mean of a tenth of the steps, its mean over the seeds. Bands:
+from the lowest seed to the highest. Dots: from where on a line stays below where 10 ends.*
 
 {embedded("beyond", alt, "../docs/")}
 
