@@ -230,7 +230,7 @@ def staircase(*climbs: tuple) -> str:
     for folder, _, rows in climbs:
         run = first_log(rows).run
         what = f"{run['steps']} steps of {run['data']}, {machine_of(rows)}, {rounds_text(rows)}"
-        took = f"10 took {own_steps(by_stem(rows)[START]):,.0f}"
+        took = f"10 took {own_steps(by_stem(rows)[START]):,.0f} steps"
         settings.append(f"{run['model']}: {what} ([logs](../{folder})); {took}")
         heads += [f"{run['model']}: loss vs. previous, nats", "steps to 10's loss"]
         found = shares(rows)
