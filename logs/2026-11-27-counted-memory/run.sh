@@ -1,10 +1,7 @@
 # From this folder: every line of peaks.jsonl, one process at a time, and validation.txt.
 for way in counted process; do
-    for sizes in "4 256" "4 1024"; do
+    for sizes in "4 256" "4 1024" "8 256" "8 1024"; do
         for script in 10 31 32; do python peak.py $way $script gpt2 $sizes; done
     done
-done
-for sizes in "8 256" "8 1024"; do
-    for script in 10 31 32; do python peak.py counted $script gpt2 $sizes; done
 done
 python validation.py
