@@ -59,6 +59,7 @@ class Climb:
     quick: bool = False
     max_minutes: float | None = None
     minutes: float = 0.0  # that it has run so far
+    joined: list[str] = field(default_factory=list)  # commits of the climbs that this one was
     load_during: float | None = None  # cores that others took, in the run with most; None: unknown
 
     @classmethod

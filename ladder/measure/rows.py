@@ -15,9 +15,10 @@ from ladder.measure.scripts import all_scripts, base_of
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of
 from ladder.measure.work import roofline_of
 
-# What has to be equal in all logs of one table, as the seed has to be in each round. A climb
-# carries its own code; of climbs that were joined the caption names each commit.
-COMPARABLE = ("torch", "python", "device", "model", "B", "T", "steps", "data", "data_sha256")
+# What has to be equal in all logs of one table, as the seed has to be in each round. The commit
+# covers the code that scripts share.
+COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps")
+COMPARABLE += ("data", "data_sha256")
 COMPARED = ("gain", "total", "loss_change", "time_to_loss")  # the estimates of a row
 # Row.status, beside OUT_OF_MEMORY:
 OK = "ok"
@@ -109,8 +110,11 @@ def check_whole(where: str, log: Log):
 
 
 def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
-    """Raise UsageError unless all logs come from one machine, corpus and size of step, and those of
-    a round from one seed and order of rows."""
+    """Raise UsageError unless all logs come from one machine, commit, corpus and size of step, and
+    those of a round from one seed and order of rows.
+
+    climb.json may name several commits, whose losses were joined, and batch sizes.
+    """
     found = defaultdict(set)
     for row in rows:
         for k, log in row.logs.items():
@@ -119,7 +123,8 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
             for key in ("seed", "shuffle"):
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
     for key, values in found.items():
-        if len(values) > 1 and not (key == "B" and climb.batch_sizes):
+        named = {"B": map(str, climb.batch_sizes), "commit": climb.joined}.get(key, ())
+        if len(values) > 1 and not values <= {*named}:
             differs = f"{key} ({', '.join(sorted(values))})"
             raise UsageError(f"{folder}: its logs differ in {differs}: they make no table")
 

@@ -155,7 +155,8 @@ def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_pat
     assert found[0] > found[3] > found[6]
     assert log.result["val_loss"] == log.result["best_val_loss"]
     assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
-    assert losses(tmp_path) == pytest.approx(losses(one), abs=5e-6, rel=0)
+    rounding = 0 if script == "ddp_run.py" else 5e-6
+    assert losses(tmp_path) == pytest.approx(losses(one), abs=rounding, rel=0)
     (beside,) = (tmp_path / "ckpt").glob("*.log")
     (path,) = (tmp_path / "runs").glob("*.log")
     assert beside.read_bytes() == path.read_bytes()

@@ -1,8 +1,9 @@
 """rows.py: from the logs of a climb to rows."""
 
 import pytest
-from climbs import HERE, LOGS, a_climb, as_it_ran
+from climbs import HERE, LOGS, a_climb, as_it_ran, climb_of
 
+from ladder.errors import UsageError
 from ladder.log import Log, parse_log
 from ladder.measure import rows as results
 from ladder.measure.folder import log_texts
@@ -18,6 +19,17 @@ def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
     _, (_, after) = read_climb(folder)
     assert after.tok_per_s == pytest.approx(4 * before.tok_per_s)
     assert after.gain.value == pytest.approx(4 * before.gain.value)
+
+
+def test_logs_of_two_commits_make_a_table_only_if_climb_json_names_both(tmp_path):
+    climb_of(tmp_path / "all", {"baseline": 1, "02_tf32": 1}, commit="aaa", joined=["aaa", "bbb"])
+    climb_of(tmp_path / "one", {"baseline": 1, "02_tf32": 1}, commit="aaa")
+    for folder in tmp_path.iterdir():
+        path = folder / "02_tf32.r1.log"
+        path.write_text(path.read_text().replace("commit=aaa", "commit=bbb"))
+    read_climb(tmp_path / "all")
+    with pytest.raises(UsageError, match=r"its logs differ in commit \(aaa, bbb\)"):
+        read_climb(tmp_path / "one")
 
 
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
