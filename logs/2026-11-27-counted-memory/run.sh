@@ -4,4 +4,7 @@ for way in counted process; do
         for script in 10 31 32; do python peak.py $way $script gpt2 $sizes; done
     done
 done
+for model in gpt2-medium gpt2-large; do
+    for script in 10 31 32; do python peak.py counted $script $model 8 1024; done
+done
 python validation.py
