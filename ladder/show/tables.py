@@ -254,6 +254,8 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
     if cores > OTHERS * climb.cores:
         took = f"Other programs took up to {cores:.1f} of {climb.cores:g} cores during a run"
         notes.append(f"{took}: times may be too long, and gains mean less.")
+    if climb.joined:
+        notes.append("Its runs were joined from several climbs: compare losses, not times.")
     if any(row.mfu > 1 for row in good):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
     return notes + about_bases(climb, good) + about_losses(rows[0], good)
