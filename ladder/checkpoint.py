@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -170,7 +171,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem[5:]))
 
 
-def find_checkpoint(folder: Path, print0) -> tuple[Path | None, dict | None]:
+def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path | None, dict | None]:
     """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError.
 
     Damaged ones are renamed: they must not count as one of two to keep.

@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 import re
+from collections.abc import Callable
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, unseen_gpu
@@ -142,7 +143,7 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
     return _parse(doc, argv, DDP_FLAGS, _complete_ddp, world_size, sharded)
 
 
-def _parse(doc, argv, flags: dict, complete, *ranks):
+def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
     """Parse `flags`, fill in the defaults by device, and complete(args, *ranks) the others.
 
     Exits with one line after an error that a user can fix.

@@ -219,9 +219,8 @@ def caption(climb: Climb, rows: list[Row]) -> str:
 
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
     run = dict(first_log(rows).run)
-    run["commit"] = ", ".join(
-        sorted({log.run["commit"] for row in rows for log in row.logs.values()})
-    )
+    if climb.joined:
+        run["commit"] = ", ".join(climb.joined)
     if climb.batch_sizes:
         run["B"] = f"{climb.batch_sizes[0]} to {climb.batch_sizes[-1]}"
     text = text.format(**run)
