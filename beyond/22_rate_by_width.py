@@ -6,7 +6,8 @@ Why: AdamW moves every weight by about the rate, whatever the gradient. An outpu
   products, so the same rate moves it further in a wide model. How much lower the rate has to be is
   found by trying: nanochat scales by the root of the width, and GPT-3's own rates fall faster, from
   6e-4 at 768 to 2e-4 at 2,048. A rate that does not fit costs as much as a later rung gains: 124M
-  ended 0.07 nats higher at 8.2e-4 than at 6e-4, and tiny wants 2e-3 (RUNLOG.md).
+  ended 0.07 nats higher at 8.2e-4 than at 6e-4, and tiny 0.2 higher at 6e-4 than at 2.4e-3
+  (RUNLOG.md).
 Numerics: changes the function. Another learning rate; at a width of 768 it is the same.
 Run: python beyond/22_rate_by_width.py
 Removes: nothing: for the loss

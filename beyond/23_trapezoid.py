@@ -4,7 +4,7 @@ Change: the rate warms up for 100 steps at most (a fifth of a run that is shorte
   stays level, and falls linearly towards zero over the last 30 %, instead of along a cosine.
 Why: a cosine is at its highest rate for a moment only. A level rate makes progress for longer, and
   the fall to zero lets the noise of a large rate average out (Haegele et al. 2024). The warm-up
-  must not be short: after 6 steps of it, 124M at 2e-3 jumped to a loss of 10.3. It need not be a
+  must not be short: in one of 6 steps to 2e-3, 124M jumped to a loss of 10.3. It need not be a
   fifth of a long run either: what it waits for are the second moments and the first layers.
   modded-nanogpt's records end in a linear fall, the fifth over its last 1,450 of 5,100 steps.
 Numerics: changes the function. The rate of every step.

@@ -216,7 +216,7 @@ def beyond_lines(*climbs: tuple) -> str:
         steps = f"{share.value:.2f}" if share.low is None else part_of(share)
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
-    return f"""[Seven more diffs](beyond/README.md), one idea each, lower the loss, not the time.
+    return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
 *Measured*: rung {top[:2]} reaches rung 10's final loss in this share of its steps:
 {", ".join(found)}.
 """
