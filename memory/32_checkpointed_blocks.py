@@ -1,8 +1,8 @@
 """32 checkpointed blocks
 
 Change: a block keeps its input alone. Backward computes the rest of the block again.
-Why: between forward and backward each of the 12 blocks keeps some 36 bytes a token and channel, in half
-  precision: inputs of the matmuls, GELU, LayerNorms, q, k and v. That is 332 KB a token for
+Why: between forward and backward each of the 12 blocks keeps some 36 bytes a token and channel, in
+  half precision: inputs of the matmuls, GELU, LayerNorms, q, k and v. That is 332 KB a token for
   the model, where the blocks' inputs alone are 37 KB. Only one block at a time then has its
   activations in memory. The price is a second forward pass of the blocks: a quarter to a third of a
   step. So it is for what does not fit otherwise: a small card, or a larger model. What is left is
