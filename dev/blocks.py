@@ -139,7 +139,7 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     alt += f"{max(ran)}, and what each gains, with its interval"
     more = ""
     if max(ran) > 10:
-        more = f", rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
+        more = f"; rung {max(ran)}, which is for [CPUs](cpu), {top.total.value:.1f} times"
     return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})), intervals of \
 95 %.*
 
