@@ -1,10 +1,11 @@
 """Peak memory of a training step, in two ways; RUNLOG.md says what came out.
 
-    python peak.py counted 31 gpt2 4 1024            # bytes of tensors, on fake tensors
+    python peak.py counted 31 gpt2 4 1024 [cuda]     # bytes of tensors, on fake tensors
     python peak.py process 31 gpt2 4 1024 [compiled] # of this process, on a CPU
 
 Both print a line of JSON: script, model, B, T, and GB of the highest moment in a step. It runs from
-the root of the repository, with the package installed.
+the root of the repository, with the package installed. With `cuda` the tensors are a GPU's, with its
+attention and its autocast; PyTorch has to see a GPU, whose memory is not used.
 
 `process` takes VmHWM of the last of three steps (of two if not compiled), less what the process
 holds beside tensors: its VmRSS before that step, less weights and moments, which are 12 bytes a
@@ -42,12 +43,12 @@ def load(name: str):
     return module
 
 
-def steps(model, optimizer, ids):
+def steps(model, optimizer, ids, device="cpu"):
     """A training step at each next(), as a rung does it, without clipping and schedule, which keep
     nothing. Like the rungs it holds the logits of a step until the next one has its own."""
     while True:
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             returned = model(ids, ids)
         loss = returned[1] if isinstance(returned, tuple) else returned
         loss.backward()
@@ -55,18 +56,18 @@ def steps(model, optimizer, ids):
         yield
 
 
-def make(script, size: str):
-    model = script.GPT(script.GPTConfig(**MODELS[size]))
+def make(script, size: str, device="cpu"):
+    model = script.GPT(script.GPTConfig(**MODELS[size])).to(device)
     return model, torch.optim.AdamW(model.parameters(), fused=True)
 
 
-def counted(script, size: str, B: int, T: int) -> float:
-    with FakeTensorMode():
-        model, optimizer = make(script, size)
-        ids = torch.zeros(B, T, dtype=torch.int64)
+def counted(script, size: str, B: int, T: int, device: str) -> float:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model, optimizer = make(script, size, device)
+        ids = torch.zeros(B, T, dtype=torch.int64, device=device)
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
-        training = steps(model, optimizer, ids)
+        training = steps(model, optimizer, ids, device)
         with tracker:
             for _ in range(2):  # the first one makes the moments
                 next(training)
@@ -101,12 +102,12 @@ if __name__ == "__main__":
     if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
         os.environ["MALLOC_MMAP_THRESHOLD_"] = "262144"
         os.execv(sys.executable, [sys.executable, *sys.argv])
-    way, name, size, B, T, *compiled = sys.argv[1:]
+    way, name, size, B, T, *more = sys.argv[1:]
     sizes = dict(B=int(B), T=int(T))
     script = load(name)
     if way == "counted":
-        peak = counted(script, size, **sizes)
+        peak = counted(script, size, **sizes, device=more[0] if more else "cpu")
     else:
-        peak = process(script, size, **sizes, compiled=bool(compiled))
-    of = dict(way=" ".join([way, *compiled]), script=name, model=size)
+        peak = process(script, size, **sizes, compiled=bool(more))
+    of = dict(way=" ".join([way, *more]), script=name, model=size)
     print(json.dumps(of | sizes | dict(GB=round(peak / 1e9, 3))), flush=True)
