@@ -4,8 +4,8 @@
     python peak.py process 31 gpt2 4 1024 [compiled] # of this process, on a CPU
 
 Both print a line of JSON: script, model, B, T, and GB of the highest moment in a step. It runs from
-the root of the repository, with the package installed. With `cuda` the tensors are a GPU's, with its
-attention and its autocast; PyTorch has to see a GPU, whose memory is not used.
+the root of the repository, with the package installed. With `cuda` tensors are a GPU's, and so are
+attention and autocast; PyTorch has to see a GPU, whose memory is not used.
 
 `process` takes VmHWM of the last of three steps (of two if not compiled), less what the process
 holds beside tensors: its VmRSS before that step, less weights and moments, which are 12 bytes a
@@ -57,7 +57,8 @@ def steps(model, optimizer, ids, device="cpu"):
 
 
 def make(script, size: str, device="cpu"):
-    model = script.GPT(script.GPTConfig(**MODELS[size])).to(device)
+    with torch.device(device):
+        model = script.GPT(script.GPTConfig(**MODELS[size]))
     return model, torch.optim.AdamW(model.parameters(), fused=True)
 
 
