@@ -1,0 +1,227 @@
+"""27 Muon
+
+Change: Muon updates the matrices inside the blocks. Embeddings, biases and LayerNorms keep AdamW.
+Why: a gradient G = U S V^T (its singular value decomposition) has a few large numbers in S: a step
+  along it moves a matrix in a few directions. Muon steps along U V^T, in all of them about equally
+  far. torch.optim.Muon keeps a momentum and brings its S to about 1 by five Newton-Schulz steps.
+  The result is scaled to AdamW's usual step, 0.2 lr a weight (match_rms_adamw, Liu et al. 2025), so
+  rate and decay stay. A row of an embedding is a token of its own: the table stays with AdamW. One
+  moment is kept, not two. The 15 matmuls on each of 48 matrices are 1.5 TFLOP a step, whatever the
+  batch: at T=1024 11 % of the FLOPs of 16,384 tokens, and 174 % of those of 1,024. In time it is
+  more: they are small, and over 1,000 kernels start. In modded-nanogpt, each at the best of about
+  20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at 3.2760 after as many of
+  142.0 (its work shared by 8 H100). Its code warns that Muon may not suit small batches.
+Numerics: changes the function. Another rule of update; the gradient's size no longer matters.
+  c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three. In float16 a step
+  that overflows in one optimizer's gradients is skipped by that one alone.
+Run: python beyond/27_muon.py
+Removes: nothing: for the loss; costs time
+Effective: autocast=bfloat16/bfloat16+float16/bfloat16+float32
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.nn as nn
+from torch.nn import functional as F
+
+from ladder.batches import Batches
+from ladder.cli import MODELS, parse_args
+from ladder.corpus import load_corpus
+from ladder.machine import half_precision
+from ladder.run import Run
+
+MAX_LR = 6e-4  # speedup 09: at the end of the warm-up
+
+
+# ------------------------------------------------------------------------------ model
+
+
+@dataclass
+class GPTConfig:
+    block_size: int = 1024  # longest sequence
+    vocab_size: int = 4096  # speedup 07: 50257 padded to a multiple of 128, which tiles fit
+    n_layer: int = 12  # 124M parameters; --model sets other sizes
+    n_head: int = 12
+    n_embd: int = 768
+
+
+def rotate(x, cos, sin):
+    """Turn each pair (i, i + hs / 2) of x (B, nh, T, hs) by the angle of its position."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+
+class CausalSelfAttention(nn.Module):
+    """Each position looks at itself and those before it: (B, T, C) -> (B, T, C)."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.n_head = config.n_head
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)  # q, k and v of all heads
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd)
+        # speedup 24: an angle for each position and pair, (block_size, hs / 2), in FP32
+        hs = config.n_embd // config.n_head
+        frequencies = 10000.0 ** (-torch.arange(0, hs, 2) / hs)
+        angles = torch.outer(torch.arange(config.block_size), frequencies)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.c_attn(x).split(C, dim=2)  # each (B, T, C)
+        q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # (B, nh, T, hs)
+        k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+        v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+        # speedup 25: no score beyond sqrt(hs), however large the weights
+        q, k = F.rms_norm(q, q.shape[-1:]), F.rms_norm(k, k.shape[-1:])
+        # speedup 24: a score depends on how far apart query and key are
+        q, k = rotate(q, self.cos[:T], self.sin[:T]), rotate(k, self.cos[:T], self.sin[:T])
+        # speedup 06: scale, scores, mask, softmax, values in one kernel; no (T, T) in memory
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, nh, T, hs)
+        y = y.transpose(1, 2).reshape(B, T, C)  # heads side by side again
+        return self.c_proj(y)
+
+
+class MLP(nn.Module):
+    """Four times wider, ReLU squared, and back: (B, T, C) -> (B, T, C)."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
+
+    def forward(self, x):
+        return self.c_proj(F.relu(self.c_fc(x)).square())  # speedup 26: not GELU
+
+
+class Block(nn.Module):
+    """Attention and MLP, each on a normalised copy and added to the residual stream."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.n_embd)
+        self.attn = CausalSelfAttention(config)
+        self.ln_2 = nn.LayerNorm(config.n_embd)
+        self.mlp = MLP(config)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT(nn.Module):
+    """GPT-2 with the parameter names of transformers' GPT2LMHeadModel, in nn.Linear's layout."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = config
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(config.vocab_size, config.n_embd),
+                "h": nn.ModuleList(Block(config) for _ in range(config.n_layer)),
+                "ln_f": nn.LayerNorm(config.n_embd),
+            }
+        )
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head.weight = self.transformer.wte.weight  # speedup 01: one matrix, two uses
+        self.apply(self._init_weights)
+        for name, p in self.named_parameters():
+            if name.endswith("c_proj.weight"):  # speedup 04: added 2 * n_layer times
+                nn.init.normal_(p, mean=0.0, std=0.02 / math.sqrt(2 * config.n_layer))
+
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, mean=0.0, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def forward(self, idx, targets=None):
+        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        x = self.transformer.wte(idx)  # (B, T, C)
+        for block in self.transformer.h:
+            x = block(x)
+        logits = self.lm_head(self.transformer.ln_f(x))
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+# --------------------------------------------------------------------------- training
+
+
+def get_lr(step, steps):
+    """Learning rate of `step` (from 0) in a run of `steps`."""
+    # speedup 23: up, level, and down towards zero, which the step after the last would have
+    warmup = max(1, min(100, steps // 5))
+    cooldown = max(1, steps * 3 // 10)
+    return MAX_LR * min(1, (step + 1) / warmup, (steps - step) / cooldown)
+
+
+def synchronize(device):
+    """Wait until the GPU is idle: kernels are queued, so otherwise the clock times their launch."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def main(argv=None):
+    """Train for --steps steps and return the RESULT as a dict."""
+    args = parse_args(__doc__, argv)
+    B, T, device = args.batch_size, args.seq_len, args.device
+    with Run(__file__, args) as run:  # writes the log; its end prints RESULT
+        torch.manual_seed(args.seed)
+        dtype = half_precision(device)  # speedup 03: bfloat16, if the device multiplies that
+        autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+        torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
+        model = GPT(GPTConfig(**MODELS[args.model])).to(device)
+        model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
+        # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
+        # speedup 27: but for the matrices inside the blocks, which go to Muon
+        matrices = [p for p in model.transformer.h.parameters() if p.dim() >= 2]
+        decay = [p for name, p in model.named_parameters() if p.dim() >= 2 and ".h." not in name]
+        no_decay = [p for p in model.parameters() if p.dim() < 2]
+        groups = [
+            {"params": decay, "weight_decay": 0.1},
+            {"params": no_decay, "weight_decay": 0.0},
+        ]
+        # speedup 21: half of the squares is forgotten in as many tokens, whatever the batch
+        betas = (0.9, 0.95 ** (B * T / 524288))
+        # speedup 10: fused, one pass over weights, gradients and moments
+        optimizer = torch.optim.AdamW(groups, lr=MAX_LR, betas=betas, eps=1e-8, fused=True)
+        # speedup 27: about AdamW's usual step, 0.2 lr a weight, so one rate serves both
+        muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        optimizers = [optimizer, muon]
+        scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        corpus = load_corpus(args.data, run.print0)
+        batches = Batches(corpus, B, T, seed=args.seed, shuffle=args.shuffle)
+        run.header(model, batches, dtype=dtype, scaler=scaler)  # speedup 03: for the log
+
+        for step in range(args.steps):
+            synchronize(device)
+            start = time.perf_counter()
+            x, y = next(batches)  # (B, T) token ids each, on the CPU
+            x, y = x.to(device), y.to(device)
+            model.zero_grad()  # speedup 27: what either optimizer updates
+            with autocast:  # speedup 03: half precision; off where dtype is float32
+                _, loss = model(x, y)
+            scaler.scale(loss).backward()
+            for optimizer in optimizers:
+                scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
+            lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
+            lr *= (768 / model.config.n_embd) ** 0.5  # speedup 22: the wider, the smaller the steps
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
+                scaler.step(optimizer)
+            scaler.update()  # speedup 03: its factor lifts gradients into float16's range
+            synchronize(device)
+            dt = time.perf_counter() - start  # seconds
+            run.log(step, loss=loss.item(), dt=dt, tok_per_s=B * T / dt, norm=norm.item(), lr=lr)
+    return run.result
+
+
+if __name__ == "__main__":
+    main()
