@@ -136,10 +136,10 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     ran = by_number(rows)
     first, top = ran[0], ran[max(ran)]
     alt = f"Milliseconds a step: {first.ms:,.0f} for the baseline, {top.ms:,.0f} for rung "
-    alt += f"{max(ran)}, and what each gains, with its interval"
+    alt += f"{max(ran)}, and each gain"
     more = ""
     if max(ran) > 10:
-        more = f"; rung {max(ran)}, which is for [CPUs](cpu), {top.total.value:.1f} times"
+        more = f"; rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
     return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})), intervals of \
 95 %.*
 
@@ -216,8 +216,7 @@ def beyond_lines(*climbs: tuple) -> str:
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
     return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
-*Measured*: rung {top[:2]} reaches rung 10's final loss in this share of its steps:
-{", ".join(found)}.
+*Measured*: of rung 10's steps to its final loss, rung {top[:2]} needs {", ".join(found)}.
 """
 
 
