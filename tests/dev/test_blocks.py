@@ -13,7 +13,7 @@ def test_what_was_measured_says_what_the_logs_say():
     climb, rows = read_climb(PUBLISHED)
     rows = [rows[i] for i in (0, 3, 1, 2, *range(4, len(rows)))]
     text = blocks.measured(("logs/x", climb, rows))
-    found = "Rung 10 is 3.2 times as fast as the baseline; rung 12, which is for [CPUs](cpu), 4.2"
+    found = "Rung 10 is 3.2 times as fast as the baseline; rung 12, for [CPUs](cpu), 4.2"
     assert found in text
     assert blocks.NO_GPU in text
 
