@@ -1,6 +1,8 @@
 """A shard of the most frequent 4,096 tokens of a shard, numbered by frequency: the others are left out.
 
-    python frequent.py gcide/gcide_train_000000.bin gcide4096/gcide4096_train_000000.bin
+From the root of the repository:
+
+    PYTHONPATH=. python frequent.py gcide/gcide_train_000000.bin gcide4096/gcide4096_train_000000.bin
 """
 
 import sys
