@@ -17,8 +17,18 @@ from ladder.measure.work import roofline_of
 
 # What has to be equal in all logs of one table, as the seed has to be in each round. The commit
 # covers the code that scripts share.
-COMPARABLE = ("commit", "torch", "python", "device", "model", "B", "T", "steps")
-COMPARABLE += ("data", "data_sha256")
+COMPARABLE = (
+    "commit",
+    "torch",
+    "python",
+    "device",
+    "model",
+    "B",
+    "T",
+    "steps",
+    "data",
+    "data_sha256",
+)
 COMPARED = ("gain", "total", "loss_change", "time_to_loss")  # the estimates of a row
 # Row.status, beside OUT_OF_MEMORY:
 OK = "ok"
@@ -115,6 +125,7 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
 
     climb.json may name several commits, whose losses were joined, and batch sizes.
     """
+    several = {"B": {str(B) for B in climb.batch_sizes}, "commit": {*climb.joined}}
     found = defaultdict(set)
     for row in rows:
         for k, log in row.logs.items():
@@ -123,8 +134,7 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
             for key in ("seed", "shuffle"):
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
     for key, values in found.items():
-        named = {"B": map(str, climb.batch_sizes), "commit": climb.joined}.get(key, ())
-        if len(values) > 1 and not values <= {*named}:
+        if len(values) > 1 and not values <= several.get(key, set()):
             differs = f"{key} ({', '.join(sorted(values))})"
             raise UsageError(f"{folder}: its logs differ in {differs}: they make no table")
 
