@@ -8,20 +8,18 @@ zeros), then the tokens as uint16.
 
 import hashlib
 import os
-import re
 import shlex
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
 from ladder.errors import UsageError
 from ladder.files import ROOT
-from ladder.text import printable
 
 # Of the text whose tokens are in data/tinyshakespeare.bin.
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -30,6 +28,7 @@ END_OF_TEXT = 50256
 MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
+INSIDE_CHARACTER = range(0x80, 0xC0)  # bytes of UTF-8 that do not begin a character
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -37,12 +36,6 @@ VOCABULARY_FILES = (
 )
 # Of both, one after the other.
 VOCABULARY_SHA256 = "00f404d36600411e497efb3df08d3b4e094f0820e2595afcb7cbd0c4353d4fcb"
-# Where a text may be cut without changing a token. GPT-2 first splits a text into words, with
-#     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-# In none of these does white space follow anything else, nor a sign a letter or digit: a word ends
-# there whatever follows. Signs are ASCII's, so that every Unicode version agrees, but for the |
-# inside <|endoftext|>, and the full stop and comma of texts without blanks.
-BOUNDARY = re.compile(r"(?<=\S)[ \t\r\n]|(?<=[^\W_])[!-/:-@。，]")
 
 
 @dataclass
@@ -168,43 +161,57 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
 
     Raises UsageError, OSError.
     """
-    vocabulary = gpt2_vocabulary()
     digest = hashlib.sha256()
     tokens = array("H")  # uint16: a list would need ten times the memory
     for path in files:
         if tokens:
             tokens.append(END_OF_TEXT)
         try:
-            with path.open(encoding="utf-8", newline="") as file:
-                for number, piece in enumerate(pieces(file), 1):
-                    digest.update(piece.encode())
-                    tokens.extend(vocabulary.encode(piece, allowed_special={MARK}))
-                    if number % 20 == 0:  # each is a megabyte or more: every three seconds
-                        print0(f"note  {number} MB of {path.name} are tokenized")
-        except ValueError as error:  # also tiktoken's, of a word of millions of letters or blanks
-            why = printable(str(error))[:100]
-            raise UsageError(f"{path} is no text in UTF-8 that tiktoken reads ({why})") from error
+            for some in encode(read_blocks(path, digest, print0)):
+                tokens.extend(some)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path} is no text in UTF-8 ({error})") from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
 
 
-def pieces(text: TextIO, size: int = 2**20) -> Iterator[str]:
-    """Read a text in pieces of about `size` characters whose tokens are those of the whole text.
+def read_blocks(path: Path, digest, print0) -> Iterator[str]:
+    """A text, 2**18 characters at a time. Raises OSError, UnicodeDecodeError."""
+    with path.open(encoding="utf-8", newline="") as file:
+        for number, block in enumerate(iter(partial(file.read, 2**18), ""), 1):
+            digest.update(block.encode())
+            yield block
+            if number % 80 == 0:  # every three seconds
+                print0(f"note  {number // 4} MB of {path.name} are tokenized")
 
-    A word without a BOUNDARY stays whole, however long.
+
+def encode(blocks: Iterable[str]) -> Iterator[list[int]]:
+    """The tokens of a text that comes in blocks: those of the whole text.
+
+    What follows a block may change its last words. So its last 64 tokens are held back, and their
+    text is encoded again with the next block. If the first token comes out as before, the tokens
+    in front of it stand: in byte pair encoding each two neighbours decide whether they go
+    together, and a word that is cut goes on as a word of its kind.
     """
-    held = ""
-    block = text.read(size)
-    while block:
-        start = len(held)
-        held += block
-        cut = BOUNDARY.search(held, start)
-        if cut:
-            yield held[: cut.start()]
-            held = held[cut.start() :]
-        block = text.read(size)
-    yield held
+    vocabulary = gpt2_vocabulary()
+    text = held = ""  # what `tokens` encode, and the end of it, from tokens[cut] on
+    tokens = []
+    cut = 0
+    for block in blocks:
+        new = vocabulary.encode(held + block, allowed_special={MARK})
+        if tokens and new[0] != tokens[cut]:
+            text += block
+            new = vocabulary.encode(text, allowed_special={MARK})
+        else:
+            yield tokens[:cut]
+            text = held + block
+        tokens = new
+        cut = max(0, len(tokens) - 64)
+        while vocabulary.decode_single_token_bytes(tokens[cut])[0] in INSIDE_CHARACTER:
+            cut -= 1
+        held = vocabulary.decode(tokens[cut:])
+    yield tokens
 
 
 # ------------------------------------------------------------------ GPT-2's vocabulary

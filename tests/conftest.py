@@ -72,7 +72,15 @@ def bytes_for_tokens(monkeypatch):
             ids += [50256, *document]
         return ids
 
-    vocabulary = SimpleNamespace(encode=encode)
+    def decode_single_token_bytes(token):
+        return b"<|endoftext|>" if token == 50256 else bytes([token])
+
+    def decode(ids):
+        return b"".join(map(decode_single_token_bytes, ids)).decode()
+
+    vocabulary = SimpleNamespace(
+        encode=encode, decode=decode, decode_single_token_bytes=decode_single_token_bytes
+    )
     monkeypatch.setattr("ladder.corpus.gpt2_vocabulary", lambda: vocabulary)
 
 
