@@ -49,7 +49,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
     drawing["step"] = draw_step
-    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)], [])
+    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     drawing["beyond"] = draw_beyond

@@ -124,16 +124,16 @@ REQUIRED = {
 NUMBERS = "params B T steps tokens epoch_batches flops_per_token step loss"
 
 
-def read_log(path: Path, ended: bool = True) -> Log:
-    """Parse one log. Raises UsageError, naming the file, if truncated or not a log of this ladder.
-
-    With `ended` False it may be the log of a run that is under way, or was killed.
-    """
-    return parse_log(path.read_text("utf-8", "replace"), str(path), ended)
+def read_log(path: Path) -> Log:
+    """Parse one log. Raises UsageError, naming the file, if it is cut short or not one of ours."""
+    return parse_log(path.read_text("utf-8", "replace"), str(path))
 
 
 def parse_log(text: str, name: str, ended: bool = True) -> Log:
-    """Parse the text of a log, as `read_log` does; errors call it `name`."""
+    """Parse the text of a log, as `read_log` does; errors call it `name`.
+
+    With `ended` False it may be that of a run that is under way, or was killed.
+    """
     log = Log()
     lines = text.split("\n")
     if not ended:

@@ -163,21 +163,12 @@ def _cpu_has_bf16() -> bool:
 
 
 @extra
-def load_average() -> float:
-    """How many programs wanted to run at a time, on average of the last minute."""
-    return os.getloadavg()[0]
-
-
-@extra
 def usable_cores() -> float:
     """How many cores this process may use, by its affinity and its container's quota."""
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux
         cores = len(os.sched_getaffinity(0))
-    quota = _of_cgroup("cpu.max")
-    if not quota:  # version 1
-        quota = _of_cgroup("cpu.cfs_quota_us") + _of_cgroup("cpu.cfs_period_us")
-    limit = re.match(r"(\d+)\s(\d+)", quota)  # microseconds; without a limit "max" or -1
+    limit = re.match(r"(\d+) (\d+)", _of_cgroup("cpu.max"))  # microseconds; "max" is no limit
     return min(cores, int(limit[1]) / int(limit[2])) if limit else cores
 
 
@@ -188,22 +179,10 @@ def throttled() -> int:
 
 
 def _of_cgroup(name: str) -> str:
-    """What a file of this process's control group holds, of either version; empty without one."""
-    groups = re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup"))
-    for controllers, path in [*groups, ("", ""), ("cpu", "")]:  # in a container its own is the root
-        text = _read("/sys/fs/cgroup", controllers, path, name)
-        if text:
-            return text
-    return ""
-
-
-@extra
-def busy(load_average: float) -> str | None:
-    """A line if `load_average` is more than three quarters of the cores."""
-    cores = usable_cores()
-    if load_average <= 0.75 * cores:
-        return None
-    return f"load {load_average:.1f} on {cores:g} core(s) in the last minute: wait for what runs"
+    """What a file of this process's control group (version 2) holds; empty without one."""
+    _, _, group = _read("/proc/self/cgroup").strip().partition("0::/")
+    # In a container its own is the root.
+    return _read("/sys/fs/cgroup", group, name) or _read("/sys/fs/cgroup", name)
 
 
 @extra

@@ -1,8 +1,7 @@
 """One HTML page to look at: a climb's rungs, each with its diff and logs, or
 training curves.
 
-    ladder report                       your five newest climbs in runs/, else
-                                        the published ones
+    ladder report                       your newest climb in runs/
     ladder report runs/climb-… --open   this one, opened in the browser
     ladder report checkpoints/…         a run of ddp_run.py, or several
 
@@ -15,8 +14,8 @@ import webbrowser
 from pathlib import Path
 
 from ladder.errors import UsageError
-from ladder.files import ROOT, write_atomic
-from ladder.show.page import MARKER, Section, climb_section, page
+from ladder.files import write_atomic
+from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section
 from ladder.text import show
 
@@ -35,14 +34,11 @@ def run(args) -> int:
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     climbs = []
     runs = []
-    for path in args.paths:
+    for path in args.paths or [newest_climb()]:
         if (path / "climb.json").is_file():
             climbs.append(climb_section(path))
         else:
             runs.append(path)
-    if not args.paths:
-        begun = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-        climbs = newest(begun) or newest(sorted(ROOT.glob("logs/*/climb.json")))
     sections = [training_section(runs)] if runs else []
     sections += climbs
     for section in sections:
@@ -54,12 +50,9 @@ def run(args) -> int:
     return 0
 
 
-def newest(paths: list[Path]) -> list[Section]:
-    """The last five of these climbs that can be shown, from the last on."""
-    sections = []
-    for path in paths[:-6:-1]:
-        try:
-            sections.append(climb_section(path.parent))
-        except UsageError as error:
-            show(f"left out: {error}")
-    return sections
+def newest_climb() -> Path:
+    """The folder of the climb in runs/ that was at work last. Raises UsageError."""
+    climbs = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
+    if not climbs:
+        raise UsageError("no climb in runs/: name one, or a run of ddp_run.py")
+    return climbs[-1].parent

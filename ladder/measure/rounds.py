@@ -120,12 +120,11 @@ def checked_flags(args) -> argparse.Namespace:
 
 def print_notes(its_commit: str):
     """Say what a climb lacks as it begins."""
-    lacking = [machine.unseen_gpu(), machine.busy(machine.load_average())]
+    if machine.unseen_gpu():
+        print(f"note  {machine.unseen_gpu()}")
     if not COMMITTED.fullmatch(its_commit):
         why = no_commit() or "with uncommitted changes"
-        lacking.append(f"commit={its_commit} ({why}): the climb cannot be published")
-    for line in filter(None, lacking):
-        print(f"note  {line}")
+        print(f"note  commit={its_commit} ({why}): the climb cannot be published")
 
 
 def copy_code(code: Path, names: dict[Path, str], commit: str):

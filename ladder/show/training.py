@@ -1,13 +1,11 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
-import json
 import math
 import re
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
 
 from ladder.errors import UsageError
 from ladder.log import pairs_line, parse_log
@@ -65,8 +63,11 @@ def read_run(path: Path, color="measured") -> dict:
             last = log
     if not last:
         raise UsageError(why)
+    name = "/".join(path.resolve().parts[-2:])
+    if not steps:
+        name += f": {vals[0]['loss']:.4f}"
     return {
-        "name": "/".join(path.resolve().parts[-2:]),
+        "name": name,
         "color": color,
         "fields": last.run,
         "status": last.result.get("status"),
@@ -83,23 +84,11 @@ def column(rows: list[dict], key: str) -> np.ndarray:
     return np.array([row[key] for row in rows], float)
 
 
-def references_of(runs: list[dict]) -> list[dict]:
-    """The lines to beat: runs without a step (--steps 0), and what others reported of the model."""
-    model = runs[0]["fields"]["model"]
-    lines = []
-    for run in runs:
-        if not run["steps"]:
-            loss = run["vals"][0]["loss"]
-            lines.append({"name": f"{run['name']}: {loss:.4f}", "points": [[0, loss], [1e9, loss]]})
-    reported = json.loads(Path(__file__).with_name("references.json").read_text("utf-8"))
-    return lines + [line for line in reported if line["model"] == model]
-
-
 # ------------------------------------------------------------------ curves
 
 
-def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
-    """The losses of runs over tokens, and the references."""
+def draw_loss(runs: list[dict], width: int) -> Picture:
+    """The losses of runs over tokens. One without a step (--steps 0) is a line to beat."""
     picture = Picture(width, "Loss over tokens")
     if len(runs) > 1:
         picture.legend({run["color"]: run["name"] for run in runs})
@@ -110,16 +99,14 @@ def draw_loss(runs: list[dict], references: list[dict], width: int) -> Picture:
     # The first losses would fill the chart: it cuts them off.
     up = Axis(0.98 * min(finite), 1.1 * np.percentile(finite, 95))
     up.name = "loss, nats a token; dashed: validation"
-    across = Axis(0, max(run["tokens"][-1] for run in runs), "million tokens")
+    across = Axis(0, max(max(run["tokens"], default=0) for run in runs), "million tokens")
     chart = Chart(picture, across, up)
     for run in runs:
-        draw_run(chart, run, alone=len(runs) == 1)
-    for number, line in enumerate(references, 1):
-        tokens, loss = np.transpose(line["points"])  # million tokens, nats
-        chart.line(tokens, loss, "reported", 1.5, "2 4")
-        end = np.interp(chart.across.high, tokens, loss)
-        if up.low <= end <= up.high:
-            picture.text(chart.across.end + 9 * number - 4, up.at(end) + 4, f"{number}")
+        if run["steps"]:
+            draw_run(chart, run, alone=len(runs) == 1)
+        else:
+            loss = run["vals"][0]["loss"]
+            chart.line([across.low, across.high], [loss, loss], run["color"], 1.5, "2 4")
     return picture
 
 
@@ -154,25 +141,10 @@ def training_section(paths: list[Path]) -> Section:
     vals = [val for run in runs for val in run["vals"]]
     if vals:
         headline += f": best validation loss {lowest(vals)['loss']:.2f} nats a token"
-    references = references_of(found)
-    parts = [
-        both(partial(draw_loss, runs, references)),
-        references_html(references),
-    ]
+    parts = [both(partial(draw_loss, found))]
     for run in runs:
         parts += [tag("h3", run["name"]), terms(facts(run))]
     return Section(runs[0]["name"], headline, tag("div", parts))
-
-
-def references_html(references: list[dict]) -> Markup:
-    """What each dotted line is, by its number, and where it comes from."""
-    items = []
-    for line in references:
-        item = line["name"]
-        if "url" in line:
-            item = Markup('<a href="{url}">{name}</a>, reported').format(**line)
-        items.append(tag("li", item))
-    return tag("ol", items)
 
 
 def facts(run: dict) -> dict[str, str]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from helpers import closed_pipe, load
-from jobs import STEPS, command_line, finish, last_log, last_weights, losses, same_training
+from jobs import STEPS, finish, last_log, last_weights, losses, same_training
 
 from ladder import checkpoint, weights
 from ladder.files import ROOT
@@ -100,22 +100,6 @@ def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
 
 
 DDP = load(ROOT / "ddp_run.py")
-
-
-def test_a_run_has_a_folder_of_its_own_and_the_newest_is_resumed(
-    shard, smaller, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    own = command_line(shard, tmp_path)
-    own = [word for word in own if not word.startswith("--ckpt-dir")]
-    for number in (1, 2):
-        monkeypatch.setattr(os, "getpid", lambda number=number: number)  # in the same second
-        DDP.main([*own, f"--steps={number}"])
-        (folder,) = tmp_path.glob(f"checkpoints/*-{number}")
-        assert (folder / f"step_00000{number}.pt").exists()
-    DDP.main([*own, "--steps=4", "--resume"])
-    log = last_log(tmp_path)
-    assert [step["step"] for step in log.steps] == [3, 4]
 
 
 def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):

@@ -21,14 +21,6 @@ def shard(path, first, last):
     write_shard(path, np.arange(first, last, dtype=np.uint16))
 
 
-@pytest.fixture(scope="module")
-def vocabulary():
-    try:
-        return data.gpt2_vocabulary()
-    except UsageError as error:
-        pytest.skip(str(error))
-
-
 # ------------------------------------------------------------------ shards
 
 
@@ -114,7 +106,7 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
     ],
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(
-    name, content, said, bytes_for_tokens, tmp_path
+    name, content, said, vocabulary, tmp_path
 ):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=said):

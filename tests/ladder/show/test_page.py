@@ -1,15 +1,11 @@
-"""The page of `ladder report`: its words and pictures, and a look at it in a browser."""
+"""The page of `ladder report`: its words and pictures."""
 
 import html
-import os
-import shutil
-from importlib.util import find_spec
 from xml.etree import ElementTree
 
 import pytest
 from climbs import HERE, LOGS, NAMES, climb_of
 
-from ladder.commands.main import main
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.show.chart import WIDE
@@ -59,53 +55,6 @@ def test_a_picture_has_the_numbers_of_the_climb():
     said = [element.text for element in root.iter()]
     assert {f"{row.ms:,.0f}" for row in rows} <= {*said}
     assert "+10.1 % (+3.3 … +17.4)" in said
-
-
-@pytest.fixture
-def chromium():
-    """A browser, whose console has no word at the end: nor of what the page's policy refuses.
-
-    Skipped where there is no chromium with its chromedriver; where LADDER_BROWSER is set, as
-    .ci/run does, a missing browser is a failure.
-    """
-    programs = [find_spec("selenium"), *map(shutil.which, ("chromium", "chromedriver"))]
-    if not all(programs):
-        stop = pytest.fail if "LADDER_BROWSER" in os.environ else pytest.skip
-        stop("needs selenium, chromium and chromedriver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[1]
-    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=programs[2])
-    with webdriver.Chrome(options=options, service=service) as driver:
-        yield driver
-        assert driver.get_log("browser") == []
-
-
-def test_the_page_in_a_browser(tmp_path, chromium):
-    """Wide and narrow: pictures fit, and nothing is fetched."""
-    out = tmp_path / "page.html"
-    folders = [LOGS / f"{HERE}-climb-3", LOGS / "2026-11-25-amd-epyc-2-threads-ablate"]
-    folders.append(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")
-    assert main(["report", *map(str, folders), "--out", str(out)]) == 0
-    chromium.get(out.as_uri())
-    assert chromium.title.startswith("Training tiny on tinyshakespeare: best validation loss 5.96")
-    for width, kind, pictures in ((1200, "wide", 3), (400, "narrow", 3), (720, "wide", 3)):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        assert chromium.execute_script("return document.documentElement.scrollWidth") == width
-        shown = chromium.find_elements("css selector", "main div > svg")
-        shown = [picture for picture in shown if picture.is_displayed()]
-        assert len(shown) == pictures and all(picture.rect["width"] > 300 for picture in shown)
-        assert len(chromium.find_elements("css selector", f".{kind}")) == pictures
-    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
-    assert all(name.startswith("data:") for name in chromium.execute_script(requests))
-
-
-# ------------------------------------------------------------------ scripts
 
 
 def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):

@@ -68,11 +68,14 @@ def test_logs_without_a_step_are_left_out(resumed):
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
+    """Beside a run without a step, which is a line to beat."""
     path = write_log(tmp_path / "run.log", 1, 3, [(2, "nan")])
     text = path.read_text().replace("norm 1.0000e+00", "norm inf")
     path.write_text(re.sub(r"loss [\d.]+", "loss nan", text))
+    beat = write_log(tmp_path / "beat.log", 1, 0, [(0, 9.25)])
     page = tmp_path / "page.html"
-    assert main(["report", str(path), "--out", str(page)]) == 0
+    assert main(["report", str(path), str(beat), "--out", str(page)]) == 0
+    assert "/beat.log: 9.2500</text>" in page.read_text()
     assert not re.findall(r'points="[^"]*(nan|inf)', page.read_text())
 
 
