@@ -7,9 +7,8 @@ from models import saved_model
 
 from ladder import weights
 from ladder.commands.main import main as ladder
-from ladder.commands.sample import sample
+from ladder.commands.sample import load_model, sample
 from ladder.corpus import END_OF_TEXT
-from ladder.show.sampling import load_model
 
 
 def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys):
@@ -19,7 +18,7 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
         decode=lambda ids: bytes(ids).decode("latin-1"),
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
-    monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
+    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
     saved_model(tmp_path)
     texts = []
     for seed in (1, 1, 2):
@@ -54,7 +53,7 @@ def test_what_is_drawn_follows_the_model():
 
 def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatch):
     """--seq-len of its run; later positions have random weights."""
-    monkeypatch.setattr("ladder.show.sampling.END_OF_TEXT", 0)
+    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
     model = saved_model(tmp_path)
     metadata = {"seq_len": "3", "val_loss": "9"}
     weights.save(tmp_path / "best", model.config, model.state_dict(), metadata)
