@@ -212,7 +212,9 @@ def beyond_lines(*climbs: tuple) -> str:
         run = first_log(rows).run
         top = [*by_stem(rows)][-1]
         share = shares(rows)[top]
-        steps = f"{share.value:.2f}" if share.low is None else part_of(share)
+        steps = f"{share.value:.2f}"
+        if share.low is not None:
+            steps = with_interval(share, "{:.2f}".format, "")
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
     return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
@@ -271,20 +273,6 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
         return "–"
     share = found[stem]
     return bold_if(factor(share), share) if share else "not reached"
-
-
-def part_of(share: Estimate | None) -> str:
-    """`0.61 (0.58 … 0.64)`."""
-    return with_interval(share, "{:.2f}".format, "") if share else "none"
-
-
-def setting_of(rows: list[Row]) -> str:
-    """Model, machine and text of a climb, and its seeds."""
-    run = first_log(rows).run
-    seeds = min(len(row.logs) for row in by_stem(rows).values())
-    steps = f"{int(run['steps']):,} steps of {run['data']}"
-    of_seeds = "1 seed" if seeds == 1 else f"{seeds} seeds"
-    return f"{run['model']}, {machine_of(rows)}, {steps}, {of_seeds}"
 
 
 # ------------------------------------------------------------------ cards
