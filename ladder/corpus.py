@@ -183,7 +183,7 @@ def read_blocks(path: Path, digest, print0) -> Iterator[str]:
             digest.update(block.encode())
             yield block
             if number % 80 == 0:  # every three seconds
-                print0(f"note  {number // 4} MB of {path.name} are tokenized")
+                print0(f"note  {number // 4} million characters of {path.name} are tokenized")
 
 
 def encode(blocks: Iterable[str]) -> Iterator[list[int]]:
