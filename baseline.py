@@ -4,8 +4,8 @@ Change: plain PyTorch in FP32, the reference. Every file in speedups/ is the fil
   change. (Until rung 01 ties embedding and head, the model has 163M parameters.)
 Why: on an A100 most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
   sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. An A100's owner measured 19.2 TFLOP/s:
-  730 ms, attention included, of the 851 ms that `ladder roofline` calculates for the step. Its
-  tensor cores ran bfloat16 at 14 times that rate. A GeForce's FP32 is faster: owners of a 4090
+  730 ms, attention included, of the 851 ms that `ladder roofline --gpu "A100 SXM 80GB"` calculates.
+  Its tensor cores ran bfloat16 at 14 times that rate. A GeForce's FP32 is faster: owners of a 4090
   measured 55 TFLOP/s (two thirds of the data sheet), 1.6 times that in TF32 and 3 times in
   bfloat16. The rest of the step is memory traffic. Attention written out makes much of it: its
   scores take 16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, and scale, mask and softmax each

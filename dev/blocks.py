@@ -187,8 +187,8 @@ def rungs_table() -> str:
         )
     heads = ["rung", "ms", "what it removes", "lines"]
     return f"""Milliseconds of a step on an RTX 4070 at a batch of {compare}, *calculated*: the
-[roofline](docs/measuring.md#how-work-is-counted), the shortest time possible. It cannot see what
-aligned rows gain (07).
+[roofline](docs/measuring.md#how-work-is-counted), the shortest time possible. It does not show
+what 07 gains.
 
 {text_table(heads, lines, words=(0, 2))}"""
 
@@ -216,7 +216,9 @@ def beyond_lines(*climbs: tuple) -> str:
         if share.low is not None:
             steps = with_interval(share, "{:.2f}".format, "")
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
-        found.append(f"{steps} with {run['model']} ([{run['steps']} steps, {seeds}]({folder}))")
+        size = int(run["B"]) * int(run["T"])
+        what = f"{run['steps']} steps of {size:,} tokens, {seeds}"
+        found.append(f"{steps} with {run['model']} ([{what}]({folder}))")
     return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
 *Measured*: of rung 10's steps to its final loss, rung {top[:2]} needs {", ".join(found)}.
 """
@@ -257,7 +259,7 @@ def rounds_text(rows: list[Row]) -> str:
     """How many seeds the rows ran with: `1 to 2 seeds`."""
     counts = {len(row.logs) for row in by_stem(rows).values()}
     least = f"{min(counts)} to " if len(counts) > 1 else ""
-    return f"{least}{max(counts)} seed{'s' if max(counts) > 1 else ''}"
+    return f"{least}{max(counts)} rounds, a seed each"
 
 
 def loss_cell(path: Path, rows: list[Row]) -> str:

@@ -4,13 +4,11 @@ Change: AdamW has GPT-3's settings, and gradients are clipped. From the GPT-3 pa
   0.95) instead of PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0,
   weight decay 0.1 instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step
   line also shows norm.
-Why: for the loss, not for speed. A beta2 of 0.95 forgets half of the squared gradients in 13.5
-  steps, 0.999 in 693. GPT-3 has it for half a million tokens a step: there it forgets half in 7
-  million tokens. At a CPU's 1,024 tokens a step it is half in 14,000: there, in short runs of a
-  small model on a dictionary, 0.999 ended lower (docs/measuring.md), though 08 as a whole ended
-  below 07 after 500 steps of another text. Clipping limits what one bad batch can do. Biases and
-  LayerNorms need no decay. In long runs of others the decay shows, clipping hardly
-  (docs/reported.md). Only clipping takes time: one more pass over 498 MB of gradients to measure
+Why: for the loss, not for speed. Clipping limits what one bad batch can do. Biases and LayerNorms
+  need no decay. In long runs of others the decay shows, clipping hardly (docs/reported.md). A beta2
+  of 0.95 forgets half of the squared gradients in 13.5 steps, 0.999 in 693. GPT-3 has 0.95 for half
+  a million tokens a step. At a CPU's 1,024 a step 0.999 ended lower, in short runs of a small model
+  (docs/measuring.md). Only clipping takes time: one more pass over 498 MB of gradients to measure
   them and one to scale them, two reads and a write, 1.5 GB, 0.7 ms on an A100.
 Numerics: changes the function. The update rule changes.
 Run: python speedups/08_adamw_clipping.py

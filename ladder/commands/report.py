@@ -1,7 +1,7 @@
 """One HTML page to look at: a climb's rungs, each with its diff and logs, or
 training curves.
 
-    ladder report                       your newest climb in runs/
+    ladder report                       your newest climb, or run of ddp_run.py
     ladder report runs/climb-… --open   this one, opened in the browser
     ladder report checkpoints/…         a run of ddp_run.py, or several
 
@@ -34,7 +34,7 @@ def run(args) -> int:
         raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
     climbs = []
     runs = []
-    for path in args.paths or [newest_climb()]:
+    for path in args.paths or [newest()]:
         if (path / "climb.json").is_file():
             climbs.append(climb_section(path))
         else:
@@ -50,9 +50,9 @@ def run(args) -> int:
     return 0
 
 
-def newest_climb() -> Path:
-    """The folder of the climb in runs/ that was at work last. Raises UsageError."""
-    climbs = sorted(Path("runs").glob("*/climb.json"), key=lambda path: path.stat().st_mtime)
-    if not climbs:
-        raise UsageError("no climb in runs/: name one, or a run of ddp_run.py")
-    return climbs[-1].parent
+def newest() -> Path:
+    """The folder of the climb or the run that was at work last. Raises UsageError."""
+    files = [*Path("runs").glob("*/climb.json"), *Path("checkpoints").glob("*/*_run-*.log")]
+    if not files:
+        raise UsageError("no climb is in runs/, and no run in checkpoints/: name one")
+    return max(files, key=lambda path: path.stat().st_mtime).parent

@@ -57,13 +57,18 @@ def run(args) -> int:
 
 
 def find(text: str) -> GPU:
-    """The GPU with all these words in its name.
+    """The GPU of this name, blanks left out, or with all these words in it.
 
     Of several it is the one with which their names begin: `4070` is the RTX 4070, not the Ti.
     Raises UsageError if there is none or more than one.
     """
     words = set(text.lower().split())
-    matches = [name for name in CARDS if words <= set(name.lower().split())]
+    matches = []
+    for name in CARDS:
+        if name.lower().replace(" ", "") == text.lower().replace(" ", ""):
+            return CARDS[name]
+        if words <= set(name.lower().split()):
+            matches.append(name)
     if not matches:
         raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
     shortest = min(matches, key=len)
@@ -101,7 +106,7 @@ def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
     sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
     console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
     if gpu.note:
-        console.say(f"note  {gpu.note}")
+        console.say(f"About this card: {gpu.note}")
     fits = largest_batch(gpu.memory)
     train = batch_to_train(gpu.memory)
     console.say(f"The largest B: {fits} for the baseline, {train} to train with ddp_run.py\n")

@@ -2,13 +2,15 @@
 
 import os
 import re
+import shutil
 
 import pytest
-from climbs import climb_of
+from climbs import LOGS, climb_of
 
 from ladder.commands.main import main
 from ladder.show.page import MARKER
 
+TRAINED = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny"
 TIMES = {"baseline": 20, "01_weight_tying": 18}
 
 
@@ -26,13 +28,16 @@ def make(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_the_newest_climb_is_shown(make, tmp_path):
+def test_the_newest_climb_or_run_is_shown(make, tmp_path):
     assert main(["report"]) == 2  # there is none
     for number, name in enumerate(("climb-3", "climb-2"), 1):
         folder = climb_of(tmp_path / "runs" / name, TIMES)
         os.utime(folder / "climb.json", (number, number))
     _, _, shown, _ = make()
     assert shown == ["climb-2"]
+    shutil.copytree(TRAINED, tmp_path / "checkpoints" / "mine")
+    (tmp_path / "checkpoints" / "mine" / "ddp_run-1.log").touch()
+    assert make()[2] == ["checkpoints/mine"]
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):

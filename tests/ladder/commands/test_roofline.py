@@ -25,7 +25,7 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("4070 ti", "RTX 4070 Ti"),
+        ("rtx4070ti", "RTX 4070 Ti"),
         ("A40", "A40"),  # not the RTX A4000
     ],
 )
