@@ -90,7 +90,7 @@ def prepare(argv):
         cut = len(train) - int(len(train) * args.val_fraction)
         splits = {"train": train[:cut], "val": train[cut:]}
         if held_out:
-            (splits["val"],) = tokenize(name, held_out, show).shards
+            (splits["val"],) = tokenize(args.val, held_out, show).shards
         for split, tokens in splits.items():
             write_split(unfinished, f"{name}_{split}", tokens)
         for shard in unfinished.iterdir():

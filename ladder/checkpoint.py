@@ -156,9 +156,10 @@ def default_folder(resume: bool) -> Path:
     folders = {}  # by the time of a checkpoint
     for folder in root.glob("*"):
         if resume and OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
-            for path in checkpoints_in(folder):
-                with suppress(Damaged):
-                    folders[read(path).get("saved_at", 0)] = folder
+            with suppress(OSError):  # it may be another user's
+                for path in checkpoints_in(folder):
+                    with suppress(Damaged):
+                        folders[read(path).get("saved_at", 0)] = folder
     if folders:
         return folders[max(folders)]
     return root / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}"

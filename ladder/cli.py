@@ -47,6 +47,7 @@ def path(text: str) -> str:
     """An argparse type: a path. `~` is the user's home: most shells leave it alone in --flag=~/…"""
     if not text:  # of a variable that is not set
         raise argparse.ArgumentTypeError("expected a path, got none")
+    text.encode()  # raises ValueError: torch and safetensors open no name that is not UTF-8
     return os.path.expanduser(text)
 
 

@@ -170,7 +170,8 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
             for some in encode(read_blocks(path, digest, print0)):
                 tokens.extend(some)
         except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is no text in UTF-8 ({error})") from error
+            why = f"{path} is no text in UTF-8 ({error.reason})"
+            raise UsageError(f"{why}: `iconv -c` leaves out what is not") from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
@@ -224,13 +225,9 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:
-        folder = cache_folder()
-        why = getattr(error, "strerror", None)  # of a file; errors of the network have none
-        if os.path.isdir(folder) and not os.access(folder, os.X_OK):
-            why = "Permission denied"
-        why = why or "it is not all there, and did not come over the network"
         raise UsageError(
-            f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}; name a folder of yours in "
+            f"no GPT-2 vocabulary in {cache_folder() or 'a cache'}: it is not all there, damaged "
+            "or not yours to read, and did not come over the network; name a folder of yours in "
             f"TIKTOKEN_CACHE_DIR, and connect once, or copy {' and '.join(VOCABULARY_FILES)} into "
             "it from that of another machine"
         ) from error

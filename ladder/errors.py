@@ -84,9 +84,9 @@ _CAUSES = {
     ),
     # Inductor could not write, compile or load its generated code. {} is how its error begins.
     "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
-        "torch.compile failed ({}): it needs a C++ compiler that works, and room in a cache folder "
-        "without blanks in its name (TORCHINDUCTOR_CACHE_DIR) where programs may run; rungs below "
-        "05 need neither"
+        "torch.compile needs a C++ compiler that works, and room in a folder without blanks in its "
+        "name where programs may run: name one in TORCHINDUCTOR_CACHE_DIR, for ladder commands in "
+        "TMPDIR, or run a rung below 05 ({})"
     ),
 }
 

@@ -98,7 +98,7 @@ def device_name(device) -> str:
     return f"{name} (1 thread)" if threads == 1 else f"{name} ({threads} threads)"
 
 
-def _read(*path: str) -> str:
+def _read(*path: str | Path) -> str:
     """The text of a file of Linux; empty if there is none that we may read."""
     with suppress(OSError):
         return Path(*path).read_text()
@@ -168,21 +168,23 @@ def usable_cores() -> float:
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux
         cores = len(os.sched_getaffinity(0))
-    limit = re.match(r"(\d+) (\d+)", _of_cgroup("cpu.max"))  # microseconds; "max" is no limit
-    return min(cores, int(limit[1]) / int(limit[2])) if limit else cores
+    for text in _of_cgroups("cpu.max"):
+        limit = re.match(r"(\d+) (\d+)", text)  # microseconds; "max" is no limit
+        if limit:
+            cores = min(cores, int(limit[1]) / int(limit[2]))
+    return cores
 
 
 def throttled() -> int:
     """How often this process and those beside it had to wait, as their quota was used up."""
-    count = re.search(r"nr_throttled (\d+)", _of_cgroup("cpu.stat"))
-    return int(count[1]) if count else 0
+    counts = re.findall(r"nr_throttled (\d+)", "".join(_of_cgroups("cpu.stat")))
+    return sum(map(int, counts))
 
 
-def _of_cgroup(name: str) -> str:
-    """What a file of this process's control group (version 2) holds; empty without one."""
-    _, _, group = _read("/proc/self/cgroup").strip().partition("0::/")
-    # In a container its own is the root.
-    return _read("/sys/fs/cgroup", group, name) or _read("/sys/fs/cgroup", name)
+def _of_cgroups(name: str) -> list[str]:
+    """What a file of this process's control group (version 2), and of those around it, holds."""
+    group = Path("/sys/fs/cgroup", _read("/proc/self/cgroup").strip().removeprefix("0::/"))
+    return [_read(folder, name) for folder in (group, *group.parents)]
 
 
 @extra

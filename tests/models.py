@@ -58,7 +58,6 @@ def model_of(name, vocab_size=None):
 
 
 SHAPE = {**TINY, "vocab_size": 512}
-CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # transformers keeps these transposed
 
 
 def reference_model(tied: bool):

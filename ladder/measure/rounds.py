@@ -248,7 +248,7 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
         why = OUT_OF_MEMORY
     write_atomic(failed, why.encode())
     write_atomic(stderr, done.stderr.encode())
-    return f"failed: {why}"
+    return f"failed: {why} (all of it: {stderr.name})"
 
 
 def keep_log(folder: Path, log_dir: Path, run: PlannedRun, k: int) -> float:

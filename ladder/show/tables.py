@@ -267,6 +267,9 @@ def disturbed_rounds(row: Row) -> list[str]:
     usual = statistics.median(map(median_ms, row.logs.values()))
     for k, log in row.logs.items():
         name = f"Round {k} of {name_of(row)}"
+        for note in log.notes:
+            if note.startswith("throttled"):
+                notes.append(f"{name} was {note}.")
         _, ms, slow = percentiles(step_times(log))
         twice = "more than twice"
         if ms > 2 * usual:

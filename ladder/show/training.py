@@ -45,6 +45,7 @@ def read_run(path: Path, color="measured") -> dict:
     steps = []
     starts = []
     vals = []
+    saved = False  # whether the log before has a checkpoint to go on from
     last = None
     why = f"{path} has no climb.json and no log of a run"
     for name, text in texts_at(path).items():
@@ -55,6 +56,9 @@ def read_run(path: Path, color="measured") -> dict:
             continue
         if log.steps:
             first = log.steps[0]["step"]
+            if first == 1 and saved:
+                raise UsageError(f"{path} has the logs of several runs: name them one by one")
+            saved = any(note.startswith("saved") for note in log.notes)
             steps = [step for step in steps if step["step"] < first] + log.steps
             starts = [start for start in starts if start < first] + [first]
             vals = [val for val in vals if val["step"] < first]

@@ -1,7 +1,6 @@
 """corpus.py: shards, texts, folders of shards, and what is held out."""
 
 import hashlib
-import os
 import sys
 from itertools import chain
 from pathlib import Path
@@ -76,19 +75,10 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
     assert np.array_equal(corpus.read(0, 338_025), tokens)
 
 
-@pytest.mark.parametrize(
-    ("folder", "error", "why"),
-    [
-        ("", ConnectionError(), "a cache: it is not all there, and did not come over the"),
-        ("/no", PermissionError(13, "Not yours"), "/no: Not yours"),  # of a file
-        ("/", ConnectionError(), "/: Permission denied"),  # of the folder
-    ],
-)
-def test_a_vocabulary_is_missing_for_one_reason(folder, error, why, monkeypatch):
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", folder)
-    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=error))
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UsageError, match=f"^no GPT-2 vocabulary in {why}"):
+def test_a_vocabulary_that_is_missing_is_told(monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=PermissionError))
+    with pytest.raises(UsageError, match="no GPT-2 vocabulary in a cache: it is not all there"):
         data.gpt2_vocabulary()
 
 
@@ -101,7 +91,7 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
     [
         ("a.bin", SHARD, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
         ("a.bin", LLAMA, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
-        ("a.txt", b"caf\xe9", "a.txt is no text in UTF-8"),
+        ("a.txt", b"caf\xe9", "a.txt is no text in UTF-8 [(]unexpected end of data"),
         ("a.txt", b"", "a has no text: 0 tokens"),
     ],
 )

@@ -77,6 +77,7 @@ ROOT = "/sys/fs/cgroup"
     [
         ({f"{ROOT}/a.slice/b/cpu.max": "max 100000\n"}, 4),
         ({f"{ROOT}/a.slice/b/cpu.max": "150000 100000\n"}, 1.5),
+        ({f"{ROOT}/a.slice/cpu.max": "150000 100000\n"}, 1.5),  # of all that a user runs
         ({f"{ROOT}/cpu.max": "150000 100000\n"}, 1.5),  # in a container
     ],
 )

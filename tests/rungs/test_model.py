@@ -3,11 +3,12 @@
 import pytest
 import torch
 from helpers import load, random_batch, relative_error, rung
-from models import CONV1D, SHAPE, reference_model
+from models import SHAPE, reference_model
 from torch.nn.functional import cross_entropy
 
 from ladder.cli import MODELS
 from ladder.measure.scripts import number_of, rungs_for
+from ladder.weights import CONV1D
 
 
 def to_linear(name: str, tensor: torch.Tensor) -> torch.Tensor:

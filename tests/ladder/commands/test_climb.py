@@ -142,7 +142,7 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     begun = " ".join(re.findall(r"^(\w+), round", said, re.M))
     first = "a_B1 a_B2 a_B4 a_B8 b_B1 b_B2 b_B4 c_B1 c_B2 c_B4 c_B8 c_B16"
     assert begun == f"{first} c_B16 c_B8 c_B4 c_B2 c_B1 b_B2 b_B1 a_B4 a_B2 a_B1"
-    assert "b_B4, round 1 of 2: failed: out of memory (7 of " in said
+    assert "b_B4, round 1 of 2: failed: out of memory (all of it: b_B4.r1.stderr) (7 of " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
     table = markdown(*read_climb(out))

@@ -23,7 +23,9 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
     rows += [Row("none", {}, {1: "no log at all"})]
     for row in rows:
         row.mfu = 0.5
-    failed, none, slow, eager = footnotes(a_climb(), rows)
+    rows[0].log.notes = ["throttled 2 times"]
+    failed, none, throttled, slow, eager = footnotes(a_climb(), rows)
+    assert throttled == "Round 1 of 00 baseline was throttled 2 times. It is kept."
     assert failed == "Round 3 of 05 torch.compile failed: killed"
     assert none == "Round 1 of none failed: no log at all"
     assert eager.startswith("05 torch.compile ran compiled=no, not yes")

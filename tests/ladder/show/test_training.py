@@ -6,6 +6,7 @@ import pytest
 from climbs import LOGS
 
 from ladder.commands.main import main
+from ladder.errors import UsageError
 from ladder.log import mfu_line, pairs_line, step_line
 from ladder.show import training
 
@@ -65,6 +66,14 @@ def test_logs_without_a_step_are_left_out(resumed):
         file.write("step   86/100 | loss 9.1")
     assert training.read_run(resumed)["starts"] == [1, 41, 81]
     assert main(["report", str(empty)]) == 2
+
+
+def test_several_runs_in_a_folder_are_no_curve(tmp_path):
+    for day in (1, 2):
+        path = tmp_path / f"ddp_run-2026110{day}-100000-000000.log"
+        write_log(path, 1, 3, result="note  saved step_000003.pt\n")
+    with pytest.raises(UsageError, match="has the logs of several runs: name them"):
+        training.read_run(tmp_path)
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
