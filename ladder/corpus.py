@@ -170,8 +170,8 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
             for some in encode(read_blocks(path, digest, print0)):
                 tokens.extend(some)
         except UnicodeDecodeError as error:
-            why = f"{path} is no text in UTF-8 ({error.reason})"
-            raise UsageError(f"{why}: `iconv -c` leaves out what is not") from error
+            why = f"{error.reason}; iconv -c leaves out what is not"
+            raise UsageError(f"{path} is no text in UTF-8: {why}") from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])

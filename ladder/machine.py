@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-def extra(measure: Callable) -> Callable:
+def extra(measure: Callable):
     """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
 
     @wraps(measure)
@@ -98,7 +98,7 @@ def device_name(device) -> str:
     return f"{name} (1 thread)" if threads == 1 else f"{name} ({threads} threads)"
 
 
-def _read(*path: str | Path) -> str:
+def _read(*path) -> str:
     """The text of a file of Linux; empty if there is none that we may read."""
     with suppress(OSError):
         return Path(*path).read_text()
@@ -163,13 +163,24 @@ def _cpu_has_bf16() -> bool:
 
 
 @extra
+def busy(load=None) -> str | None:
+    """A line if the load, by default that of the last minute, is above three quarters of the cores
+    that this process may use; else None."""
+    load = load or os.getloadavg()[0]
+    cores = usable_cores()
+    if load > 0.75 * cores:
+        return f"load {load:.1f} on {cores:g} core(s) in the last minute: wait for what runs"
+
+
+@extra
 def usable_cores() -> float:
     """How many cores this process may use, by its affinity and its container's quota."""
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux
         cores = len(os.sched_getaffinity(0))
-    for text in _of_cgroups("cpu.max"):
-        limit = re.match(r"(\d+) (\d+)", text)  # microseconds; "max" is no limit
+    version_1 = zip(_of_cgroups("cpu.cfs_quota_us"), _of_cgroups("cpu.cfs_period_us"), strict=True)
+    for text in [*_of_cgroups("cpu.max"), *map("".join, version_1)]:
+        limit = re.match(r"(\d+)\s(\d+)", text)  # microseconds; without a limit "max" or -1
         if limit:
             cores = min(cores, int(limit[1]) / int(limit[2]))
     return cores
@@ -182,9 +193,12 @@ def throttled() -> int:
 
 
 def _of_cgroups(name: str) -> list[str]:
-    """What a file of this process's control group (version 2), and of those around it, holds."""
-    group = Path("/sys/fs/cgroup", _read("/proc/self/cgroup").strip().removeprefix("0::/"))
-    return [_read(folder, name) for folder in (group, *group.parents)]
+    """What a file of this process's control groups, and of those around them, holds."""
+    texts = []
+    for controllers, path in re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup")):
+        group = Path("/sys/fs/cgroup", controllers, path)
+        texts += [_read(folder, name) for folder in (group, *group.parents)]
+    return texts
 
 
 @extra

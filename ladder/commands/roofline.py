@@ -63,11 +63,10 @@ def find(text: str) -> GPU:
     Raises UsageError if there is none or more than one.
     """
     words = set(text.lower().split())
+    glued = text.lower().replace(" ", "")
     matches = []
     for name in CARDS:
-        if name.lower().replace(" ", "") == text.lower().replace(" ", ""):
-            return CARDS[name]
-        if words <= set(name.lower().split()):
+        if words <= set(name.lower().split()) or glued == name.lower().replace(" ", ""):
             matches.append(name)
     if not matches:
         raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")

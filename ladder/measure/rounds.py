@@ -120,8 +120,8 @@ def checked_flags(args) -> argparse.Namespace:
 
 def print_notes(its_commit: str):
     """Say what a climb lacks as it begins."""
-    if machine.unseen_gpu():
-        print(f"note  {machine.unseen_gpu()}")
+    for line in filter(None, (machine.unseen_gpu(), machine.busy())):
+        print(f"note  {line}")
     if not COMMITTED.fullmatch(its_commit):
         why = no_commit() or "with uncommitted changes"
         print(f"note  commit={its_commit} ({why}): the climb cannot be published")

@@ -74,5 +74,4 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     if gain.low is not None and not gain.significant:
         said = f"No significant difference between {title_of(last)} and {title_of(first)}"
     tokens = f"{last.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second"
-    rounds = f", {gain.rounds} rounds" if gain.low is not None else ""
-    return said, f"{percent(gain)}{rounds}: {tokens}."
+    return said, f"{percent(gain)}: {tokens}."

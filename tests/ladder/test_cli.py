@@ -61,7 +61,6 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
             ["--batch-size=2", "--seq-len=64", "--total-batch=500"],
             "not a multiple of 128 tokens (world size 1 x B=2 x T=64)",
         ),
-        (["--beta2", "1"], "--beta2: expected a number of at least 0 and below 1, got 1"),
     ],
 )
 def test_a_schedule_that_makes_no_sense(flags, words, capsys):

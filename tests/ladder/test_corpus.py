@@ -91,7 +91,7 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
     [
         ("a.bin", SHARD, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
         ("a.bin", LLAMA, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
-        ("a.txt", b"caf\xe9", "a.txt is no text in UTF-8 [(]unexpected end of data"),
+        ("a.txt", b"caf\xe9", "a.txt is no text in UTF-8: unexpected end of data"),
         ("a.txt", b"", "a has no text: 0 tokens"),
     ],
 )

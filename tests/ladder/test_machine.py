@@ -69,7 +69,9 @@ def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
     assert machine.unseen_gpu() is None
 
 
+GROUP = "3:cpu,cpuacct:/\n0::/a.slice/b\n"
 ROOT = "/sys/fs/cgroup"
+V1 = f"{ROOT}/cpu,cpuacct/cpu.cfs"
 
 
 @pytest.mark.parametrize(
@@ -79,13 +81,15 @@ ROOT = "/sys/fs/cgroup"
         ({f"{ROOT}/a.slice/b/cpu.max": "150000 100000\n"}, 1.5),
         ({f"{ROOT}/a.slice/cpu.max": "150000 100000\n"}, 1.5),  # of all that a user runs
         ({f"{ROOT}/cpu.max": "150000 100000\n"}, 1.5),  # in a container
+        ({f"{V1}_quota_us": "50000\n", f"{V1}_period_us": "100000\n"}, 0.5),
     ],
 )
 def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, cores, monkeypatch):
-    files |= {"/proc/self/cgroup": "0::/a.slice/b\n"}
+    files |= {"/proc/self/cgroup": GROUP}
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setattr(machine, "_read", lambda *path: files.get(str(Path(*path)), ""))
     assert machine.usable_cores() == cores
+    assert bool(machine.busy(0.76 * cores)) and not machine.busy(0.75 * cores)
 
 
 def test_what_other_programs_take_by_hand(monkeypatch):

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from climbs import LOGS
 
 from ladder.commands.main import main
 from ladder.errors import UsageError
@@ -86,9 +85,3 @@ def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
     assert main(["report", str(path), str(beat), "--out", str(page)]) == 0
     assert "/beat.log: 9.2500</text>" in page.read_text()
     assert not re.findall(r'points="[^"]*(nan|inf)', page.read_text())
-
-
-def test_a_published_run_is_whole():
-    """Two logs of one run that was resumed; another run's beside them is none of it."""
-    folder = LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny"
-    assert training.read_run(folder)["starts"] == [1, 117]
