@@ -225,11 +225,17 @@ def gpt2_vocabulary():
     try:
         return tiktoken.get_encoding("gpt2")
     except (OSError, ValueError) as error:
+        folder = cache_folder()
+        why = "it is damaged"
+        for name in VOCABULARY_FILES:
+            try:
+                Path(folder, name).read_bytes()
+            except OSError as unread:
+                why = unread.strerror
         raise UsageError(
-            f"no GPT-2 vocabulary in {cache_folder() or 'a cache'}: it is not all there, damaged "
-            "or not yours to read, and did not come over the network; name a folder of yours in "
-            f"TIKTOKEN_CACHE_DIR, and connect once, or copy {' and '.join(VOCABULARY_FILES)} into "
-            "it from that of another machine"
+            f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}, and no network brought it; "
+            "name a folder of yours in TIKTOKEN_CACHE_DIR, and connect once, or copy "
+            f"{' and '.join(VOCABULARY_FILES)} into it from that of another machine"
         ) from error
 
 

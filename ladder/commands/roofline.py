@@ -57,17 +57,13 @@ def run(args) -> int:
 
 
 def find(text: str) -> GPU:
-    """The GPU of this name, blanks left out, or with all these words in it.
+    """The GPU with all these words in its name.
 
     Of several it is the one with which their names begin: `4070` is the RTX 4070, not the Ti.
     Raises UsageError if there is none or more than one.
     """
     words = set(text.lower().split())
-    glued = text.lower().replace(" ", "")
-    matches = []
-    for name in CARDS:
-        if words <= set(name.lower().split()) or glued == name.lower().replace(" ", ""):
-            matches.append(name)
+    matches = [name for name in CARDS if words <= set(name.lower().split())]
     if not matches:
         raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
     shortest = min(matches, key=len)

@@ -75,11 +75,15 @@ def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
     assert np.array_equal(corpus.read(0, 338_025), tokens)
 
 
-def test_a_vocabulary_that_is_missing_is_told(monkeypatch):
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
-    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=PermissionError))
-    with pytest.raises(UsageError, match="no GPT-2 vocabulary in a cache: it is not all there"):
-        data.gpt2_vocabulary()
+def test_why_there_is_no_vocabulary(monkeypatch, tmp_path):
+    """tiktoken's error is of the network, which it asks last."""
+    monkeypatch.setattr(tiktoken, "get_encoding", Mock(side_effect=ConnectionError))
+    for name in data.VOCABULARY_FILES:
+        (tmp_path / name).touch()
+    for folder, why in {"": "No such file", str(tmp_path): "it is damaged"}.items():
+        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", folder)
+        with pytest.raises(UsageError, match=f"vocabulary in {folder or 'a cache'}: {why}"):
+            data.gpt2_vocabulary()
 
 
 SHARD = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1101, b"\0")

@@ -21,7 +21,6 @@ CASES = [
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb --without 6 --device cpu", "none of these changes can be taken back"),
-    ("climb 11-31", "there is no rung 31 that is built on 11"),
     ("climb 0 --out /", "error /: File exists"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: "),
     ("profile 3 4 5", "error give one rung or two"),

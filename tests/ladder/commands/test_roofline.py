@@ -23,7 +23,7 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 
 
 def test_a_card_is_found_by_the_words_of_its_name():
-    assert roofline.find("rtx4070ti").name == "RTX 4070 Ti"
+    assert roofline.find("4070 ti").name == "RTX 4070 Ti"
     assert roofline.find("A40").name == "A40"  # not the RTX A4000
 
 
