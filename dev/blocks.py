@@ -256,7 +256,7 @@ def staircase_rungs() -> list[Path]:
 
 
 def rounds_text(rows: list[Row]) -> str:
-    """How many seeds the rows ran with: `1 to 2 seeds`."""
+    """How many rounds the rows have: `2 to 3 rounds, a seed each`."""
     counts = {len(row.logs) for row in by_stem(rows).values()}
     least = f"{min(counts)} to " if len(counts) > 1 else ""
     return f"{least}{max(counts)} rounds, a seed each"

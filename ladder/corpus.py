@@ -28,7 +28,6 @@ END_OF_TEXT = 50256
 MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
-INSIDE_CHARACTER = range(0x80, 0xC0)  # bytes of UTF-8 that do not begin a character
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -196,20 +195,20 @@ def encode(blocks: Iterable[str]) -> Iterator[list[int]]:
     together, and a word that is cut goes on as a word of its kind.
     """
     vocabulary = gpt2_vocabulary()
-    text = held = ""  # what `tokens` encode, and the end of it, from tokens[cut] on
+    encode_all = partial(vocabulary.encode, allowed_special={MARK})
+    held = ""  # the text of tokens[cut:]
     tokens = []
     cut = 0
     for block in blocks:
-        new = vocabulary.encode(held + block, allowed_special={MARK})
+        new = encode_all(held + block)
         if tokens and new[0] != tokens[cut]:
-            text += block
-            new = vocabulary.encode(text, allowed_special={MARK})
+            new = encode_all(vocabulary.decode(tokens) + block)
         else:
             yield tokens[:cut]
-            text = held + block
         tokens = new
         cut = max(0, len(tokens) - 64)
-        while vocabulary.decode_single_token_bytes(tokens[cut])[0] in INSIDE_CHARACTER:
+        # Not inside a character of UTF-8.
+        while vocabulary.decode_single_token_bytes(tokens[cut])[0] in range(0x80, 0xC0):
             cut -= 1
         held = vocabulary.decode(tokens[cut:])
     yield tokens

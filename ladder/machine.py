@@ -192,7 +192,7 @@ def throttled() -> int:
     return sum(map(int, counts))
 
 
-def _of_cgroups(name: str) -> list[str]:
+def _of_cgroups(name: str) -> list:
     """What a file of this process's control groups, and of those around them, holds."""
     texts = []
     for controllers, path in re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup")):

@@ -66,10 +66,13 @@ def test_examples_are_what_is_printed(capsys):
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
-    printed += log_texts(ROOT / shown_climbs()[0])["05_torch_compile.r1"]
+    shown, _, _ = measured_climbs()[0]
+    printed += log_texts(ROOT / shown)["05_torch_compile.r1"]
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)
 
+    gain = re.search("An RTX 4070 gains (.*? times)", page("README.md"))[1]
+    assert f"{gain} (calculated, not measured)" in printed
     diff, *_, log, _ = code_blocks(page("README.md"))
     (roofline,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
     climb = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
@@ -77,11 +80,6 @@ def test_examples_are_what_is_printed(capsys):
     for block in (diff, log, roofline, climb, two_ranks):
         for line in block.splitlines():
             assert line == "…" or words(line) in printed, line
-
-
-def shown_climbs() -> list[str]:
-    """The folders of the climbs that README.md shows."""
-    return [folder for folder, *_ in measured_climbs()]
 
 
 # What has changed in the scripts since the climb that README.md shows and cannot show in its times:

@@ -35,6 +35,7 @@ import sys
 import tempfile
 from contextlib import closing, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
@@ -87,6 +88,8 @@ def run(args) -> int:
         rungs = [*rungs[:6], rungs[10], rungs[-1]]
     chosen = select(args.rungs) or rungs
     of_transformers = scripts.transformers_scripts()
+    if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
+        raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
     if args.batch_sizes and args.batch_size:
         raise UsageError("give --batch-size or --batch-sizes, not both")
     kind = "climb"

@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser):
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    from ladder import checkpoint, weights  # they import torch, which --help need not
+    from ladder import checkpoint  # it imports torch, which --help need not
 
     folder = args.folder or str(checkpoint.default_folder(resume=True))
-    model = load_model(folder)
-    loss = float(weights.read_metadata(weights.find(folder)).get("val_loss", 0))
+    model, metadata = load_model(folder)
+    loss = float(metadata.get("val_loss", 0))
     if loss > NOT_YET:
         print(f"note  {folder} has a validation loss of {loss:.1f}: it has not learnt to write yet")
     vocabulary = gpt2_vocabulary()
@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def load_model(name: str):
-    """The model on disk called `name`, as `weights.find` finds it, on the CPU. Raises UsageError.
+    """The model on disk called `name`, as `weights.find` finds it, on the CPU, and its metadata.
 
-    Its block_size is the T of its run: no later position was trained.
+    Raises UsageError. The model's block_size is the T of its run: no later position was trained.
     """
     from ladder import weights  # it imports torch, which --help need not
 
@@ -66,7 +66,7 @@ def load_model(name: str):
     weights.fill(model, shape, state)
     metadata = weights.read_metadata(weights.find(name))
     model.config.block_size = int(metadata.get("seq_len", shape["block_size"]))
-    return model
+    return model, metadata
 
 
 def sample(model, ids: list[int], count: int, seed: int):

@@ -102,8 +102,7 @@ def numbered(first: int, last: int) -> list[Path]:
         numbers = [number_of(path) for path in line]
         if first in numbers and last in numbers[numbers.index(first) :]:
             return line[numbers.index(first) : numbers.index(last) + 1]
-    which = f"{last} that is built on {first}" if first != last else last
-    raise UsageError(f"there is no rung {which}: name each rung")
+    raise UsageError(f"there is no rung {last} that is built on {first}: name each rung")
 
 
 def named(word: str) -> Path:

@@ -58,4 +58,4 @@ def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatc
     metadata = {"seq_len": "3", "val_loss": "9"}
     weights.save(tmp_path / "best", model.config, model.state_dict(), metadata)
     for name in (tmp_path, tmp_path / "best"):
-        assert load_model(str(name)).config.block_size == 3
+        assert load_model(str(name))[0].config.block_size == 3

@@ -15,14 +15,10 @@ print(time.process_time() - before)
 """
 
 
-def sleeping(path, seconds):
-    path.write_text(f"import time; time.sleep({seconds})")
-    return path
-
-
 def test_while_another_process_runs_this_one_sleeps(tmp_path):
     """In a process of its own: that of the tests has threads, and much to collect."""
-    script = sleeping(tmp_path / "sleeps.py", 2)
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time; time.sleep(2)")
     done = subprocess.run([sys.executable, "-c", USED, script], cwd=ROOT, capture_output=True)
     assert float(done.stdout) < 0.03  # half a per cent, and what it takes to start one
 
