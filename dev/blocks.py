@@ -187,8 +187,8 @@ def rungs_table() -> str:
         )
     heads = ["rung", "ms", "what it removes", "lines"]
     return f"""Milliseconds of a step on an RTX 4070 at a batch of {compare}, *calculated*: the
-[roofline](docs/measuring.md#how-work-is-counted), the shortest time possible. It does not show
-what 07 gains.
+[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time. It does not
+show what 07 gains.
 
 {text_table(heads, lines, words=(0, 2))}"""
 
@@ -220,7 +220,8 @@ def beyond_lines(*climbs: tuple) -> str:
         what = f"{run['steps']} steps of {size:,} tokens, {seeds}"
         found.append(f"{steps} with {run['model']} ([{what}]({folder}))")
     return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
-*Measured*: of rung 10's steps to its final loss, rung {top[:2]} needs {", ".join(found)}.
+*Measured*: rung {top[:2]} reaches rung 10's final loss in these shares of its
+steps: {", ".join(found)}.
 """
 
 
@@ -283,8 +284,8 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
 def cards_table() -> str:
     """The cards of README.md, in columns that a phone has room for."""
     lines = [CARD_HEADS, *(card_line(name) for name in FIVE_CARDS)]
-    heads, *lines = [[line[0], line[5], line[7]] for line in lines]
-    return text_table(heads, lines)
+    (card, faster, rate), *lines = [[line[0], line[5], line[7]] for line in lines]
+    return text_table([card, faster, f"{rate} at a larger batch"], lines)
 
 
 def more_cards_table() -> str:

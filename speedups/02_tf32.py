@@ -6,7 +6,7 @@ Why: tensor cores multiply TF32 but not FP32: some 132 instead of 19 TFLOP/s on 
   mantissa bits; sums stay FP32. Tensors still take 4 bytes a number in memory, so the traffic
   between the matmuls takes as long as before. That is why an A100's roofline falls from 850 to 244
   ms, 3.5 times and not 7. Needs an Ampere GPU or newer. Expect less on a GeForce: its data sheet
-  gives TF32 the rate of FP32, but owners measured 1.3 to 2.1 times that rate, and a step gains
+  gives TF32 the rate of FP32, but owners measured 1.3 to 1.9 times that rate, and a step gains
   some 10 to 40 % by `ladder roofline`. Expect nothing on a CPU without TF32 units.
 Numerics: rounding. Each matmul operand loses 13 bits: an error below 2^-10 of its value if they
   are cut off, below 2^-11 if it is rounded to the nearest.

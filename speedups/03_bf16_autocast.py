@@ -9,8 +9,8 @@ Why: tensor cores multiply bfloat16 at twice their TF32 rate (an A100's owner me
   belongs outside. But the traffic between the matmuls hardly falls: softmax and
   its saved output stay FP32 on CUDA, and each step casts the weights to bfloat16 and their
   gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 244 ms (roofline) this traffic takes
-  115 before and 110 after; only the other half, the matmuls, takes half the time. Expect at most
-  1.4 times there, not twice; more where matmuls are most of a step, and less without tensor cores.
+  115 before and 110 after; only the other half, the matmuls, takes half the time. Expect 40 % at
+  most there, not twice the speed; more where matmuls are most of a step, less without tensor cores.
   float16 needs the scaler because it rounds numbers below 3.0e-8 to zero: at B=16, T=1024 the
   gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9. The scaler multiplies the loss by
   65536 before backward and divides the gradients by it afterwards; if one has overflowed, it skips

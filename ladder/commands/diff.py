@@ -1,7 +1,7 @@
 """Show what one rung changes, line by line.
 
 With one rung it prints its diff against the rung that it adds one change to
-(for 13 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py), and what its
+(for 31 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py), and what its
 docstring says of that. With two it compares those two scripts; of neighbours
 it says that, too. The diff itself leaves out docstrings.
 

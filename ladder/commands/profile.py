@@ -35,6 +35,7 @@ from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select
 from ladder.run import Run
 from ladder.show.console import new_table, screen
+from ladder.show.gains import as_fast
 from ladder.show.tables import titles
 
 WARMUP_STEPS = 3
@@ -157,10 +158,10 @@ def summary(profiles: dict[str, dict]) -> str:
     said = f"{name} takes {medians['step']:.1f} ms a step"
     for former, one in before:
         _, *times = one["times_ms"]["step"]
-        faster = "not clearly faster"
+        faster = "not clearly faster than"
         if max(after["times_ms"]["step"][1:]) < min(times):
-            faster = f"{median(times) / medians['step']:.2f} times as fast"
-        said += f", {former} {median(times):.1f}: it is {faster}"
+            faster = as_fast(median(times) / medians["step"])
+        said += f" and is {faster} {former}, {median(times):.1f}"
     longest = max(STAGES, key=medians.get)
     return f"{said}; the longest stage is {longest}, {medians[longest]:.1f} ms."
 

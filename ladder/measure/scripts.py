@@ -102,6 +102,8 @@ def numbered(first: int, last: int) -> list[Path]:
         numbers = [number_of(path) for path in line]
         if first in numbers and last in numbers[numbers.index(first) :]:
             return line[numbers.index(first) : numbers.index(last) + 1]
+    if first == last:
+        raise UsageError(f"there is no rung {last}")
     raise UsageError(f"there is no rung {last} that is built on {first}: name each rung")
 
 

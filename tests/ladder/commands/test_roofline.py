@@ -7,6 +7,7 @@ import pytest
 
 from ladder.commands import roofline
 from ladder.commands.main import main
+from ladder.measure.rates import CARDS
 from ladder.show.reported import gain_text, share_of
 
 
@@ -23,6 +24,9 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 
 
 def test_a_card_is_found_by_the_words_of_its_name():
+    for name in CARDS:
+        assert roofline.find(name).name == name
+    assert roofline.find("rtx4070").name == "RTX 4070"
     assert roofline.find("4070 ti").name == "RTX 4070 Ti"
     assert roofline.find("A40").name == "A40"  # not the RTX A4000
 

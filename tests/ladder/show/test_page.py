@@ -24,7 +24,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
         (
             {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25},
             {"kind": "without"},
-            "without 02 TF32 is 0.40 times as fast as 10 fused AdamW",
+            "without 02 TF32 is 60 % slower than 10 fused AdamW",
         ),
     ],
 )
