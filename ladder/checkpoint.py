@@ -7,9 +7,7 @@ import errno
 import math
 import os
 import re
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,13 +24,12 @@ from ladder import weights
 from ladder.corpus import Corpus
 from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
-from ladder.files import lock, write_atomic
+from ladder.files import lock, runs_by_time, write_atomic
 from ladder.run import NotFinite
 from ladder.weights import BEST
 
 # Exactly: people copy checkpoints, and "step_000002 (copy).pt" is theirs.
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
-OWN_FOLDER = re.compile(r"\d{8}-\d{6}-\d+")  # date, time and process, in checkpoints/
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # on rank 0
@@ -74,11 +71,11 @@ class Checkpoints:
                 raise UsageError(f"{folder} holds an earlier run: {do}")
             return folder, None, math.inf
         path, saved = find_checkpoint(folder, self.run.print0)
-        if path is None:
+        if path:
+            check_settings(path, saved["settings"], self.settings)
+            self.run.print0(f"note  resumed after step {saved['step']}, from {path}")
+        else:
             self.run.print0(f"note  no checkpoint in {folder}: starting from the beginning")
-            return folder, None, math.inf
-        check_settings(path, saved["settings"], self.settings)
-        self.run.print0(f"note  resumed after step {saved['step']}, from {path}")
         best_loss = math.inf
         metadata = weights.read_metadata(folder / BEST)
         if metadata:
@@ -100,7 +97,6 @@ class Checkpoints:
             "scaler": scaler.state_dict(),
             "position": position,
             "settings": self.settings,
-            "saved_at": time.time(),  # seconds since 1970, UTC
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
         self.newest = on_rank_0(write, self.folder, state)
@@ -124,8 +120,13 @@ class Checkpoints:
 
     def _save_best(self, config, state: dict, metadata: dict[str, str]):
         best = self.folder / BEST
-        is_first = not best.exists()
-        weights.save(best, config, state, metadata)
+        is_first = not (best / "config.json").exists()
+        try:
+            weights.save(best, config, state, metadata)
+        except OSError as error:  # the disk may have room for the next one
+            self.run.output.lost = True
+            self.run.print0(f"note  {best} is not saved: {error.strerror}; the run goes on")
+            return
         self.run.print0(f"note  the lowest loss so far: saved {best} (for ladder sample)")
         if is_first:
             try:
@@ -148,21 +149,11 @@ def due(every: int, done: int, steps: int) -> bool:
 
 
 def default_folder(resume: bool) -> Path:
-    """A new folder in checkpoints/, or to resume the one with the checkpoint saved last.
-
-    The files say when: their times may be those of a copy.
-    """
-    root = Path("checkpoints")
-    folders = {}  # by the time of a checkpoint
-    for folder in root.glob("*"):
-        if resume and OWN_FOLDER.fullmatch(folder.name):  # not a copy of one
-            with suppress(OSError):  # it may be another user's
-                for path in checkpoints_in(folder):
-                    with suppress(Damaged):
-                        folders[read(path).get("saved_at", 0)] = folder
-    if folders:
-        return folders[max(folders)]
-    return root / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}"
+    """A new folder in checkpoints/, or to resume that of the newest run."""
+    runs = [*runs_by_time().values()]
+    if resume and runs:
+        return runs[-1]
+    return Path("checkpoints", f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}")
 
 
 def checkpoints_in(folder: Path) -> list[Path]:

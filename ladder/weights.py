@@ -49,8 +49,8 @@ def save(folder: Path, config, state: dict, metadata: dict[str, str]):
     fields["vocab_size"] = len(weights[WTE])
     fields["architectures"] = ["GPT2LMHeadModel"]
     text = json.dumps(FIXED | DROPOUT | fields, indent=1)
-    write_atomic(folder / "config.json", text.encode())
     write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
+    write_atomic(folder / "config.json", text.encode())  # last: `find` asks for it
 
 
 def save_tokenizer(folder: Path, longest: int):

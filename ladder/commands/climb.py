@@ -64,7 +64,7 @@ def add_arguments(parser):
     sizes = "run each rung at each of these B"
     add("--batch-sizes", nargs="+", type=cli.positive, metavar="B", help=sizes)
     stopped = "go on with this climb that was stopped, and run again what failed"
-    add("--resume", type=Path, metavar="FOLDER", help=stopped)
+    add("--resume", type=cli.path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
     minutes = "begin no run after this time"
     add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
@@ -105,10 +105,11 @@ def resume(args) -> int:
     for name, value in vars(args).items():
         if name != "resume" and value not in (None, []):
             raise UsageError("--resume does what the climb was asked for: give nothing else")
-    Climb.read_from(args.resume)  # raises UsageError if there is none
-    if not (args.resume / "code").is_dir():  # a published one
-        raise UsageError(f"{args.resume} is no climb to go on with: it has no code/")
-    return run_and_report(args.resume)
+    folder = Path(args.resume)
+    Climb.read_from(folder)  # raises UsageError if there is none
+    if not (folder / "code").is_dir():  # a published one
+        raise UsageError(f"{folder} is no climb to go on with: it has no code/")
+    return run_and_report(folder)
 
 
 def climb_without(args, rungs: list[Path]) -> int:

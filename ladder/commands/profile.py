@@ -27,7 +27,7 @@ import torch
 from rich.table import Table
 from torch.profiler import profile
 
-from ladder.cli import add_flags, at_least
+from ladder.cli import add_flags, at_least, path
 from ladder.errors import UsageError
 from ladder.files import make_folder
 from ladder.log import read_log
@@ -114,7 +114,7 @@ def add_arguments(parser):
     add_flags(parser, *PASSED_ON)
     steps = "steps to time, after 3 for warm-up (default: 5)"
     parser.add_argument("--steps", type=at_least(3), default=5, help=steps)
-    parser.add_argument("--out", help="new folder for the results (default: runs/profile-…)")
+    parser.add_argument("--out", type=path, help="new folder for results (default: runs/profile-…)")
 
 
 def run(args) -> int:

@@ -11,10 +11,14 @@ folder of checkpoints; a run of --steps 0 becomes a line to beat.
 """
 
 import webbrowser
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
+from ladder import cli
 from ladder.errors import UsageError
-from ladder.files import write_atomic
+from ladder.files import runs_by_time, write_atomic
+from ladder.measure.folder import Climb
 from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section
 from ladder.text import show
@@ -22,19 +26,20 @@ from ladder.text import show
 
 def add_arguments(parser):
     what = "folders of climbs, folders of checkpoints or logs"
-    parser.add_argument("paths", nargs="*", type=Path, help=what)
-    parser.add_argument("--out", type=Path, default="report.html", help="default: report.html")
+    parser.add_argument("paths", nargs="*", type=cli.path, help=what)
+    parser.add_argument("--out", type=cli.path, default="report.html", help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
 def run(args) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
-    if args.out.exists() and MARKER not in args.out.read_text("utf-8", "replace")[:1000]:
-        raise UsageError(f"{args.out} is not a page of ladder report: choose another --out")
+    out = Path(args.out)
+    if out.exists() and MARKER not in out.read_text("utf-8", "replace")[:1000]:
+        raise UsageError(f"{out} is not a page of ladder report: choose another --out")
     climbs = []
     runs = []
-    for path in args.paths or [newest()]:
+    for path in map(Path, args.paths or [newest()]):
         if (path / "climb.json").is_file():
             climbs.append(climb_section(path))
         else:
@@ -43,16 +48,20 @@ def run(args) -> int:
     sections += climbs
     for section in sections:
         show(f"{section.id}: {section.headline}")
-    write_atomic(args.out, page(sections).encode())
-    show(f"written: {args.out} (for a browser)")
+    write_atomic(out, page(sections).encode())
+    show(f"written: {out} (for a browser)")
     if args.open:
-        webbrowser.open(args.out.resolve().as_uri())
+        webbrowser.open(out.resolve().as_uri())
     return 0
 
 
 def newest() -> Path:
-    """The folder of the climb or the run that was at work last. Raises UsageError."""
-    files = [*Path("runs").glob("*/climb.json"), *Path("checkpoints").glob("*/*_run-*.log")]
-    if not files:
+    """The folder of the climb or the run that began last. Raises UsageError."""
+    found = runs_by_time()
+    for path in Path("runs").glob("*/climb.json"):
+        with suppress(UsageError):
+            local = datetime.strptime(Climb.read_from(path.parent).started, "%Y-%m-%d %H:%M")
+            found[f"{local.astimezone(timezone.utc):%Y%m%d-%H%M}-{path}"] = path.parent
+    if not found:
         raise UsageError("no climb is in runs/, and no run in checkpoints/: name one")
-    return max(files, key=lambda path: path.stat().st_mtime).parent
+    return found[max(found)]

@@ -12,9 +12,10 @@ distribution.
 import argparse
 import runpy
 
-from ladder.cli import add_flags, pick_device, positive, seed
+from ladder.cli import add_flags, path, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
-from ladder.files import ROOT
+from ladder.errors import UsageError
+from ladder.files import ROOT, runs_by_time
 from ladder.text import printable
 
 NOT_YET = 6.0  # nats a token; above, a model knows little more than which tokens are frequent
@@ -22,7 +23,7 @@ NOT_YET = 6.0  # nats a token; above, a model knows little more than which token
 
 def add_arguments(parser: argparse.ArgumentParser):
     folder = "of checkpoints (its best/), or one that transformers loads (default: the newest run)"
-    parser.add_argument("folder", nargs="?", help=folder)
+    parser.add_argument("folder", nargs="?", type=path, help=folder)
     parser.add_argument("--prompt", default="", help="text to go on from (default: none)")
     parser.add_argument("--tokens", type=positive, default=100, help="how many (default: 100)")
     words = "each draws another text (default: 1337)"
@@ -32,13 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser):
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    from ladder import checkpoint  # it imports torch, which --help need not
-
-    folder = args.folder or str(checkpoint.default_folder(resume=True))
+    folder = args.folder or newest()
     model, metadata = load_model(folder)
-    loss = float(metadata.get("val_loss", 0))
-    if loss > NOT_YET:
-        print(f"note  {folder} has a validation loss of {loss:.1f}: it has not learnt to write yet")
+    if "val_loss" in metadata:
+        loss = float(metadata["val_loss"])
+        not_yet = ", so it has not learnt to write yet" if loss > NOT_YET else ""
+        print(f"note  {folder} has a validation loss of {loss:.2f}{not_yet}")
     vocabulary = gpt2_vocabulary()
     model.to(pick_device(args.device))
     ids = vocabulary.encode(args.prompt, allowed_special={MARK})
@@ -51,6 +51,14 @@ def run(args: argparse.Namespace) -> int:
             printed = len(text)
     print()
     return 0
+
+
+def newest() -> str:
+    """The folder of the newest run that has a model. Raises UsageError."""
+    found = [folder for folder in runs_by_time().values() if (folder / "best/config.json").exists()]
+    if not found:
+        raise UsageError("no run in checkpoints/ has a best/ yet: name the folder of a model")
+    return str(found[-1])
 
 
 def load_model(name: str):

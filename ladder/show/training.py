@@ -1,23 +1,19 @@
 """Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
 
 import math
-import re
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ladder.errors import UsageError
+from ladder.files import LOG_OF_A_RUN
 from ladder.log import pairs_line, parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.losses import running_mean
 from ladder.measure.rows import step_tokens
 from ladder.show.chart import CURVES, Axis, Chart, Picture
 from ladder.show.page import Section, both, tag, terms
-
-# A log as ladder.run names it, by date and time.
-OF_A_RUN = re.compile(r"\w+_run-\d{8}-\d{6}-\d{6}")
-
 
 # ------------------------------------------------------------------ reading
 
@@ -30,7 +26,7 @@ def texts_at(path: Path) -> dict[str, str]:
     if path.is_file():
         return {path.name: path.read_text("utf-8", "replace")}
     texts = log_texts(path)
-    names = filter(OF_A_RUN.fullmatch, texts)
+    names = filter(LOG_OF_A_RUN.fullmatch, texts)
     by_time = sorted(names, key=lambda name: name.partition("-")[2])
     return {name: texts[name] for name in by_time}
 

@@ -1,8 +1,7 @@
 """checkpoint.py: files to resume from."""
 
-import math
+import errno
 import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -36,7 +35,7 @@ def save(folder, step, scaler=OFF, settings=None):
     model, optimizer = stepped()
     weights, moments = get_state_dict(model, optimizer)
     state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
-    state |= dict(step=step, position=0, settings=settings, saved_at=time.time())
+    state |= dict(step=step, position=0, settings=settings)
     return checkpoint.write(folder, state)
 
 
@@ -100,16 +99,39 @@ def test_a_folder_is_of_one_run(tmp_path):
         open_run(tmp_path, "--resume")
 
 
-def test_the_run_that_saved_last_is_resumed(tmp_path, monkeypatch):
-    """By what is in its checkpoint: its name has the local time, its copy was made at any time."""
+def test_the_run_that_began_last_is_resumed(tmp_path, monkeypatch):
+    """Its log says when: a copy has any name and time. Without a checkpoint it begins again: no
+    older run may take its place."""
     monkeypatch.chdir(tmp_path)
     settings = open_run(None).settings
-    for name in ("20990101-000000-1", "20260101-000000-2"):
-        newest = save(Path("checkpoints", name), 3, settings=settings)
-    os.utime(newest, (1, 1))
-    Path("checkpoints", "20990102-000000-3", weights.BEST).mkdir(parents=True)
-    save(Path("checkpoints", "20990103-000000-4 (copy)"), 4, settings=settings)
+    newest = log_of(settings, "20260101-000000-1", "20261128-100000-000001")
+    log_of(settings, "20990101-000000-2", "20261128-090000-000000")
+    log_of(settings, "20990102-000000-3 (copy)", "20261128-100000-000001")
     assert open_run(None, "--resume").newest == newest
+    newest.unlink()
+    run = open_run(None, "--resume")
+    assert run.newest is None and run.folder == newest.parent
+
+
+def log_of(settings, name, began):
+    folder = Path("checkpoints", name)
+    path = save(folder, 3, settings=settings)
+    (folder / f"ddp_run-{began}.log").touch()
+    return path
+
+
+def test_a_full_disk_costs_the_best_model_and_not_the_run(tmp_path, monkeypatch, capsys):
+    run = open_run(tmp_path)
+    run.run.rank, run.run.output = 0, SimpleNamespace(lost=False)
+    model = DDP.GPT(DDP.GPTConfig(**SMALLER))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "write_atomic", Mock(side_effect=full))
+        run.keep_best(2, model, 3.5, 8)
+    assert "best is not saved: No space left on device" in capsys.readouterr().out
+    assert run.run.output.lost and not (tmp_path / weights.BEST).exists()
+    run.keep_best(4, model, 3.25, 8)
+    assert weights.read_metadata(tmp_path / weights.BEST)["val_loss"] == "3.25"
 
 
 def save_best(folder, run):
@@ -118,11 +140,13 @@ def save_best(folder, run):
     weights.save(folder / weights.BEST, config, DDP.GPT(config).state_dict(), metadata)
 
 
-def test_the_best_model_stays_best_only_for_the_run_that_is_resumed(tmp_path):
-    """Losses on other text do not compare; a start that left no checkpoint may have other flags."""
+def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_path):
+    """Losses on other text do not compare."""
     run = open_run(tmp_path / "other")
     save_best(tmp_path, run)
-    assert open_run(tmp_path, "--resume", "--seed=7").best_loss == math.inf
+    assert open_run(tmp_path, "--resume").best_loss == 3.5  # without a checkpoint, too
+    with pytest.raises(UsageError, match="best was saved with seed 1337, this run has 7"):
+        open_run(tmp_path, "--resume", "--seed=7")
     save(tmp_path, 3, settings=run.settings)
     with pytest.raises(UsageError, match="was saved with val_tokens 8, this run has 16"):
         open_run(tmp_path, "--resume", "--val-tokens=16")

@@ -1,6 +1,5 @@
 """`ladder report`: which climbs are on its page, and the page of the repository."""
 
-import os
 import re
 import shutil
 
@@ -30,14 +29,13 @@ def make(tmp_path, monkeypatch, capsys):
 
 def test_the_newest_climb_or_run_is_shown(make, tmp_path):
     assert main(["report"]) == 2  # there is none
-    for number, name in enumerate(("climb-3", "climb-2"), 1):
-        folder = climb_of(tmp_path / "runs" / name, TIMES)
-        os.utime(folder / "climb.json", (number, number))
-    _, _, shown, _ = make()
-    assert shown == ["climb-2"]
-    shutil.copytree(TRAINED, tmp_path / "checkpoints" / "mine")
-    (tmp_path / "checkpoints" / "mine" / "ddp_run-1.log").touch()
-    assert make()[2] == ["checkpoints/mine"]
+    for name, started in {"climb-3": "2026-11-20 10:00", "climb-2": "2026-11-21 09:00"}.items():
+        climb_of(tmp_path / "runs" / name, TIMES, started=started)
+    assert make()[2] == ["climb-2"]
+    for day in ("20261119", "20261125"):
+        shutil.copytree(TRAINED, tmp_path / "checkpoints" / f"{day}-000000-1")
+        (tmp_path / f"checkpoints/{day}-000000-1/ddp_run-{day}-000000-000000.log").touch()
+    assert make()[2] == ["checkpoints/20261125-000000-1"]
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):

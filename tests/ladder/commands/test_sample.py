@@ -1,5 +1,6 @@
 """`ladder sample`: text drawn from a model on disk."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -19,13 +20,20 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
     )
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
     monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
-    saved_model(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert ladder(["sample"]) == 2
+    for number in (1, 2):  # the second has no model yet
+        folder = Path("checkpoints", f"20261128-000000-{number}")
+        folder.mkdir(parents=True)
+        (folder / f"ddp_run-2026112{number}-000000-000000.log").touch()
+    saved_model(Path("checkpoints", "20261128-000000-1"))
+    capsys.readouterr()
     texts = []
     for seed in (1, 1, 2):
         flags = f"--tokens 20 --seed {seed} --device cpu --prompt".split()
-        assert ladder(["sample", str(tmp_path), *flags, "~/be "]) == 0
+        assert ladder(["sample", *flags, "~/be "]) == 0
         note, _, written = capsys.readouterr().out.partition("\n")
-        assert "has not learnt to write yet" in note
+        assert "000000-1 has a validation loss of " in note and "not learnt to write yet" in note
         texts.append(written)
     text, same, other = texts
     assert text == same != other and text.startswith("~/be ")
