@@ -1,5 +1,6 @@
 """The parts of README.md and RUNLOG.md that are made from logs."""
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -20,21 +21,23 @@ from ladder.measure.scripts import base_of, branch, number_of, relative_name, ru
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
 from ladder.show.diffs import diff_lines
-from ladder.show.reported import gain_text, reported_climb, reported_shares
+from ladder.show.reported import gain_text, reported_shares
 from ladder.show.tables import (
     Cell,
+    columns,
     factor,
+    footnotes,
     loss_change,
-    markdown,
     percent,
-    pipes,
     table,
     with_interval,
 )
 
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4070 = "NVIDIA GeForce RTX 4070"
-B = 16  # of the reported climb
+# The one climb in README.md that is not ours, and its B.
+REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8"))
+B = 16
 NO_BREAK = "\N{NO-BREAK SPACE}"
 STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
 NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
@@ -44,7 +47,6 @@ MORE_CARDS = (
     "RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "T4",
     "V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM", "H200 SXM",
 )  # fmt: skip
-AMD = {"RX 7900 XTX": 24, "MI300X": 192}  # without data sheet here: their memory in GB
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
@@ -83,6 +85,25 @@ def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Ro
     return read_climbs(" ".join(folders))
 
 
+def pipes(lines: list[list[Cell]], words=(0,)) -> str:
+    """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
+
+    Cells are no HTML.
+    """
+    header, *body = lines
+    ruler = [Cell("---" if k in words else "---:") for k in range(len(header))]
+    text = ""
+    for line in [header, ruler, *body]:
+        texts = []
+        for k, cell in enumerate(line):
+            one_line = " ".join(cell.text.replace("|", r"\|").split())
+            if line is not header and k not in words:  # a number stays on one line
+                one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
+            texts.append(f"**{one_line}**" if cell.bold else one_line)
+        text += f"| {' | '.join(texts)} |\n"
+    return text.replace("<", "&lt;")
+
+
 def text_table(heads: list[str], lines: list[list[str]], words=(0,)) -> str:
     """A Markdown table; the columns of `words` are at the left."""
     return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
@@ -112,8 +133,15 @@ def by_number(rows: list[Row]) -> dict[int, Row]:
 
 
 def full_table(of_climb: tuple) -> str:
-    """The table of a climb."""
-    return markdown(*of_climb[1:])
+    """The table of a climb, and what has to be said of it.
+
+    It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
+    """
+    _, climb, rows = of_climb
+    text = pipes(table(rows, columns(climb, rows, narrow=True)))
+    for line in footnotes(climb, rows):
+        text += f"\n{line}\n".replace("<", "&lt;")
+    return text
 
 
 def losses_table(of_climb: tuple) -> str:
@@ -154,18 +182,17 @@ Rung 10 is {ran[10].total.value:.1f} times as fast as the baseline{more}.
 
 def ladder_picture() -> str:
     """The picture of the reported climb, and whose times it has."""
-    other = reported_climb()
-    ms = other["ms"]
+    ms = REPORTED["ms"]
     alt = (
         f"Milliseconds a step: {ms['00']} for the baseline, {ms['10']} for rung 10, with each diff"
     )
-    note = f"*Reported, rounded ([lecture]({other['url']})): the six rungs of ten that he timed."
+    note = f"*Reported, rounded ([lecture]({REPORTED['url']})): the six rungs of ten that he timed."
     return f"{note} Green: the heart of each diff.*\n\n{embedded('ladder', alt, 'docs/')}\n"
 
 
 def reported_rungs() -> list[Path]:
     """The rungs with a reported time of their own."""
-    ms = reported_climb()["ms"]
+    ms = REPORTED["ms"]
     return [path for path in rungs() if f"{number_of(path):02}" in ms]
 
 
@@ -290,11 +317,7 @@ def cards_table() -> str:
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    lines = [card_line(name) for name in MORE_CARDS]
-    for name, memory in AMD.items():
-        compare, train = batch_to_compare(memory), batch_to_train(memory)
-        lines.append([name, f"{memory}", f"{compare}", "–", "–", "–", f"{train}", "–"])
-    return text_table(CARD_HEADS, lines)
+    return text_table(CARD_HEADS, [card_line(name) for name in MORE_CARDS])
 
 
 CARD_HEADS = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster"]

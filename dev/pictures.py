@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from blocks import (
     A100,
+    REPORTED,
     B,
     beyond_climbs,
     machine_of,
@@ -28,7 +29,7 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, a
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import gain_text, reported_climb, reported_gpus, share_of
+from ladder.show.reported import gain_text, reported_gpus, share_of
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_run, training_section
 
@@ -72,26 +73,26 @@ def index() -> str:
 
 def reported_section() -> Section:
     """The reported climb as a section of the page, with links to what explains it."""
-    other = reported_climb()
-    times = other["ms"]["00"] / other["ms"]["10"]
+    times = REPORTED["ms"]["00"] / REPORTED["ms"]["10"]
     links = Markup(
         '<p><a href="../README.md">The repository</a> · <a href="primer.md">New to GPUs?</a> · '
         '<a href="reported.md">What others reported</a></p>'
         '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
-    ).format(other["url"], other["what"], other["settings"], other["note"])
+    ).format(REPORTED["url"], REPORTED["what"], REPORTED["settings"], REPORTED["note"])
     headline = f"GPT-2 training, {times:.0f} times as fast on one A100, one diff at a time"
     return Section("reported", headline, links + both(draw_ladder))
 
 
 def draw_ladder(width: int) -> Picture:
     """The reported milliseconds of each rung, and the heart of its diff."""
-    other = reported_climb()
-    picture = Picture(width, f"Milliseconds of a step, reported by {other['who']}, and the diffs")
-    picture.say(f"One training step of GPT-2 (124M) on one A100: reported by {other['who']}")
+    picture = Picture(
+        width, f"Milliseconds of a step, reported by {REPORTED['who']}, and the diffs"
+    )
+    picture.say(f"One training step of GPT-2 (124M) on one A100: reported by {REPORTED['who']}")
     before = None
     for path in reported_rungs():
-        ms = other["ms"][f"{number_of(path):02}"]
-        part = ms / other["ms"]["00"]
+        ms = REPORTED["ms"][f"{number_of(path):02}"]
+        part = ms / REPORTED["ms"]["00"]
         bar = Bar(title(path), [(part, "reported", "")], f"{ms} ms")
         if before:
             bar.right = gain_text(before, ms)

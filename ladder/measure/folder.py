@@ -132,11 +132,6 @@ def texts_of(folder: Path, suffix: str) -> dict[str, str]:
     return {path.stem: path.read_text("utf-8", "replace") for path in paths}
 
 
-def pack_logs(texts: dict[str, str]) -> str:
-    """The text of runs.log."""
-    return "".join(f"{name}.log\n{text}" for name, text in texts.items())
-
-
 def climb_logs(folder: Path, climb: Climb) -> TextOfRun:
     """The logs in a climb's folder, by the name of the run and the round."""
     return by_run(climb, log_texts(folder))

@@ -1,23 +1,15 @@
-"""What others reported: one climb on an A100, and one step on each of 22 GPUs."""
+"""What others reported: one step on each of 22 GPUs."""
 
 import csv
-import json
 from pathlib import Path
 
 from ladder.measure.rates import CARDS, rates_of
 from ladder.measure.work import roofline_ms, work
 
-HERE = Path(__file__).parent
-
-
-def reported_climb() -> dict:
-    """reported.json: the one climb in README.md that is not ours."""
-    return json.loads(HERE.joinpath("reported.json").read_text("utf-8"))
-
 
 def reported_gpus() -> list[dict]:
     """reported_gpus.csv: a row per GPU and B, what a step took elsewhere."""
-    text = HERE.joinpath("reported_gpus.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("reported_gpus.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()[1:], quoting=csv.QUOTE_NONNUMERIC))
 
 

@@ -1,4 +1,4 @@
-"""A climb as a table: on screen with rich, in README.md and RUNLOG.md as Markdown."""
+"""A climb as a table: its cells, its layout on a terminal, and the notes below it."""
 
 import statistics
 from collections.abc import Callable
@@ -175,36 +175,6 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
         # As Text: a file name may hold [what] reads like markup.
         shown.add_row(*(Text(cell.text, "bold" if cell.bold else "") for cell in line))
     return shown
-
-
-def markdown(climb: Climb, rows: list[Row]) -> str:
-    """The table in Markdown, and what has to be said of it.
-
-    It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
-    """
-    text = pipes(table(rows, columns(climb, rows, narrow=True)))
-    for line in footnotes(climb, rows):
-        text += f"\n{line}\n".replace("<", "&lt;")
-    return text
-
-
-def pipes(lines: list[list[Cell]], words=(0,)) -> str:
-    """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
-
-    Cells are no HTML.
-    """
-    header, *body = lines
-    ruler = [Cell("---" if k in words else "---:") for k in range(len(header))]
-    text = ""
-    for line in [header, ruler, *body]:
-        texts = []
-        for k, cell in enumerate(line):
-            one_line = " ".join(cell.text.replace("|", r"\|").split())
-            if line is not header and k not in words:  # a number stays on one line
-                one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
-            texts.append(f"**{one_line}**" if cell.bold else one_line)
-        text += f"| {' | '.join(texts)} |\n"
-    return text.replace("<", "&lt;")
 
 
 def caption(climb: Climb, rows: list[Row]) -> str:

@@ -7,6 +7,7 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+from blocks import full_table
 from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
 
@@ -19,7 +20,6 @@ from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without
-from ladder.show.tables import markdown
 
 TOP = rungs_for("cpu")[-1]
 
@@ -145,7 +145,7 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     assert "b_B4, round 1 of 2: failed: out of memory (all of it: b_B4.r1.stderr) (7 of " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
-    table = markdown(*read_climb(out))
+    table = full_table(("", *read_climb(out)))
     assert "| b, B=4 | out\xa0of\xa0memory |" in table and "b, B=8" not in table
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from blocks import full_table
 from climbs import climb_of
 
 from ladder.log import Log
 from ladder.measure.losses import end_loss, steps_to
 from ladder.measure.rows import read_climb
 from ladder.measure.stats import mean_of
-from ladder.show import tables
 
 SPREAD_BY_ROUND = np.array([[0.0], [0.001], [-0.001]])  # differences are never all the same
 TYING = "01_weight_tying"
@@ -91,7 +91,7 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     climb, rows = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
     assert rows[1].time_to_loss is None
     said = "The loss that 00 baseline ends at is not reached by the others.\n"
-    assert tables.markdown(climb, rows).endswith(said)
+    assert full_table(("", climb, rows)).endswith(said)
 
 
 def test_a_row_is_timed_as_the_first_one_is(tmp_path):
