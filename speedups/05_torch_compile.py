@@ -12,8 +12,8 @@ Why: run one by one, every elementwise operator reads its whole input from memor
   short if the compiler finds its earlier work in the cache on disk. Expect less where matmuls are
   most of a step. Counting the compilation, a run of a few dozen steps takes longer.
 Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA,
-  rungs 03 and 04 compute the loss in bfloat16. Here its kernel reads bfloat16 logits, computes in
-  FP32 and keeps that in registers.
+  rungs 03 and 04 compute the loss in bfloat16. Here the loss's kernel reads bfloat16 logits,
+  computes in FP32 and keeps that in registers.
 Run: python speedups/05_torch_compile.py
 Removes: round trips through memory between kernels
 Effective: compiled=yes

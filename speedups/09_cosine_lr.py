@@ -1,7 +1,8 @@
 """09 cosine LR
 
-Change: the learning rate warms up to 6e-4, then falls along a cosine. The warm-up is linear, over
-  the first fifth of --steps; the last step has a tenth of 6e-4. The step line also shows lr.
+Change: the learning rate warms up to 6e-4, twice 08's, then falls along a cosine. The warm-up is
+  linear, over the first fifth of --steps; the last step has a tenth of 6e-4. The step line also
+  shows lr.
 Why: for the loss, not for speed: setting the rate costs two Python assignments a step. AdamW's
   second moments are noise at first, so small steps come first; later a large rate makes progress,
   and a small one at the end settles. 6e-4 is what the GPT-3 paper gives for 125M parameters and

@@ -17,8 +17,9 @@ on this machine.
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 0,
 and so on: a machine that slows down slows neighbours alike. A quick climb runs
-the top after rung 0. Round k trains from seed + k - 1. A gain is the mean of
-the log ratios between neighbours in the same round, with its 95 % interval.
+the top after rung 0. Round k trains from seed + k - 1. A gain is the
+geometric mean, over the rounds, of the ratios between neighbours, with its
+95 % interval.
 From 100 steps on, the table also says what a rung does to the loss, and how
 long it takes to reach the final loss of the first one. All runs start from a
 copy of the code in the climb's folder: edit, or switch branches, meanwhile.

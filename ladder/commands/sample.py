@@ -5,8 +5,8 @@ transformers.
     ladder sample checkpoints/20261122-101500-4242      this run's
     ladder sample my-gpt2 --prompt "The sea" --tokens 200
 
-The text appears as it is drawn, one token after the other, from the full
-distribution.
+The text appears as it is drawn, one token after the other, without top-k or
+temperature.
 """
 
 import argparse

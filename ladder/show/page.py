@@ -66,7 +66,7 @@ def page(sections: list[Section]) -> str:
         marker=Markup(MARKER),
         title=sections[0].headline,
         style=Markup(chart.style() + rules),
-        links=tag("nav", links),
+        links=tag("nav", links) if len(sections) > 1 else "",
         sections=parts,
     )
 
