@@ -8,8 +8,8 @@ class Comparison:
     """What the rows of one kind of climb are compared with, and the headings for that."""
 
     what: str  # in the headings of RUNLOG.md, and on the page
-    gain_heading: str = ""  # of the column of gains; without one there are no gains ...
-    total_heading: str = ""  # ... and of the column beside it
+    gain_heading: str = ""  # of the column of gains; without one there are no gains
+    total_heading: str = ""  # of the column beside it, if that says something else
     loss_heading: str = ""  # of the column of differences in loss; without one there are none
     # The other row of a gain. "previous": the row of the script that this one is built on, or the
     # row above if that script is not in the climb. "first": the first row. "top": the first row,
@@ -38,7 +38,6 @@ KINDS = {
     "transformers": Comparison(  # climb transformers …
         what="beside transformers",
         gain_heading="tok/s over transformers, compiled",
-        total_heading="times its tok/s",
         against="first",
     ),
 }

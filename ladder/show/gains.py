@@ -67,7 +67,7 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     if not ran:
         return climb.comparison.what.capitalize(), "A gain needs two rungs, at one B."
     last = ran[-1]
-    if climb.comparison.against == "top":  # the one that the top needs most
+    if climb.comparison.against != "previous":  # what the top needs, or beats transformers by, most
         last = max(ran, key=lambda row: row.gain.value)
     gain = last.total
     said = f"{title_of(last)} is {as_fast(gain.value)} {title_of(first)}"

@@ -84,8 +84,9 @@ def columns(climb: Climb, rows: list[Row], narrow=False) -> dict[str, str]:
     shown = {}
     for name in names:
         texts = {cells(row)[name].text for row in rows}
-        if not texts <= NOTHING:
-            shown[name] = headings.get(name, name)
+        heading = headings.get(name, name)
+        if heading and not texts <= NOTHING:
+            shown[name] = heading
     return shown
 
 

@@ -26,6 +26,11 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
             {"kind": "without"},
             "without 02 TF32 is 60 % slower than 10 fused AdamW",
         ),
+        (
+            {"transformers_compiled": 10, "10_fused_adamw": 9, "31_chunked_loss": 12},
+            {"kind": "transformers"},
+            "10 fused AdamW is 11 % faster than transformers, compiled",
+        ),
     ],
 )
 def test_the_headline_claims_only_what_is_significant(times, options, headline, tmp_path):
