@@ -169,7 +169,7 @@ def busy(load=None) -> str | None:
     load = load or os.getloadavg()[0]
     cores = usable_cores()
     if load > 0.75 * cores:
-        return f"load {load:.1f} on {cores:g} core(s) in the last minute: wait for what runs"
+        return f"load {load:.1f} on {cores:g} core(s) in the last minute: wait if others run"
 
 
 @extra
