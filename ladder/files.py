@@ -32,9 +32,8 @@ RUNNING_CODE = (
 )
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 # A log of ddp_run.py or fsdp_run.py by its stem, with when it began, in UTC; it is beside the
-# checkpoints too. Their folder has a date, a time and a process: other names are of copies.
+# checkpoints too.
 LOG_OF_A_RUN = re.compile(r"\w+_run-(\d{8}-\d{6}-\d{6})")
-FOLDER_OF_A_RUN = re.compile(r"\d{8}-\d{6}-\d+")
 
 
 def require_own(path: Path):
@@ -87,13 +86,13 @@ def make_folder(name: str | Path | None, what: str) -> Path:
 def runs_by_time() -> dict[str, Path]:
     """The folders in checkpoints/ by when their newest log began, the newest run last.
 
-    By no file's time: it may be that of a copy.
+    By no file's time: it may be that of a copy. Of a run and a copy of it the first by name counts.
     """
     found = {}
     for path in sorted(Path("checkpoints").glob("*/*.log")):
         log = LOG_OF_A_RUN.fullmatch(path.stem)
-        if log and FOLDER_OF_A_RUN.fullmatch(path.parent.name):
-            found[log[1]] = path.parent
+        if log:
+            found.setdefault(log[1], path.parent)
     return dict(sorted(found.items()))
 
 

@@ -105,7 +105,7 @@ def test_the_run_that_began_last_is_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = open_run(None).settings
     newest = log_of(settings, "20260101-000000-1", "20261128-100000-000001")
-    log_of(settings, "20990101-000000-2", "20261128-090000-000000")
+    log_of(settings, "mine", "20261128-090000-000000")
     log_of(settings, "20990102-000000-3 (copy)", "20261128-100000-000001")
     assert open_run(None, "--resume").newest == newest
     newest.unlink()
