@@ -83,7 +83,7 @@ def read_metadata(folder: Path) -> dict[str, str]:
         raise Damaged(f"{path} is damaged ({error}): delete it") from None
 
 
-def find(name: str) -> Path:
+def find(name: str | Path) -> Path:
     """The folder of a model: `name`, or best/ if that has checkpoints. Raises UsageError."""
     for folder in (Path(name, BEST), Path(name)):
         if (folder / "config.json").exists():

@@ -12,7 +12,7 @@ folder of checkpoints; a run of --steps 0 becomes a line to beat.
 
 import webbrowser
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import timezone
 from pathlib import Path
 
 from ladder import cli
@@ -60,8 +60,8 @@ def newest() -> Path:
     found = runs_by_time()
     for path in Path("runs").glob("*/climb.json"):
         with suppress(UsageError):
-            local = datetime.strptime(Climb.read_from(path.parent).started, "%Y-%m-%d %H:%M")
-            found[f"{local.astimezone(timezone.utc):%Y%m%d-%H%M}-{path}"] = path.parent
+            began = Climb.read_from(path.parent).began.astimezone(timezone.utc)
+            found[f"{began:%Y%m%d-%H%M}-{path}"] = path.parent
     if not found:
         raise UsageError("no climb is in runs/, and no run in checkpoints/: name one")
     return found[max(found)]

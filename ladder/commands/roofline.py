@@ -59,16 +59,16 @@ def run(args) -> int:
 def find(text: str) -> GPU:
     """The GPU with all these words in its name.
 
-    Of several it is the one that has no others, or with which their names begin: `4070` is the RTX
-    4070, not the Ti. Raises UsageError if there is none or more than one.
+    Of several it is the one whose words all others have: `4070` is the RTX 4070, not the Ti. Raises
+    UsageError if there is none, or no such one.
     """
     words = set(text.lower().replace("rtx", "rtx ").split())
-    matches = [name for name in CARDS if words <= set(name.lower().split())]
+    names = {name: set(name.lower().split()) for name in CARDS}
+    matches = [name for name in names if words <= names[name]]
     if not matches:
         raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
     shortest = min(matches, key=len)
-    whole = words == set(shortest.lower().split())
-    if not whole and not all(name.startswith(shortest) for name in matches):
+    if not all(names[shortest] <= names[name] for name in matches):
         raise UsageError(f"--gpu {text} may be {', '.join(matches)}: write more of it")
     return CARDS[shortest]
 

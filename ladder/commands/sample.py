@@ -11,6 +11,7 @@ temperature.
 
 import argparse
 import runpy
+from contextlib import suppress
 
 from ladder.cli import add_flags, path, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
@@ -55,10 +56,13 @@ def run(args: argparse.Namespace) -> int:
 
 def newest() -> str:
     """The folder of the newest run that has a model. Raises UsageError."""
-    found = [folder for folder in runs_by_time().values() if (folder / "best/config.json").exists()]
-    if not found:
-        raise UsageError("no run in checkpoints/ has a best/ yet: name the folder of a model")
-    return str(found[-1])
+    from ladder import weights  # it imports torch, which --help need not
+
+    for folder in reversed(runs_by_time().values()):
+        with suppress(UsageError):
+            weights.find(folder)
+            return str(folder)
+    raise UsageError("no run in checkpoints/ has a best/ yet: name the folder of a model")
 
 
 def load_model(name: str):

@@ -70,8 +70,7 @@ class Climb:
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
             climb = cls(**json.loads(path.read_text(encoding="utf-8")))
-            _ = climb.comparison, climb.runs
-            datetime.strptime(climb.started, "%Y-%m-%d %H:%M")  # publish.py names a folder by it
+            _ = climb.comparison, climb.runs, climb.began
             for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
                 float(number or 0)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -81,6 +80,11 @@ class Climb:
     def write_to(self, folder: Path):
         """Write climb.json."""
         write_atomic(folder / "climb.json", json.dumps(asdict(self), indent=1).encode() + b"\n")
+
+    @property
+    def began(self) -> datetime:
+        """`started`, in local time. publish.py names a folder by it."""
+        return datetime.strptime(self.started, "%Y-%m-%d %H:%M")
 
     @property
     def comparison(self) -> Comparison:
