@@ -13,14 +13,14 @@ from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.docstrings import describe, title
 from ladder.measure.folder import Climb
+from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
-from ladder.show.diffs import diff_lines
+from ladder.show.diffs import code_diff
 from ladder.show.reported import gain_text, reported_shares
 from ladder.show.tables import (
     Cell,
@@ -225,7 +225,7 @@ def lines_changed(path: Path) -> str:
     base = base_of(path)
     if base is None:
         return ""
-    signs = [line[0] for line in diff_lines(base, path)[2:] if line[1:].strip()]
+    signs = [line[0] for line in code_diff(base, path) if line[1:].strip()]
     return f"+{signs.count('+')} −{signs.count('-')}".removesuffix(" −0")
 
 

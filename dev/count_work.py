@@ -42,7 +42,7 @@ from torch.utils._pytree import tree_leaves
 
 from ladder.cli import Parser
 from ladder.files import write_atomic
-from ladder.measure.docstrings import parts_of
+from ladder.measure.notes import code_of
 from ladder.measure.scripts import rungs_for
 from ladder.measure.work import SIZES, WORK, counted
 
@@ -343,7 +343,7 @@ def fingerprint(script: Path) -> str:
     """The hash of what a script's counts depend on: its code and this program's, not comments."""
     digest = hashlib.sha256()
     for path in (script, Path(__file__)):
-        code = ast.parse(parts_of(path)[1])
+        code = ast.parse(code_of(path))
         digest.update(ast.unparse(code).encode())
     return digest.hexdigest()[:12]
 

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from ladder.files import ROOT
 from ladder.machine import find_gpu
-from ladder.measure.docstrings import title
+from ladder.measure.notes import title
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import first_log
 from ladder.measure.scripts import base_of, number_of

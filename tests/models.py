@@ -10,7 +10,7 @@ from helpers import SCRIPTS, SMALLER, TINY, load, rung
 
 from ladder import machine, weights
 from ladder.files import ROOT
-from ladder.measure.docstrings import describe
+from ladder.measure.notes import describe
 
 
 def tiny(module, tied=False, **sizes):

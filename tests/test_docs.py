@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import all_scripts
+from ladder.measure.scripts import BRANCHES, all_scripts
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/README.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
+PAGES += [f"{folder}/README.md" for folder in ("speedups", *BRANCHES)]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -62,7 +64,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_examples_are_what_is_printed(capsys):
     """Line by line, but for blanks."""
-    assert main(["diff", "5"]) == main(["roofline", "--gpu", "RTX 4070"]) == 0
+    assert main(["roofline", "--gpu", "RTX 4070"]) == 0
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
@@ -71,13 +73,16 @@ def test_examples_are_what_is_printed(capsys):
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)
 
+    command, *lines = code_blocks(page("README.md"))[0].splitlines()
+    diff = subprocess.run(command[2:].split(), cwd=ROOT, capture_output=True, text=True)
+    assert lines == diff.stdout.splitlines()
     gain = re.search("An RTX 4070 gains (.*? times)", page("README.md"))[1]
     assert f"{gain} (calculated, not measured)" in printed
-    diff, *_, log, _ = code_blocks(page("README.md"))
+    *_, log, _ = code_blocks(page("README.md"))
     (roofline,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
     climb = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
     two_ranks = code_blocks(section("docs/train.md", "Several GPUs"))[2]
-    for block in (diff, log, roofline, climb, two_ranks):
+    for block in (log, roofline, climb, two_ranks):
         for line in block.splitlines():
             assert line == "…" or words(line) in printed, line
 

@@ -19,10 +19,10 @@ from rich.text import Text
 
 from ladder.cli import add_flags, pick_device
 from ladder.errors import UsageError
-from ladder.log import Log, pairs, read_log
+from ladder.log import Log, read_log
 from ladder.machine import device_name, unseen_gpu
-from ladder.measure.docstrings import describe, title
-from ladder.measure.effective import differences
+from ladder.measure.effective import declared_here, differences
+from ladder.measure.notes import describe, title
 from ladder.measure.process import check_ended_well, run_python
 from ladder.measure.scripts import base_of, rungs_for
 from ladder.show.console import new_table, screen
@@ -91,11 +91,11 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
         return "–", "the reference"
     fields = describe(path)
     log, before = logs[path], logs[base]
-    if fields["Numerics"].startswith(("identical", "rounding")):
+    if fields.get("Numerics", "").startswith(("identical", "rounding")):
         check_losses(log, before, title(base))
     for difference in differences([log]):
         return "no", f"it ran {difference}"
-    for key in pairs(fields.get("Effective", "").split()):
+    for key in declared_here(path):
         value = log.effective.get(key, "unknown")
         if value == "unknown":
             return value, f"PyTorch does not tell which {key} ran: climb"
@@ -103,7 +103,7 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
             return "no", f"{key}={value} as before: this device has no units for it"
     if device.type == "cpu" and path.stem in NO_GAIN_ON_CPUS:
         return "no", "it runs, but gained nothing on CPUs that we measured"
-    removes = fields["Removes"]
+    removes = fields.get("Removes", "nothing: its note does not say what")
     if removes.startswith("nothing"):
         return "–", removes.removeprefix("nothing: ")
     return "yes", f"removes {removes}"

@@ -85,6 +85,8 @@ def select(words: list[str]) -> list[Path]:
         if numbers:
             selected += numbered(int(numbers[1]), int(numbers[2] or numbers[1]))
         elif Path(word).is_file():
+            if not word.endswith(".py"):
+                raise UsageError(f"{word} is not a Python script")
             selected.append(Path(word).resolve())
         elif word == "transformers":
             selected += transformers_scripts()

@@ -16,11 +16,11 @@ from markupsafe import Markup
 from ladder.errors import UsageError
 from ladder.files import ROOT, git
 from ladder.log import pairs_line
-from ladder.measure.docstrings import describe
 from ladder.measure.folder import Climb, climb_logs
+from ladder.measure.notes import describe, docstring
 from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
-from ladder.show.diffs import diff_lines
+from ladder.show.diffs import code_diff
 from ladder.show.gains import draw_climb, draw_losses, headline_of
 from ladder.show.tables import caption, columns, footnotes, name_of, table
 
@@ -108,8 +108,8 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     lines = []
     if before and after:
         with suppress(UsageError):
-            lines = diff_lines(before, after)[2:]
-    names = {"+": "add", "-": "del", "@": "soft"}
+            lines = code_diff(before, after)
+    names = {"+": "add", "-": "del", "…": "soft"}
     shown = [tag("span", line, names.get(line[:1], "")) for line in lines]
     return tag("pre", tag("code", shown), "diff")
 
@@ -140,14 +140,14 @@ def climb_section(folder: Path, with_logs=True) -> Section:
     parts.append(both(partial(draw_climb, climb, rows)))
     parts.append(table_html(table(rows, columns(climb, rows))))
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
-    parts.append(tag("p", "What each script says of itself, and its diff:"))
+    parts.append(tag("p", "Each script: its note as it reads today, and its diff as it ran:"))
     parts += rungs_html(folder, climb, rows, with_logs)
     headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
 
 
 def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
-    """What is behind each row: what its script says of itself, its diff and its logs."""
+    """What is behind each row: the note of its script, its diff and its logs."""
     logs = climb_logs(folder, climb) if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -190,10 +190,10 @@ def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
 
 
 def facts(row: Row, path: Path | None) -> dict[str, str]:
-    """What a script says of itself, and what ran, by headings."""
-    found = {}
-    with suppress(UsageError):  # it may not be one of ours
-        found |= describe(path) if path else {"Script": "not in the folder of the climb"}
+    """The note of a script, and what ran, by headings."""
+    found = {"Script": "not in the folder of the climb"}
+    if path:
+        found = describe(path) or {"Docstring": docstring(path)}  # it may not be one of ours
     if row.logs:
         found["What ran"] = pairs_line("", row.log.effective)
     return found

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ladder.log import percentiles
-from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
+from ladder.measure.notes import title
 from ladder.measure.rows import (
     Row,
     base_by_stem,

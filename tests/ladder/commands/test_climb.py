@@ -9,13 +9,12 @@ from types import SimpleNamespace
 import pytest
 from blocks import full_table
 from climbs import FOUND, LOG
-from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
+from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
 from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.measure import rounds
-from ladder.measure.docstrings import parts_of
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
@@ -183,13 +182,13 @@ def test_one_change_is_taken_back_and_the_rest_is_there(path, top, tmp_path):
     for line in re.findall("# speedup [0-9]{2}: ", top.read_text()):
         assert (line in without_it.read_text()) == (path.stem[:2] not in line), line
     if path.stem[:2] not in ("03", "08", "09"):  # later rungs changed some
-        own = changed_lines(code_lines(path), code_lines(base_of(path)))
-        assert sorted(changed_lines(code_lines(top), code_lines(without_it))) == sorted(own)
+        own = changed_lines(lines_of(path), lines_of(base_of(path)))
+        assert sorted(changed_lines(lines_of(top), lines_of(without_it))) == sorted(own)
 
 
 def test_half_precision_goes_with_the_line_of_08_that_unscales():
-    left = {*without(rung(2), rung(3), TOP).splitlines()[1:]}
-    top = {*parts_of(TOP)[1].splitlines()}
+    left = {*without(rung(2), rung(3), TOP).splitlines()}
+    top = {*TOP.read_text().splitlines()}
     came = {line.strip() for line in left - top}
     step = {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
     assert came == step | {"run.header(model, batches)"}

@@ -40,9 +40,9 @@ def test_the_headline_claims_only_what_is_significant(times, options, headline, 
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     times = {"baseline": 20, "mine": 10}
     folder = climb_of(tmp_path / EVIL[-5:], times, device=f"GPU {EVIL}", data="/home/me/texts")
-    said = f"Change: {EVIL}\nWhy: a\nNumerics: a\nRun: a"
-    (folder / "baseline.py").write_text(f"'''00\n{said}'''\na = 1\n", encoding="utf-8")
-    (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
+    (folder / "baseline.py").write_text("a = 1\n", encoding="utf-8")
+    mine = f"'''{EVIL} '''\nb = r'''{EVIL} '''\n"
+    (folder / "mine.py").write_text(mine, encoding="utf-8")
     text = page([climb_section(folder)])
     assert "<script" not in text and "<img" not in text and "/home/me" not in text
     for words in (f"GPU {EVIL}", f"<dd>{EVIL}", f"+b = r'''{EVIL}"):
