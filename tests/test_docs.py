@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, beyond_climbs, measured_climbs, render
 from climbs import HERE, LOGS
-from pictures import pictures
 from rich.console import Console
 
+from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
+from dev.pictures import pictures
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
@@ -169,7 +169,7 @@ def anchors(path) -> list[str]:
 
 
 def test_the_generated_pictures_are_what_is_made_of_the_repository():
-    """Else: python dev/regenerate.py."""
+    """Else: python -m dev.regenerate."""
     for name, made in pictures().items():
         assert page(f"docs/{name}") == made, name
 
