@@ -40,7 +40,7 @@ from torch.utils._pytree import tree_leaves
 from ladder.measure.work import SIZES
 
 COUNTED = ("linear_flops", "attention_flops", "linear_bytes", "attention_bytes", "other_bytes")
-COUNTED += ("kernels",)
+COUNTED += ("kernels", "optimizer_bytes")
 MATMULS = {"mm", "addmm", "bmm"}
 # Operators that only describe or allocate memory.
 FREE = {"detach", "alias", "_unsafe_view", "empty", "empty_like", "new_empty", "new_empty_strided"}
@@ -74,14 +74,12 @@ class CudaAutocast(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> object:
-        kwargs = kwargs or {}
         if function is F.cross_entropy and not self.compiled:
             return cross_entropy(*args)  # logits and targets
         dtype = torch.bfloat16 if function in self.low else torch.float32
         if function in self.low | self.high:
             args = [self.cast(value, dtype) for value in args]
-            kwargs = {name: self.cast(value, dtype) for name, value in kwargs.items()}
-        return function(*args, **kwargs)
+        return function(*args, **(kwargs or {}))
 
 
 def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -152,7 +150,7 @@ def moved(tensor: torch.Tensor) -> int:
 
 
 def step(script: Path, B: int, layers: int, device: str = "cuda") -> dict[str, int]:
-    """The work of one step but for the optimizer."""
+    """The work of one step."""
     source = script.read_text(encoding="utf-8")
     rung = runpy.run_path(str(script))
     with FakeTensorMode():
@@ -171,6 +169,9 @@ def step(script: Path, B: int, layers: int, device: str = "cuda") -> dict[str, i
                 with autocast:
                     _, loss = model(x, y)
                 loss.backward()
+    words = FUSED_ADAMW if "fused=True" in source else ADAMW
+    words += CLIPPING if "clip_grad_norm_(" in source else 0
+    counter.work["optimizer_bytes"] = 4 * words * sum(p.numel() for p in model.parameters())
     return counter.work
 
 
@@ -187,9 +188,7 @@ def graphs(
         found.append(module.graph)
         return make_boxed_func(module.forward)
 
-    def forward(
-        parameters: dict, buffers: dict, x: torch.Tensor, y: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(parameters: dict, buffers: dict, x: torch.Tensor, y: torch.Tensor) -> tuple:
         with autocast:
             return torch.func.functional_call(model, (parameters, buffers), (x, y))
 
@@ -295,10 +294,9 @@ class FusedGraph:
 
     def add_to(self, counter: Operators):
         """Add up the work of all kernels and matmuls."""
-        for kernel_bytes in self.moved_by_kernel().values():
-            if kernel_bytes:
-                counter.work["other_bytes"] += kernel_bytes
-                counter.work["kernels"] += 1
+        kernels = self.moved_by_kernel()
+        counter.work["other_bytes"] += sum(kernels.values())
+        counter.work["kernels"] += len(kernels)
         for node in self.nodes:
             if is_alone(node):
                 inputs = [source.meta["val"] for source in node.all_input_nodes]
@@ -370,18 +368,14 @@ def size(node: Node) -> int:
 def count(script: Path, device: str = "cuda", layers: int = 12) -> dict:
     """The work of a script's step: of each quantity a constant and a slope in B, and the unit."""
     # B from 2 on: with one sequence, some copies become views.
-    at = {(B, L): step(script, B, L, device) for B in (2, 3) for L in (1, 2)}
+    work = {}
+    for B in (2, 3):
+        one, two = step(script, B, 1, device), step(script, B, 2, device)
+        work[B] = {key: one[key] + (layers - 1) * (two[key] - one[key]) for key in COUNTED}
     found = {}
-    for quantity in COUNTED:
-        slopes = {L: at[3, L][quantity] - at[2, L][quantity] for L in (1, 2)}
-        starts = {L: at[2, L][quantity] - 2 * slopes[L] for L in (1, 2)}
-        found[quantity] = [v[1] + (layers - 1) * (v[2] - v[1]) for v in (starts, slopes)]
+    for key in COUNTED:
+        slope = work[3][key] - work[2][key]
+        found[key] = [work[2][key] - 2 * slope, slope]
     source = script.read_text(encoding="utf-8")
-    words = FUSED_ADAMW if "fused=True" in source else ADAMW
-    words += CLIPPING if "clip_grad_norm_(" in source else 0
-    rung = runpy.run_path(str(script))
-    with FakeTensorMode():
-        model = rung["GPT"](rung["GPTConfig"](n_layer=layers))
-    found["optimizer_bytes"] = [4 * words * sum(p.numel() for p in model.parameters()), 0]
     unit = "tf32" if 'set_float32_matmul_precision("high")' in source else "fp32"
     return {"unit": "half" if "torch.autocast(" in source else unit, **found}
