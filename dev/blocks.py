@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from fewer_steps import START, by_stem, own_steps, shares
-
+from dev.fewer_steps import START, by_stem, own_steps, shares
 from ladder.cli import BLOCK_SIZE
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
@@ -78,14 +77,14 @@ def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
     return marked_climbs("staircase", "beyond/README.md")
 
 
-def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Row]]]:
+def marked_climbs(name: str, page: str = "README.md") -> list[tuple[str, Climb, list[Row]]]:
     """The climbs of the block of this name in a page."""
     text = (ROOT / page).read_text("utf-8")
     folders = re.findall(f"<!-- {name} (.*?) -->", text)
     return read_climbs(" ".join(folders))
 
 
-def pipes(lines: list[list[Cell]], words=(0,)) -> str:
+def pipes(lines: list[list[Cell]], words: tuple[int, ...] = (0,)) -> str:
     """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
 
     Cells are no HTML.
@@ -104,7 +103,7 @@ def pipes(lines: list[list[Cell]], words=(0,)) -> str:
     return text.replace("<", "&lt;")
 
 
-def text_table(heads: list[str], lines: list[list[str]], words=(0,)) -> str:
+def text_table(heads: list[str], lines: list[list[str]], words: tuple[int, ...] = (0,)) -> str:
     """A Markdown table; the columns of `words` are at the left."""
     return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
 

@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from blocks import (
+from markupsafe import Markup
+
+from dev.blocks import (
     A100,
     REPORTED,
     B,
@@ -15,9 +17,7 @@ from blocks import (
     measured_climbs,
     reported_rungs,
 )
-from fewer_steps import START, curves
-from markupsafe import Markup
-
+from dev.fewer_steps import START, curves
 from ladder.files import ROOT
 from ladder.machine import find_gpu
 from ladder.measure.notes import title

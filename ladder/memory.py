@@ -3,17 +3,22 @@
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # --help of a subcommand works without it
+    import torch
+
 RESERVE = 2e9  # bytes of a GPU for CUDA (half a gigabyte) and a desktop
 
 
-def default_batch_size(device, size: dict, T: int) -> int:
+def default_batch_size(device: "torch.device", size: dict, T: int) -> int:
     """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
     if device.type != "cuda":
         return 4
     return max(1, min(16, baseline_batch(memory_of(device), size, T)))
 
 
-def memory_of(device) -> float:
+def memory_of(device: "torch.device") -> float:
     """A GPU's memory in bytes."""
     import torch  # not above: --help of a subcommand works without it
 
@@ -39,7 +44,9 @@ def baseline_batch(memory: float, size: dict, T: int) -> int:
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 
-def ddp_batch(memory: float, size: dict, T: int, shards=None, recompute=False) -> int:
+def ddp_batch(
+    memory: float, size: dict, T: int, shards: int | None = None, recompute: bool = False
+) -> int:
     """The same for ddp_run.py, compiled and in half precision, as it is or with --recompute.
 
     For fsdp_run.py `shards` is the number of ranks that share weights, gradients and moments.

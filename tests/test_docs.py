@@ -6,20 +6,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, beyond_climbs, measured_climbs, render
 from climbs import HERE, LOGS
-from pictures import pictures
 from rich.console import Console
 
+from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
+from dev.pictures import pictures
 from ladder.commands.main import COMMANDS, main
 from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
+from ladder.measure.notes import without_docstring
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import BRANCHES, all_scripts
+from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
 from ladder.show.tables import caption, for_terminal, percent
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/RUNLOG.md"]
 PAGES += [f"{folder}/README.md" for folder in ("speedups", *BRANCHES)]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
@@ -87,54 +88,26 @@ def test_examples_are_what_is_printed(capsys):
             assert line == "…" or words(line) in printed, line
 
 
-# What has changed in the scripts since the climb that README.md shows and cannot show in its times:
-# names, where and in which order text is read (round 1 reads the same), FP32 said in so many words,
-# and autocast, which is now made once before the steps and not in each of them.
-SINCE_THEN = {
-    "future": "mask",
-    "scaler = run.scaler = torch.amp": "scaler = torch.amp",
-    "run.dtype, run.scaler = (dtype, scaler)\n": "",
-    "batches, dtype=dtype, scaler=scaler)": "batches)",
-    "run.say": "run.print0",
-    "corpus = load_corpus(args.data, run.print0)\n": "",
-    "Batches(load_corpus(args.data, run.print0), B, T)": "Batches(corpus, B, T, seed=args.seed)",
-    "seed=args.seed, shuffle=args.shuffle)": "seed=args.seed)",
-    "torch.set_float32_matmul_precision('highest')\n": "",
-    "autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)\n": "",
-    "with torch.autocast(device.type, dtype=dtype):": "with autocast:",
-}
-
-
 def code_of(source: str) -> str:
-    """A script's code without docstrings, comments and SINCE_THEN."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        is_documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-        if is_documented and ast.get_docstring(node):
-            del node.body[0]
-    text = re.sub("^ +", "", ast.unparse(tree), flags=re.MULTILINE)
-    for old, new in SINCE_THEN.items():
-        text = text.replace(old, new)
-    return text
+    """A script's code without its docstring and comments."""
+    return ast.unparse(ast.parse(without_docstring(source)))
 
 
-def test_a_climb_in_readme_ran_the_code_that_stands_here():
-    """Else README.md has to show another climb, or these scripts have to be measured again.
+def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
+    """As it is at the climb's commit, or at that up to which RUNLOG.md says what has changed since.
 
-    The whole script is compared with itself at the climb's commit, without docstrings and comments.
-    It may differ in SINCE_THEN, which lists each change, so that a new one needs a decision. What
-    scripts import from ladder/ is not compared: of that, only `next(batches)` is timed.
+    Else measure again, or say what has changed. What scripts import is not compared: of that, only
+    `next(batches)` is timed.
     """
     here = {path.stem: path for path in all_scripts()}
+    said = dict(re.findall(r"Since commit (\w+), up to (\w+)", words(page("RUNLOG.md"))))
     for _, climb, _ in measured_climbs() + beyond_climbs():
-        for script in climb.scripts:
-            if Path(script).stem not in here:  # tried, and not shown: it went
-                continue
-            then = git("show", f"{climb.commit}:{script}")
+        commit = said.get(climb.commit, climb.commit)
+        for stem in here.keys() & {Path(script).stem for script in climb.scripts}:
+            then = git("show", f"{commit}:{relative_name(here[stem])}")
             if then.returncode:
                 pytest.skip(f"no history: {then.stderr}")
-            now = here[Path(script).stem].read_text(encoding="utf-8")
-            assert code_of(now) == code_of(then.stdout), script
+            assert code_of(here[stem].read_text("utf-8")) == code_of(then.stdout), stem
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -174,7 +147,7 @@ def anchors(path) -> list[str]:
 
 
 def test_the_generated_pictures_are_what_is_made_of_the_repository():
-    """Else: python dev/regenerate.py."""
+    """Else: python -m dev.regenerate."""
     for name, made in pictures().items():
         assert page(f"docs/{name}") == made, name
 

@@ -10,6 +10,7 @@ driver is here.
   ladder doctor --device cpu       for another one
 """
 
+import argparse
 import platform
 import tempfile
 from pathlib import Path
@@ -33,11 +34,11 @@ TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
 NO_GAIN_ON_CPUS = ("06_flash_attention", "07_vocab_50304")
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser):
     add_flags(parser, "device")
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print what the machine is, and a line for each rung. The first that cannot run is the last.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.

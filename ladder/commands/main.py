@@ -47,7 +47,7 @@ def command(argv: list[str]) -> int:
     return module.run(parser.parse_args(words))
 
 
-def program(function: Callable, *args) -> int:
+def program(function: Callable, *args: object) -> int:
     """Run function(*args) as a program and return its exit status.
 
     It is 2 after one line that says what was wrong, and 128 plus its number after a signal. What
@@ -55,7 +55,7 @@ def program(function: Callable, *args) -> int:
     """
     signals = []
 
-    def interrupt(number, _frame):
+    def interrupt(number: int, _frame: object):
         signals.append(number)
         if len(signals) == 1:  # a second one must not interrupt what the first has to save
             raise KeyboardInterrupt

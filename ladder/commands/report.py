@@ -10,6 +10,7 @@ it, open it from disk. A run may be under way. Its log will do instead of its
 folder of checkpoints; a run of --steps 0 becomes a line to beat.
 """
 
+import argparse
 import webbrowser
 from contextlib import suppress
 from datetime import timezone
@@ -24,14 +25,14 @@ from ladder.show.training import training_section
 from ladder.text import show
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser):
     what = "folders of climbs, folders of checkpoints or logs"
     parser.add_argument("paths", nargs="*", type=cli.path, help=what)
     parser.add_argument("--out", type=cli.path, default="report.html", help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
     out = Path(args.out)

@@ -13,6 +13,7 @@ time at the share of the roofline that others reached with rung 10: on that
 GPU, else the middle half of all.
 """
 
+import argparse
 from statistics import quantiles
 
 from rich.table import Table
@@ -30,19 +31,19 @@ from ladder.measure.work import (
     roofline_ms,
     work,
 )
-from ladder.show.console import new_table, screen
+from ladder.show.console import Screen, new_table, screen
 from ladder.show.reported import gain_text, reported_shares
 from ladder.show.tables import titles
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser):
     names = f"default: this machine's; one of: {', '.join(CARDS)}"
     parser.add_argument("--gpu", type=find, help=names)
     largest = "default: the largest that fits the baseline, at most 16"
     parser.add_argument("--batch-size", type=positive, help=largest)
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     gpu = args.gpu or here()
     B = args.batch_size or (batch_to_compare(gpu.memory) if gpu else 16)
@@ -79,7 +80,7 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
-def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
+def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     """The time of each rung on a GPU, the rates behind it, and what fits."""
     rates = rates_of(gpu)
     times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}

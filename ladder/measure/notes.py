@@ -25,11 +25,15 @@ LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 def code_of(path: Path) -> str:
     """A script without its docstring. Raises UsageError if Python cannot parse it."""
-    source = path.read_text(encoding="utf-8")
     try:
-        module = ast.parse(source)
+        return without_docstring(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{relative_name(path)} is not valid Python: {error}") from None
+
+
+def without_docstring(source: str) -> str:
+    """A script's text from behind its docstring on. Raises SyntaxError, ValueError."""
+    module = ast.parse(source)
     if ast.get_docstring(module) is None:
         return source
     lines = source.splitlines(keepends=True)

@@ -22,7 +22,9 @@ else:
 """
 
 
-def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedProcess:
+def run_python(
+    *arguments: str | Path, package: Path = ROOT, **env: str
+) -> subprocess.CompletedProcess:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is

@@ -1,10 +1,8 @@
-"""What holds for every script: its docstring, its note, and a run on a GPU that is not here."""
+"""What holds for every script: its docstring and its note."""
 
 import pytest
-import torch
-from helpers import SCRIPTS, load, rung
+from helpers import rung
 
-from ladder.log import read_log
 from ladder.measure.notes import describe, docstring, page_of, sections, title
 from ladder.measure.scripts import DDP, FSDP, all_scripts, base_of
 
@@ -28,21 +26,3 @@ def test_each_script_has_its_note_in_order():
     assert [*sections()] == [path.stem for path in sorted(DOCUMENTED, key=page_of)]
     for path in DOCUMENTED:
         assert describe(path), f"{path.stem} has no note"
-
-
-@pytest.mark.parametrize("number", SCRIPTS)
-def test_every_script_on_a_t4(number, card, shard, tmp_path, monkeypatch):
-    card("T4")
-
-    def stop(_):  # at the first step: nothing is on the device then but the model
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(torch.nn.Module, "to", lambda model, _: model)
-    monkeypatch.setattr(torch.accelerator, "synchronize", stop)
-    flags = ["--model=tiny", f"--data={shard}", f"--log-dir={tmp_path}"]
-    with pytest.raises(SystemExit) as end:
-        load(rung(number)).main(flags)
-    assert end.value.code == 130
-    log = read_log(next(tmp_path.glob("*.log")))
-    assert (log.run["device"], log.run["B"], log.run["T"]) == ("Tesla T4", "8", "1024")
-    assert log.result.get("loss_scale") == (65536 if number >= 3 else None)
