@@ -29,9 +29,10 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, a
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import gain_text, reported_gpus, share_of
+from ladder.show.reported import reported_gpus, share_of
 from ladder.show.tables import title_of, titles
-from ladder.show.training import draw_loss, read_run, training_section
+from ladder.show.training import draw_loss, read_training, training_section
+from ladder.show.words import gain_text
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -50,7 +51,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
     drawing["step"] = draw_step
-    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)])
+    drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     drawing["beyond"] = draw_beyond

@@ -5,6 +5,7 @@ no words shrink. Its colours are classes: `style` has them on a white ground and
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
@@ -36,6 +37,7 @@ COLORS = {
 CURVES = ("measured", "second", "third", "fourth", "soft")  # that are compared; the rest are soft
 SANS = '-apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif'
 MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+Point = tuple[float, float]  # x and y, in pixels
 LETTER = 6.8  # pixels of a letter, at most, at the usual size of words
 
 
@@ -99,24 +101,33 @@ class Picture:
         self.shapes = []
         self.y = 0
 
-    def rect(self, x, y, width, height, color):
+    def rect(self, x: float, y: float, width: float, height: float, color: str):
         """A filled rectangle, its upper left corner at (x, y)."""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         self.shapes.append(f'<rect class="{color}" {place}/>')
 
-    def line(self, points, color, width=1.0, dashes="none"):
+    def line(self, points: list[Point], color: str, width: float = 1.0, dashes: str = "none"):
         """A line through `points`, each (x, y)."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         style = f'fill="none" stroke-width="{width}" stroke-dasharray="{dashes}"'
         self.shapes.append(f'<polyline class="{color}-line" {style} points="{path}"/>')
 
-    def dot(self, x, y, color, hollow=False):
+    def dot(self, x: float, y: float, color: str, hollow: bool = False):
         """A dot; a hollow one shows the ground."""
         fill = "ground" if hollow else color
         place = f'cx="{x:.1f}" cy="{y:.1f}" r="4" stroke-width="2"'
         self.shapes.append(f'<circle class="{fill} {color}-line" {place}/>')
 
-    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400):
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        color: str = "ink",
+        size: float = 13.0,
+        anchor: str = "start",
+        weight: int = 400,
+    ):
         """Words on the line y, which start, end or have their middle at x."""
         place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         font = f'font-size="{size:.1f}" font-weight="{weight}"'
@@ -137,7 +148,13 @@ class Picture:
             self.text(17, self.y, label)
         self.y += 8
 
-    def bars(self, bars: list[Bar], part=0.8, axis: Axis | None = None, colors=("measured",)):
+    def bars(
+        self,
+        bars: list[Bar],
+        part: float = 0.8,
+        axis: Axis | None = None,
+        colors: tuple[str, ...] = ("measured",),
+    ):
         """Rows below each other: names at the left, or above the bars where it is narrow.
 
         A bar of 1 takes a `part` of the room at the right of the names, and the axis what words do
@@ -192,7 +209,7 @@ class Picture:
         self.line(ends, color, 2)
         self.dot(axis.at(found.value), y, color, not found.significant)
 
-    def svg(self, inline=False) -> str:
+    def svg(self, inline: bool = False) -> str:
         """The file; or an element for a page that has `style` itself."""
         size = f'width="{self.width}" height="{self.y + 4:.0f}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"'
@@ -207,7 +224,9 @@ class Picture:
 class Chart:
     """Curves over two axes, on a picture below what is drawn there."""
 
-    def __init__(self, picture: Picture, across: Axis, up: Axis, height=240, margin=30):
+    def __init__(
+        self, picture: Picture, across: Axis, up: Axis, height: int = 240, margin: int = 30
+    ):
         self.picture = picture
         self.across = across
         self.up = up
@@ -228,7 +247,7 @@ class Chart:
         picture.text(across.end, bottom + 34, across.name, "soft", anchor="end")
         picture.y = bottom + 38
 
-    def line(self, xs, ys, color: str, thick: float, dashes="none"):
+    def line(self, xs: Sequence, ys: Sequence, color: str, thick: float, dashes: str = "none"):
         """A curve where it is finite; an inner <svg> cuts off what is off the scale."""
         points = []
         for x, y in zip(xs, ys, strict=True):
