@@ -78,6 +78,16 @@ class Axis:
             ticks[value] = words.replace("-", "−")
         return ticks
 
+    def with_room(self) -> dict[float, str]:
+        """The ticks whose words do not touch those before."""
+        ticks = {}
+        room = 0  # begins here
+        for value, words in self.ticks(5).items():
+            if self.at(value) > room:
+                ticks[value] = words
+                room = self.at(value) + 8 * len(words)
+        return ticks
+
 
 @dataclass
 class Bar:
@@ -166,7 +176,7 @@ class Picture:
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-        ticks = axis.ticks(5) if axis else {}
+        ticks = axis.with_room() if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")
@@ -183,13 +193,11 @@ class Picture:
                 if mark:
                     middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
                     self.mark(mark, axis, middle, colors[k])
-        room = 0  # begins here: words that have none are left out
         for value, words in ticks.items():
-            x = axis.at(value)
-            if x > room:
-                self.text(x, self.y + 15, words, "soft", 12, "middle")
-                room = x + 8 * len(words)
-        self.y += 22 if axis else 6
+            self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
+        if axis:
+            self.text(axis.end, self.y + 32, axis.name, "soft", anchor="end")
+        self.y += 38 if axis else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
         """The pieces of a bar, of which 1 is `full` pixels, and what stands behind them."""
@@ -271,13 +279,13 @@ def ends_of(found: Estimate) -> tuple[float, float]:
     return found.low, found.high
 
 
-def axis_of(found: list[Estimate], gains: bool) -> Axis:
+def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
     """An axis of estimates with their intervals, and of no gain, or no difference."""
     origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
         values += ends_of(estimate)
-    return Axis(min(values), max(values), gains=gains, origin=origin)
+    return Axis(min(values), max(values), name, gains, origin)
 
 
 def style() -> str:

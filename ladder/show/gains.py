@@ -31,16 +31,15 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
-    picture.bars(bars, 0.28, axis_of(gains, True) if gains else None)
+    picture.bars(bars, 0.28, axis_of(gains, heading, True) if gains else None)
     return picture
 
 
 def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
     """The loss at which each row ends, and its difference, with the interval."""
+    heading = climb.comparison.loss_heading
     picture = Picture(width, "Loss, and its differences")
-    picture.say(
-        f"The loss at the end. Dots: {climb.comparison.loss_heading}, filled if significant."
-    )
+    picture.say(f"The loss at the end. Dots: {heading}, filled if significant.")
     bars = []
     for row in rows:
         bar = Bar(name_of(row), end=f"{row.loss:.4f}", marks=[row.loss_change])
@@ -48,7 +47,7 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
             bar.right = words.difference(row.loss_change)
         bars.append(bar)
     changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, False))
+    picture.bars(bars, 0, axis_of(changes, heading, False))
     return picture
 
 
