@@ -37,6 +37,8 @@ PAGE = Markup("""<!DOCTYPE html>
 <style>
 {style}</style>
 <header><h1>The GPT-2 speed-up ladder</h1>
+<p>Scripts that train GPT-2, each the one before it with one change: what a step takes, what each
+change gains, its diff, and the loss of longer runs.</p>
 {links}</header>
 <main>
 {sections}
@@ -66,7 +68,7 @@ def page(sections: list[Section]) -> str:
         marker=Markup(MARKER),
         title=sections[0].headline,
         style=Markup(chart.style() + rules),
-        links=tag("nav", links) if len(sections) > 1 else "",
+        links=tag("nav", links),
         sections=parts,
     )
 
