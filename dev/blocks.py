@@ -19,18 +19,10 @@ from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.show import words
 from ladder.show.diffs import code_diff
-from ladder.show.reported import gain_text, reported_shares
-from ladder.show.tables import (
-    Cell,
-    columns,
-    factor,
-    footnotes,
-    loss_change,
-    percent,
-    table,
-    with_interval,
-)
+from ladder.show.reported import reported_shares
+from ladder.show.tables import Cell, all_columns, columns, footnotes, table
 
 A100 = "NVIDIA A100-SXM4-80GB"
 RTX_4070 = "NVIDIA GeForce RTX 4070"
@@ -84,28 +76,28 @@ def marked_climbs(name: str, page: str = "README.md") -> list[tuple[str, Climb, 
     return read_climbs(" ".join(folders))
 
 
-def pipes(lines: list[list[Cell]], words: tuple[int, ...] = (0,)) -> str:
-    """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
+def pipes(lines: list[list[Cell]], left: tuple[int, ...] = (0,)) -> str:
+    """A Markdown table. The columns of `left` are at the left, those of numbers at the right.
 
     Cells are no HTML.
     """
     header, *body = lines
-    ruler = [Cell("---" if k in words else "---:") for k in range(len(header))]
+    ruler = [Cell("---" if k in left else "---:") for k in range(len(header))]
     text = ""
     for line in [header, ruler, *body]:
         texts = []
         for k, cell in enumerate(line):
             one_line = " ".join(cell.text.replace("|", r"\|").split())
-            if line is not header and k not in words:  # a number stays on one line
+            if line is not header and k not in left:  # a number stays on one line
                 one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"
     return text.replace("<", "&lt;")
 
 
-def text_table(heads: list[str], lines: list[list[str]], words: tuple[int, ...] = (0,)) -> str:
-    """A Markdown table; the columns of `words` are at the left."""
-    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
+def text_table(heads: list[str], lines: list[list[str]], left: tuple[int, ...] = (0,)) -> str:
+    """A Markdown table; the columns of `left` are at the left."""
+    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], left)
 
 
 def embedded(name: str, alt: str, folder: str) -> str:
@@ -146,8 +138,9 @@ def full_table(of_climb: tuple) -> str:
 def losses_table(of_climb: tuple) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
     _, climb, rows = of_climb
-    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss_heading}
-    return pipes(table(rows, headings))
+    wanted = ("rung", "loss", "change")
+    shown = [column for column in all_columns(climb, rows) if column.name in wanted]
+    return pipes(table(rows, shown))
 
 
 def measured(*climbs: tuple) -> str:
@@ -216,7 +209,7 @@ def rungs_table() -> str:
 [roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time. It does not
 show what 07 gains.
 
-{text_table(heads, lines, words=(0, 2))}"""
+{text_table(heads, lines, left=(0, 2))}"""
 
 
 def lines_changed(path: Path) -> str:
@@ -240,7 +233,7 @@ def beyond_lines(*climbs: tuple) -> str:
         share = shares(rows)[top]
         steps = f"{share.value:.2f}"
         if share.low is not None:
-            steps = with_interval(share, "{:.2f}".format, "")
+            steps = words.with_interval(share, "{:.2f}".format, "")
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         size = int(run["B"]) * int(run["T"])
         what = f"{run['steps']} steps of {size:,} tokens, {seeds}"
@@ -293,7 +286,7 @@ def loss_cell(path: Path, rows: list[Row]) -> str:
     """What a rung does to the loss; a dash if it did not run."""
     row = by_stem(rows).get(path.stem)
     change = row.loss_change if row else None
-    return bold_if(loss_change(change), change)
+    return bold_if(words.difference(change), change) if change else "–"
 
 
 def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
@@ -301,7 +294,7 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
     if stem not in found:
         return "–"
     share = found[stem]
-    return bold_if(factor(share), share) if share else "not reached"
+    return bold_if(words.share(share), share) if share else "not reached"
 
 
 # ------------------------------------------------------------------ cards
@@ -338,8 +331,8 @@ def card_line(name: str) -> list[str]:
         f"{gpu.memory:g}",
         f"{compare}",
         tok_per_s(compare, ms["baseline"]),
-        gain_text(ms["01_weight_tying"], ms["02_tf32"]),
-        gain_text(ms["baseline"], ms["10_fused_adamw"]),
+        words.gain_text(ms["01_weight_tying"], ms["02_tf32"]),
+        words.gain_text(ms["baseline"], ms["10_fused_adamw"]),
         f"{train}",
         tok_per_s(train, trained),
     ]
@@ -393,7 +386,7 @@ def machines_table() -> str:
                 f"{ran[0].tok_per_s:.0f}",
                 f"{ran[10].tok_per_s:.0f}",
                 f"{top.tok_per_s:.0f} ({max(ran)})",
-                percent(top.total),
+                words.gain(top.total),
                 f"[{climb.started[:10]}]({folder})",
             ]
         )

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 from markupsafe import Markup
@@ -29,9 +30,10 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, a
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import gain_text, reported_gpus, share_of
+from ladder.show.reported import reported_gpus, share_of
 from ladder.show.tables import title_of, titles
-from ladder.show.training import draw_loss, read_run, training_section
+from ladder.show.training import draw_loss, read_training, training_section
+from ladder.show.words import gain_text
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -50,7 +52,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
     drawing["step"] = draw_step
-    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)])
+    drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     drawing["beyond"] = draw_beyond
@@ -98,21 +100,26 @@ def draw_ladder(width: int) -> Picture:
             bar.right = gain_text(before, ms)
         picture.bars([bar], 0.8)
         if before:
-            draw_heart(picture, f" + {heart_of(path)} ", part)
+            draw_heart(picture, f" + {heart_of(path)}", part)
         before = ms
     return picture
 
 
 def draw_heart(picture: Picture, code: str, part: float):
-    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it."""
-    letter = min(7.5, picture.width / len(code))  # pixels
+    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it, and
+    on two lines if it needs them."""
+    letter = 7.5 if picture.wide else 6.8  # pixels
+    lines = wrap(code, int(picture.width / letter) - 1, subsequent_indent="     ")
     x, y = 0, picture.y + 6
     if picture.wide:
         x, y = 228 + part * 538, picture.y - 20
     else:
-        picture.y += 24
-    picture.rect(x, y - 11, len(code) * letter, 22, "added")
-    picture.text(x, y + 4, code, "added-ink mono", letter / 0.602)
+        picture.y += 6 + 18 * len(lines)
+    longest = max(map(len, lines))
+    picture.rect(x, y - 11, (longest + 1) * letter, 4 + 18 * len(lines), "added")
+    for line in lines:
+        picture.text(x, y + 4, line, "added-ink mono", letter / 0.602)
+        y += 18
 
 
 def heart_of(path: Path) -> str:
@@ -145,7 +152,8 @@ def draw_learned(width: int) -> Picture:
                 bar.marks[k] = row.gain
                 gains.append(row.gain)
     picture.legend(labels)
-    picture.bars([*bars.values()], 0, axis_of(gains, True), CURVES)
+    picture.say("Dots: what a rung gains, filled if significant, with the interval")
+    picture.bars([*bars.values()], 0, axis_of(gains, "tok/s vs. previous", True), CURVES)
     return picture
 
 
@@ -153,12 +161,15 @@ def draw_learned(width: int) -> Picture:
 
 
 def draw_cards(width: int) -> Picture:
-    """22 GPUs: the reported tokens per second, and which share of the roofline that is."""
-    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
-    rows = [*fastest.values()][::-1]
+    """22 GPUs, the fastest first: the reported tokens per second, and which share of the roofline
+    that is."""
+    by_rate = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
+    fastest = {row["gpu"]: row for row in by_rate}  # at its fastest B
+    rows = sorted(fastest.values(), key=lambda row: -row["tok_per_s"])
     picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
     picture.say(
-        "Thousand tokens a second at B: reported. Share of the roofline: calculated, ms of ms"
+        "Bars: thousand tokens a second, at this B, reported. At the right: the share of the "
+        "roofline, a step's calculated milliseconds of its reported ones"
     )
     bars = []
     for row in rows:

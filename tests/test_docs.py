@@ -18,7 +18,8 @@ from ladder.measure.folder import log_texts
 from ladder.measure.notes import without_docstring
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
-from ladder.show.tables import caption, for_terminal, percent
+from ladder.show.tables import caption, for_terminal
+from ladder.show.words import gain
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/RUNLOG.md"]
 PAGES += [f"{folder}/README.md" for folder in ("speedups", *BRANCHES)]
@@ -58,9 +59,9 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
     rows = re.findall(r"^\|.*?\]\((logs/[^)]+)\)(.*)", BLOCK.sub("", page("RUNLOG.md")), re.M)
     assert len(rows) > 9
     for folder, cells in rows:
-        found = [percent(row.gain) for row in read_climb(ROOT / folder)[1]]
-        for gain in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
-            assert gain in found, (folder, gain)
+        found = [gain(row.gain) for row in read_climb(ROOT / folder)[1] if row.gain]
+        for text in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
+            assert text in found, (folder, text)
 
 
 def test_examples_are_what_is_printed(capsys):
@@ -77,8 +78,8 @@ def test_examples_are_what_is_printed(capsys):
     command, *lines = code_blocks(page("README.md"))[0].splitlines()
     diff = subprocess.run(command[2:].split(), cwd=ROOT, capture_output=True, text=True)
     assert lines == diff.stdout.splitlines()
-    gain = re.search("An RTX 4070 gains (.*? times)", page("README.md"))[1]
-    assert f"{gain} (calculated, not measured)" in printed
+    gained = re.search("An RTX 4070 gains (.*? times)", page("README.md"))[1]
+    assert f"{gained} (calculated, not measured)" in printed
     *_, log, _ = code_blocks(page("README.md"))
     (roofline,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
     climb = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]

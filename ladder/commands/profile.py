@@ -35,8 +35,8 @@ from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select
 from ladder.run import Run
 from ladder.show.console import new_table, screen
-from ladder.show.gains import as_fast
 from ladder.show.tables import titles
+from ladder.show.words import as_fast
 
 WARMUP_STEPS = 3
 STAGES = ("forward", "backward", "optimizer")

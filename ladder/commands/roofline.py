@@ -32,8 +32,9 @@ from ladder.measure.work import (
     work,
 )
 from ladder.show.console import Screen, new_table, screen
-from ladder.show.reported import gain_text, reported_shares
+from ladder.show.reported import reported_shares
 from ladder.show.tables import titles
+from ladder.show.words import gain_text
 
 
 def add_arguments(parser: argparse.ArgumentParser):

@@ -22,7 +22,7 @@ from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
 from ladder.show.diffs import code_diff
 from ladder.show.gains import draw_climb, draw_losses, headline_of
-from ladder.show.tables import caption, columns, footnotes, name_of, table
+from ladder.show.tables import Cell, caption, columns, footnotes, name_of, table
 
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
@@ -37,6 +37,8 @@ PAGE = Markup("""<!DOCTYPE html>
 <style>
 {style}</style>
 <header><h1>The GPT-2 speed-up ladder</h1>
+<p>Scripts that train GPT-2, each the one before it with one change: what a step takes, what each
+change gains, its diff, and the loss of longer runs.</p>
 {links}</header>
 <main>
 {sections}
@@ -66,7 +68,7 @@ def page(sections: list[Section]) -> str:
         marker=Markup(MARKER),
         title=sections[0].headline,
         style=Markup(chart.style() + rules),
-        links=tag("nav", links) if len(sections) > 1 else "",
+        links=tag("nav", links),
         sections=parts,
     )
 
@@ -74,7 +76,7 @@ def page(sections: list[Section]) -> str:
 # ------------------------------------------------------------------ pieces of HTML
 
 
-def tag(name: str, inside, css_class="") -> Markup:
+def tag(name: str, inside: str | list[str], css_class: str = "") -> Markup:
     """An element with text, HTML or a list of both inside."""
     if isinstance(inside, list):
         inside = Markup("\n").join(inside)
@@ -82,7 +84,7 @@ def tag(name: str, inside, css_class="") -> Markup:
     return Markup(f"<{start}>{{}}</{name}>").format(inside)
 
 
-def terms(pairs: dict) -> Markup:
+def terms(pairs: dict[str, str]) -> Markup:
     """Words by their headings; what is empty is not said."""
     shown = []
     for name, text in pairs.items():
@@ -91,12 +93,12 @@ def terms(pairs: dict) -> Markup:
     return tag("dl", shown)
 
 
-def details(summary: str, inside: list) -> Markup:
+def details(summary: str, inside: list[str]) -> Markup:
     """What opens."""
     return tag("details", [tag("summary", summary), tag("div", inside)])
 
 
-def both(draw: Callable) -> Markup:
+def both(draw: Callable[..., chart.Picture]) -> Markup:
     """A picture wide and narrow: the style shows the one that the screen has room for."""
     wide = Markup(draw(width=chart.WIDE).svg(inline=True))
     narrow = Markup(draw(width=chart.NARROW).svg(inline=True))
@@ -114,7 +116,7 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     return tag("pre", tag("code", shown), "diff")
 
 
-def table_html(lines: list) -> Markup:
+def table_html(lines: list[list[Cell]]) -> Markup:
     """A table of cells as ladder.show.tables makes them."""
     rows = []
     for line in lines:
@@ -125,7 +127,7 @@ def table_html(lines: list) -> Markup:
 # ------------------------------------------------------------------ a climb
 
 
-def climb_section(folder: Path, with_logs=True) -> Section:
+def climb_section(folder: Path, with_logs: bool = True) -> Section:
     """The section of a climb. Raises UsageError if it is none, or nothing of it can be shown."""
     climb, rows = read_climb(folder)
     ran = [row for row in rows if row.logs]

@@ -25,14 +25,3 @@ def reported_shares() -> dict[str, float]:
     """`share_of` each reported GPU at its fastest B, by its name."""
     rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
     return {row["gpu"]: share_of(row) for row in rows}
-
-
-def gain_text(before: float, after: float) -> str:
-    """What a step gains in speed, from the times before and after: `3.7 times`, or `+20 %`."""
-    ratio = before / after
-    if ratio >= 2:
-        return f"{ratio:.1f} times"
-    percent = (ratio - 1) * 100
-    digits = 0 if abs(percent) >= 0.95 else 1
-    text = f"{percent:+.{digits}f}"
-    return f"{text} %".replace("-", "−") if float(text) else "no change"

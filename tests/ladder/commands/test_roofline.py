@@ -8,7 +8,8 @@ import pytest
 from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.measure.rates import CARDS
-from ladder.show.reported import gain_text, share_of
+from ladder.show.reported import share_of
+from ladder.show.words import gain_text
 
 
 def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
