@@ -13,6 +13,9 @@ from ladder.text import printable
 
 # Not by PYTHONPATH: a colon in the folder's name would cut it in two.
 START = """import runpy, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it dies with its parent
 sys.path[0], *sys.argv = sys.argv[1:]
 if sys.argv[0] == "-m":
     del sys.argv[0]
@@ -22,11 +25,11 @@ else:
 """
 
 
-def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedProcess:
+def run_python(*arguments: object, package: Path = ROOT, **env: str) -> subprocess.CompletedProcess:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
-    raised.
+    raised. So does, on Linux, whatever ends this process.
     """
     return subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
@@ -38,7 +41,7 @@ def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedP
     )
 
 
-def check_ended_well(done: subprocess.CompletedProcess):
+def check_ended_well(done: subprocess.CompletedProcess) -> None:
     """Raise UsageError if a process failed, with its signal, its error line or the last line that
     it wrote."""
     if done.returncode:

@@ -17,7 +17,7 @@ from ladder.errors import UsageError
 from ladder.files import ROOT, git
 from ladder.log import pairs_line
 from ladder.measure.docstrings import describe
-from ladder.measure.folder import Climb, climb_logs
+from ladder.measure.folder import Climb
 from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
 from ladder.show.diffs import diff_lines
@@ -148,7 +148,7 @@ def climb_section(folder: Path, with_logs=True) -> Section:
 
 def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
     """What is behind each row: what its script says of itself, its diff and its logs."""
-    logs = climb_logs(folder, climb) if with_logs else {}
+    logs = climb.logs() if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(folder, climb, Path(scratch))
