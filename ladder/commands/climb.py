@@ -39,7 +39,6 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from contextlib import closing, suppress
 from datetime import datetime
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,7 +51,7 @@ from ladder.corpus import load_corpus
 from ladder.errors import UsageError
 from ladder.files import commit, lock
 from ladder.measure import rounds, scripts
-from ladder.measure.folder import OUT_OF_MEMORY, Climb
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.process import given_flags
 from ladder.measure.rows import Row, read_climb, rounds_begun
@@ -83,8 +82,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=cli.path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
-    minutes = "begin no run after this time"
-    add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
+    add("--max-minutes", type=cli.positive, metavar="MINUTES", help="begin no run after this time")
     add("--out", type=cli.path, help="new folder for code, logs and results (default: runs/…)")
     cli.add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
@@ -115,7 +113,7 @@ def stopped(args: Namespace) -> Climb:
     return climb
 
 
-def plan(args: Namespace) -> tuple[Climb, dict[str, bytes]]:
+def plan(args: Namespace) -> tuple[Climb, Sources]:
     """What the command line asks for, with the defaults of the device: a climb that has not begun,
     and its scripts by their names in its copy of the code.
 
@@ -155,7 +153,7 @@ def plan(args: Namespace) -> tuple[Climb, dict[str, bytes]]:
     return climb, sources
 
 
-def choose(args: Namespace) -> tuple[str, dict[str, bytes]]:
+def choose(args: Namespace) -> tuple[str, Sources]:
     """The kind of the climb and its scripts; of a quick one fills in steps, rounds and time."""
     device_type = cli.pick_device(args.device).type
     rungs = scripts.rungs_for(device_type)
@@ -183,7 +181,7 @@ def choose(args: Namespace) -> tuple[str, dict[str, bytes]]:
     return kind, sources_of(chosen)
 
 
-def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> dict[str, bytes]:
+def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> Sources:
     """The top rung, and it without each of the others named, or of all."""
     if len(tops) > 1:
         raise UsageError("name one top rung before --without, and what to leave out after it")
@@ -203,7 +201,7 @@ def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> dic
     return sources
 
 
-def sources_of(chosen: list[Path]) -> dict[str, bytes]:
+def sources_of(chosen: list[Path]) -> Sources:
     """Scripts by their names in the copy of the code; those from outside lie beside baseline.py.
 
     Raises UsageError if one has the file name of another script: its logs would too; or a name with
@@ -235,14 +233,12 @@ def go_on(climb: Climb, console: Console) -> None:
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(climb.folder)), room as scratch:
         try:
-            show_table = partial(print_table, climb.folder, console)
-            rounds.run_rounds(climb, Path(scratch), console, show_table)
+            rounds.run_rounds(climb, Path(scratch), console, print_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 console.now("")
-                kept = f"stopped; runs kept: {len(climb.kept())}"
                 how = f"ladder climb --resume {quote(str(climb.folder))}"
-                print(f"{kept}. Go on: {how}", file=sys.stderr)
+                print(f"stopped; runs kept: {len(climb.kept())}. Go on: {how}", file=sys.stderr)
             raise
 
 
@@ -265,7 +261,7 @@ def report(folder: Path, console: Console) -> int:
     if good:
         console.print(f"As a page: ladder report {quote(str(folder))} --open", soft_wrap=True)
     failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
-    return int(bool(failed) or not good)
+    return 1 if failed or not good else 0
 
 
 def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:

@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
+Sources = dict[str, bytes]  # scripts by their names in the copy of the code
 RunOfRound = tuple[str, int]  # the name of a run, and the round
 HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
 
@@ -106,6 +108,21 @@ class Climb:
             if name in names and k.isdecimal():
                 ours[name, int(k)] = what
         return ours
+
+    def due(self) -> Iterator[tuple[int, PlannedRun]]:
+        """Yield the round and the run of all that have no log yet, in the order of their start.
+
+        Out of memory is a result; a run that failed for another reason is due again.
+        """
+        forwards = self.runs
+        if self.quick:
+            forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
+        kept = self.kept()
+        for k in range(1, self.rounds + 1):
+            # Every second round is backwards: what a run does to the next, such as heat, cancels.
+            for run in forwards if k % 2 else reversed(forwards):
+                if (run.name, k) not in kept and run.name not in self.too_large():
+                    yield k, run
 
     def too_large(self) -> set[str]:
         """The names of runs that were out of memory, and of the same script's runs at larger B."""

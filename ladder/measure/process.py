@@ -1,6 +1,7 @@
 """Python started in a process of its own, and why it failed."""
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -60,6 +61,13 @@ def failure(status: int, stderr: str) -> str:
     errors = [line for line in lines if line.startswith("error ")]
     last = [*lines, *errors][-1]
     return printable(last.removeprefix("error "))[:300]
+
+
+def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
+    """What matmul.py measures on the device that these flags name. Raises UsageError."""
+    done = run_python("-m", "ladder.measure.matmul", *flags, package=package)
+    check_ended_well(done)
+    return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:

@@ -3,11 +3,10 @@
 Every run is a process of its own and starts from the copy. Every second round is backwards.
 """
 
-import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -19,12 +18,12 @@ from ladder.errors import UsageError
 from ladder.files import COMMITTED, make_folder, no_commit, running_files, write_atomic
 from ladder.log import read_log
 from ladder.measure import process, scripts
-from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, RunOfRound
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
 from ladder.measure.rows import check_comparable, ms_per_token, whole_log
 from ladder.text import printable
 
 
-def begin(climb: Climb, sources: dict[str, bytes], out: str | None) -> None:
+def begin(climb: Climb, sources: Sources, out: str | None) -> None:
     """Say what a climb lacks, and make its folder, `out` or a new one in runs/: climb.json and a
     copy of the code, in which its scripts have the names of `sources`."""
     for line in filter(None, (machine.unseen_gpu(), machine.busy())):
@@ -40,17 +39,14 @@ def begin(climb: Climb, sources: dict[str, bytes], out: str | None) -> None:
     climb.save()
 
 
-def run_rounds(
-    climb: Climb, scratch: Path, console: Console, show_table: Callable[[], None]
-) -> None:
+def run_rounds(climb: Climb, scratch: Path, console: Console, show_table: Callable) -> None:
     """Run what a climb still has to run, round by round, or until its time is over.
 
-    show_table() shows the rounds so far, before another one. What is compiled is kept in `scratch`
-    for later rounds.
+    show_table(folder, console) shows the rounds so far, before another one. What is compiled is
+    kept in `scratch` for later rounds.
     """
     runs = climb.rounds * len(climb.runs)
-    kept = climb.kept()
-    done = len(kept)
+    done = len(climb.kept())
     if done:
         what = f"going on with {climb.folder}: runs kept: {done}"
         console.say(f"{what}; its code/ runs, without your edits since")
@@ -59,51 +55,31 @@ def run_rounds(
         limit += climb.minutes
     before = None  # the round of the run before
     start = time.monotonic() - climb.minutes * 60
-    for k, run in runs_due(climb, kept):
-        done += 1
-        if run.name in climb.too_large():
-            continue
+    for k, run in climb.due():
         if climb.minutes >= limit:
-            over = f"its {climb.max_minutes:g} minutes are over"
             how = f"ladder climb --resume {quote(str(climb.folder))}"
-            console.print(f"{over}. As long again: {how}", soft_wrap=True)
+            console.print(
+                f"{climb.max_minutes:g} min are over. As long again: {how}", soft_wrap=True
+            )
             break
         if before and k > before:
-            show_table()
+            show_table(climb.folder, console)
         before = k
         if len(climb.rates.get("peak_flops", [])) < k:
             console.now(f"round {k}: timing a large matmul")
-            for name, rate in large_matmul(climb.flags, climb.folder / "code").items():
+            for name, rate in process.large_matmul(climb.flags, climb.folder / "code").items():
                 climb.rates.setdefault(name, []).append(rate)
         named = f"{run.name}, round {k} of {climb.rounds}"
         console.now(f"{named}: since {datetime.now():%H:%M}")
         news = run_and_record(climb, run, k, scratch)
         climb.minutes = (time.monotonic() - start) / 60
         climb.save()
+        done += 1
         left = min((runs - done) * climb.minutes / done, limit - climb.minutes)
         time_left = f", about {math.ceil(left)} min left" if left > 0 else ""
         console.say(f"{named}: {news} ({done} of {runs} runs{time_left})")
     climb.ended = True
     climb.save()
-
-
-def runs_due(climb: Climb, kept: dict[RunOfRound, Path]) -> Iterator[tuple[int, PlannedRun]]:
-    """Yield the round and the run of all runs without a log, in the order of their start."""
-    forwards = climb.runs
-    if climb.quick:
-        forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
-    for k in range(1, climb.rounds + 1):
-        # Every second round is backwards: what a run does to the next one, such as heat, cancels.
-        for run in forwards if k % 2 else reversed(forwards):
-            if (run.name, k) not in kept:
-                yield k, run
-
-
-def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
-    """What matmul.py measures on the device that these flags name. Raises UsageError."""
-    done = process.run_python("-m", "ladder.measure.matmul", *flags, package=package)
-    process.check_ended_well(done)
-    return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
 
 
 def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
@@ -151,11 +127,11 @@ def keep_log(climb: Climb, log_dir: Path, run: PlannedRun, k: int) -> float:
 
     Raises UsageError if there is no log, or one that cannot be compared with the others.
     """
-    paths = [*log_dir.glob("*.log")]
-    if not paths:
+    path = next(log_dir.glob("*.log"), None)
+    if path is None:
         raise UsageError("it wrote no log to --log-dir")
     name = f"{run.name}.r{k}.log"
-    text = paths[0].read_text("utf-8", "replace")
+    text = path.read_text("utf-8", "replace")
     log = whole_log(text, name)
     kept = climb.kept()
     # Beside one of its round, if there is any: these have the same seed too.

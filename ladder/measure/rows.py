@@ -57,7 +57,7 @@ class Row:
     loss_change: Estimate | None = None  # from `base`
     time_to_loss: Estimate | None = None  # None too if a round never came down to it
     mfu: float | None = None
-    roofline: tuple[float, ...] | None = None  # milliseconds of each of work.PARTS
+    roofline: tuple | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
 
     @property
@@ -89,7 +89,7 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     rows = [*rows.values()]
     if not any(row.logs or row.failures for row in rows):
         raise UsageError(f"{folder} holds no logs of a climb")
-    if climb.rate("peak_flops") is None:
+    if not climb.rate("peak_flops"):
         raise UsageError(f"{folder}/climb.json lacks the rate of a large matmul, peak_flops")
     check_comparable(climb, [row.logs for row in rows])
     for row in rows:

@@ -109,8 +109,7 @@ def numbered(first: int, last: int) -> list[Path]:
     while number_of(line[0]) != first:
         base = base_of(line[0])
         if base is None:
-            why = f"there is no rung {last} that is built on {first}"
-            raise UsageError(f"{why}: name each rung")
+            raise UsageError(f"no rung {last} is built on {first}: name each rung")
         line.insert(0, base)
     return line
 

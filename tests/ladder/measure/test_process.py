@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from ladder.files import ROOT
-from ladder.measure import rounds
+from ladder.measure.process import large_matmul
 
 USED = """
 import sys, time
@@ -28,6 +28,6 @@ def test_while_another_process_runs_this_one_sleeps(tmp_path):
 
 def test_a_climb_gets_the_rates_of_a_cpu():
     """From a process of its own, whose last line they are."""
-    measured = rounds.large_matmul(["--device=cpu"], ROOT)
+    measured = large_matmul(["--device=cpu"], ROOT)
     assert set(measured) == {"peak_flops", "fp32_flops", "copy_bytes_per_s"}
     assert min(measured.values()) > 1e6

@@ -105,7 +105,7 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch):
     own, out = tmp_path / "mine.py", tmp_path / "10:21 out"
     where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(out / 'code')!r}\n"
     own.write_text(where + copies(LOG))
-    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
+    monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
     go_on = climb.go_on
 
     def edit_and_go_on(*words):
@@ -140,7 +140,7 @@ def test_the_time_limit_lets_no_run_begin_after_it(tmp_path, timed, capsys):
     as long again."""
     write(tmp_path, {"a.py": "", "b.py": ""}, rounds=8, max_minutes=7)
     timed({"a": 60, "b": 60})
-    over = f"its 7 minutes are over. As long again: ladder climb --resume {tmp_path}\n"
+    over = f"7 min are over. As long again: ladder climb --resume {tmp_path}\n"
     for logs, told in ((7, True), (14, True), (16, False)):
         assert resume(tmp_path) == 0
         out = capsys.readouterr().out
