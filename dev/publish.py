@@ -22,7 +22,7 @@ from ladder.commands.main import program
 from ladder.errors import UsageError
 from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.effective import differences
-from ladder.measure.folder import PACKED, Climb, climb_logs
+from ladder.measure.folder import PACKED, Climb
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs
@@ -106,8 +106,8 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
     target.mkdir(parents=True)
     name_of_text = climb.data and Path(climb.data).name  # not where it lies
-    replace(climb, data=name_of_text).write_to(target)
-    texts = climb_logs(folder, climb).items()
+    replace(climb, data=name_of_text, folder=target).save()
+    texts = climb.logs().items()
     packed = "".join(f"{name}.r{k}.log\n{text}" for (name, k), text in texts).encode()
     if len(packed) < LARGE:
         write_atomic(target / PACKED, packed)

@@ -6,6 +6,7 @@ This module does not import torch.
 import os
 import re
 import subprocess
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -77,10 +78,19 @@ def silence(stream: IO):
 
 
 def make_folder(name: str | Path | None, what: str) -> Path:
-    """Make a folder for results, `name` or runs/WHAT-DATE-TIME. Raises OSError if it is there."""
-    folder = Path(name or f"runs/{what}-{datetime.now():%Y%m%d-%H%M%S}")
-    folder.mkdir(parents=True)
-    return folder
+    """Make a folder for results, `name` or runs/WHAT-DATE-TIME, and return it.
+
+    Raises OSError if `name` is there.
+    """
+    while True:
+        folder = Path(name or f"runs/{what}-{datetime.now():%Y%m%d-%H%M%S}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            if name:
+                raise
+            time.sleep(0.1)  # another began in this second: the name of the next one is free
 
 
 def runs_by_time() -> dict[str, Path]:

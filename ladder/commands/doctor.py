@@ -10,9 +10,9 @@ driver is here.
   ladder doctor --device cpu       for another one
 """
 
-import argparse
 import platform
 import tempfile
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import torch
@@ -34,11 +34,11 @@ TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
 NO_GAIN_ON_CPUS = ("06_flash_attention", "07_vocab_50304")
 
 
-def add_arguments(parser: argparse.ArgumentParser):
+def add_arguments(parser: ArgumentParser) -> None:
     add_flags(parser, "device")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Namespace) -> int:
     """Print what the machine is, and a line for each rung. The first that cannot run is the last.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
@@ -57,8 +57,9 @@ def run(args: argparse.Namespace) -> int:
     logs = {}
     failed = False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for path in rungs_for(device.type):
-            console.now(f"three steps of {title(path)} ...")
+        rungs = rungs_for(device.type)
+        for path in rungs:
+            console.now(f"{len(logs) + 1} of {len(rungs)}: three steps of {title(path)} ...")
             try:
                 logs[path] = three_steps(path, device, Path(folder))
                 helps, why = judge(path, logs, device)
@@ -110,7 +111,7 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
     return "yes", f"removes {removes}"
 
 
-def check_losses(log: Log, before: Log, name: str):
+def check_losses(log: Log, before: Log, name: str) -> None:
     """Raise UsageError if the losses of two runs differ by more than rounding: some compilers and
     kernels are wrong."""
     for one, other in zip(log.steps, before.steps, strict=True):

@@ -1,6 +1,7 @@
 """Python started in a process of its own, and why it failed."""
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,9 @@ from ladder.text import printable
 
 # Not by PYTHONPATH: a colon in the folder's name would cut it in two.
 START = """import runpy, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it dies with its parent
 sys.path[0], *sys.argv = sys.argv[1:]
 if sys.argv[0] == "-m":
     del sys.argv[0]
@@ -28,7 +32,7 @@ def run_python(
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
-    raised.
+    raised. So does, on Linux, whatever ends this process.
     """
     return subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
@@ -40,7 +44,7 @@ def run_python(
     )
 
 
-def check_ended_well(done: subprocess.CompletedProcess):
+def check_ended_well(done: subprocess.CompletedProcess) -> None:
     """Raise UsageError if a process failed, with its signal, its error line or the last line that
     it wrote."""
     if done.returncode:
@@ -59,6 +63,13 @@ def failure(status: int, stderr: str) -> str:
     errors = [line for line in lines if line.startswith("error ")]
     last = [*lines, *errors][-1]
     return printable(last.removeprefix("error "))[:300]
+
+
+def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
+    """What matmul.py measures on the device that these flags name. Raises UsageError."""
+    done = run_python("-m", "ladder.measure.matmul", *flags, package=package)
+    check_ended_well(done)
+    return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:

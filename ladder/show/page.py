@@ -16,7 +16,7 @@ from markupsafe import Markup
 from ladder.errors import UsageError
 from ladder.files import ROOT, git
 from ladder.log import pairs_line
-from ladder.measure.folder import Climb, climb_logs
+from ladder.measure.folder import Climb
 from ladder.measure.notes import describe, docstring
 from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
@@ -150,7 +150,7 @@ def climb_section(folder: Path, with_logs: bool = True) -> Section:
 
 def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
     """What is behind each row: the note of its script, its diff and its logs."""
-    logs = climb_logs(folder, climb) if with_logs else {}
+    logs = climb.logs() if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(folder, climb, Path(scratch))

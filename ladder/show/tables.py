@@ -248,7 +248,7 @@ def about_bases(climb: Climb, rows: list[Row]) -> list[str]:
     for row in rows:
         base = base_by_stem().get(row.stem)
         if base and row.gain and base != row.base.stem:
-            but = f"not with {titles()[base]}, which it is built on"
+            but = f"not with {titles().get(base, base)}, which it is built on"
             notes.append(f"{name_of(row)} is compared with {name_of(row.base)}, {but}.")
     return notes
 

@@ -48,6 +48,11 @@ def test_what_is_no_climb_of_this_ladder_is_told_in_a_line(sent, told, changed):
     assert told().startswith(f"error {path} is not a climb of this ladder: ")
 
 
+def test_a_climb_without_the_rate_of_a_matmul_is_told_in_a_line(sent, told):
+    change(sent, rates={})
+    assert "climb.json lacks the rate of a large matmul" in told()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
