@@ -254,7 +254,7 @@ def train(args):
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
-        # ddp: from here on Ctrl-C or SIGTERM ends the run after its step, saved
+        # ddp: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
             val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
@@ -304,8 +304,7 @@ def train(args):
                     val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
                     checkpoints.keep_best(done, raw_model, val_loss, tokens)
             if stopping:
-                run.stopped(stopping, checkpoints.newest)
-                break
+                run.stop(stopping, checkpoints.newest)
     return run.result
 
 
