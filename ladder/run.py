@@ -42,9 +42,14 @@ class Run:
     a step, `interrupted` in the middle of one. If something could not be written, the status is 2.
     """
 
-    watcher = probe.SecondStep  # `ladder profile` watches the steps in its own way
-
-    def __init__(self, script: str, args: Namespace, rank: int = 0, world_size: int = 1):
+    def __init__(
+        self,
+        script: str,
+        args: Namespace,
+        rank: int = 0,
+        world_size: int = 1,
+        watcher: probe.Watcher | None = None,
+    ):
         self.args = args
         self.rank = rank
         self.world_size = world_size
@@ -60,7 +65,7 @@ class Run:
         self.copy_log = self.output.copy_log
         self.signals = Signals(rank)
         self.closing = ExitStack()  # closes the logs, then restores the signals
-        self.watch = self.watcher(self)
+        self.watcher = watcher or probe.SecondStep()
         self.model = None  # until header()
         self.scaler = torch.amp.GradScaler(enabled=False)
         self.scale = 1.0  # the scaler's
@@ -68,7 +73,6 @@ class Run:
         self.times = []  # of steps, in seconds
         self.losses = []
         self.skipped = 0  # steps whose gradient overflowed float16
-        self.effective = None  # what the second step ran
         self.validation = {}  # RESULT's keys of the held-out loss
         self.result = None
         self.throttled = machine.throttled()
@@ -105,7 +109,7 @@ class Run:
     ):
         """Print why the run failed, if it did, and RESULT. Raises SystemExit unless it is done."""
         self.signals.at_once = self.signals.writing = True  # no signal ends this
-        self.watch.end(math.nan)  # of a step that an error ended
+        self.watcher.end(None)  # of a step that an error ended
         status, exit_status, why = "ok", 0, None
         if isinstance(error, Stopped):
             status = "stopped"
@@ -203,17 +207,18 @@ class Run:
             if len(self.times) > 1:  # the first step may compile
                 line += f" | left {timedelta(seconds=round(dt * self.steps_left))}"
             self.output.show(line)
-            recording = self.watch.end(dt)
             scale = self.scaler.get_scale()
-            if scale < self.scale:
+            skipped = scale < self.scale
+            recording = self.watcher.end(dt, skipped)
+            if skipped:
                 self.skipped += 1
                 self.print0(f"note  step {step + 1} skipped: a gradient overflowed float16")
-            elif recording:
-                self.effective = {"matmul": probe.matmul_units(self.args.device)}
-                self.effective |= probe.effective(probe.operators(recording))
+            if recording:
+                effective = {"matmul": probe.matmul_units(self.args.device)}
+                effective |= probe.effective(probe.operators(recording))
                 if self.scaler.is_enabled():
-                    self.effective["loss_scale"] = f"{scale:g}"
-                self.print0(pairs_line("effective", self.effective))
+                    effective["loss_scale"] = f"{scale:g}"
+                self.print0(pairs_line("effective", effective))
             self.scale = scale
             if not math.isfinite(loss):
                 raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
@@ -223,12 +228,12 @@ class Run:
 
     def _begin_step(self):
         if self.steps_left and self.rank == 0:
-            self.watch.begin()
+            self.watcher.begin(len(self.times), self.steps_left)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Do inside what is not part of a step, so that the profile of a step does not show it."""
-        self.watch.end(math.nan)
+        self.watcher.end(None)
         yield
         self._begin_step()
 

@@ -7,8 +7,9 @@ import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import STAGES, WARMUP_STEPS, summary
+from ladder.commands.profile import summary
 from ladder.log import read_log
+from ladder.measure.stages import STAGES, WARMUP_STEPS
 
 
 def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
