@@ -28,7 +28,7 @@ from ladder.files import make_folder
 from ladder.log import read_log
 from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select
-from ladder.measure.stages import STAGES, WARMUP_STEPS
+from ladder.measure.stages import STAGES, WARMUP_STEPS, touched
 from ladder.show.console import new_table, screen
 from ladder.show.gains import as_fast
 from ladder.show.tables import titles
@@ -68,7 +68,7 @@ def run(args: Namespace) -> int:
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
     (log, *_) = folder.glob("*.log")
     console = screen()
-    console.say(summary(profiles))
+    console.say(summary(profiles, touched(scripts[0].stem, scripts[-1].stem)))
     where = "{device}, {model}, B={B}, T={T}".format(**read_log(log).run)
     console.say(f"Milliseconds on {where}: first step, median and range of {args.steps} steps")
     console.print(stage_table(profiles))
@@ -78,19 +78,36 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def summary(profiles: dict[str, dict]) -> str:
-    """What a step takes, whether the second rung of two is faster, and which stage is longest."""
+def summary(profiles: dict[str, dict], stages: tuple[str, ...] = STAGES) -> str:
+    """What a step takes, whether the second rung of two is faster, and which stage is longest.
+
+    `stages` are those that the diff of the two changes: no other is credited to it.
+    """
     *before, (name, after) = profiles.items()
     medians = {stage: median(times[1:]) for stage, times in after["times_ms"].items()}
     said = f"{name} takes {medians['step']:.1f} ms a step"
     for former, one in before:
-        _, *times = one["times_ms"]["step"]
+        step = median(one["times_ms"]["step"][1:])
+        old = in_stages(one, stages)
+        new = in_stages(after, stages)
         faster = "not clearly faster than"
-        if max(after["times_ms"]["step"][1:]) < min(times):
-            faster = as_fast(median(times) / medians["step"])
-        said += f" and is {faster} {former}, {median(times):.1f}"
+        if max(new) < min(old):
+            faster = as_fast(step / (step - median(old) + median(new)))
+        if stages == STAGES:
+            said += f" and is {faster} {former}, {step:.1f}"
+        else:
+            said += (
+                f", {former} {step:.1f}. What changes is {' and '.join(stages)}, "
+                f"{median(old):.1f} → {median(new):.1f}: by that {name} is {faster} {former}"
+            )
     longest = max(STAGES, key=medians.get)
     return f"{said}; the longest stage is {longest}, {medians[longest]:.1f} ms."
+
+
+def in_stages(one: dict, stages: tuple[str, ...]) -> list[float]:
+    """Milliseconds that each timed step of a profile took in these stages."""
+    columns = [one["times_ms"][stage][1:] for stage in stages]
+    return [sum(step) for step in zip(*columns, strict=True)]
 
 
 def stage_table(profiles: dict[str, dict]) -> Table:
