@@ -258,7 +258,7 @@ def train(args):
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
             val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
-            checkpoints.keep_best(first_step, raw_model, val_loss, tokens)
+            run.validated(*checkpoints.keep_best(first_step, raw_model, val_loss, tokens))
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -302,7 +302,7 @@ def train(args):
                     checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
                     val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
-                    checkpoints.keep_best(done, raw_model, val_loss, tokens)
+                    run.validated(*checkpoints.keep_best(done, raw_model, val_loss, tokens))
             if stopping:
                 run.stop(stopping, checkpoints.newest)
     return run.result

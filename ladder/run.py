@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import torch
 
@@ -154,6 +155,15 @@ class Run:
         self.print0(f"note  {line}")
         tell_torchrun(line)
         raise Stopped
+
+    def hold(self, file: IO):
+        """Close `file`, such as a lock, when the run ends."""
+        self.closing.enter_context(file)
+
+    def validated(self, found: dict[str, float], saved: bool):
+        """Take what `Checkpoints.keep_best` returns, for RESULT and the exit status."""
+        self.validation |= found
+        self.output.lost |= not saved
 
     def header(
         self,
