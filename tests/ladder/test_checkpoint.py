@@ -121,6 +121,20 @@ def test_what_cannot_be_read_is_not_damaged(why, tmp_path, monkeypatch):
     assert path.exists()
 
 
+def test_the_first_checkpoint_is_no_surprise(tmp_path, monkeypatch, capsys):
+    """What a folder refuses ends the run before its first step. That it cannot flush is told."""
+    for number in (errno.EDQUOT, errno.ENOSPC, errno.EIO):
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+        with pytest.raises(OSError, match=r"no: '.*trial'"):
+            open_run(tmp_path)
+    for number in (errno.EINVAL, errno.ENOTSUP):
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+        open_run(tmp_path)
+        assert "a file system that flushes no file: a power cut" in capsys.readouterr().out
+        save(tmp_path, 1).unlink()
+    assert os.listdir(tmp_path) == [".lock"]
+
+
 def test_a_folder_is_of_one_run(tmp_path):
     save(tmp_path, 1)
     with pytest.raises(UsageError, match="holds an earlier run: continue it with"):
