@@ -273,11 +273,11 @@ def train(args):
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.part_loss = torch.compile(model.part_loss)
-        # ddp: from here on Ctrl-C or SIGTERM ends the run after its step, saved
+        # ddp: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
             val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
-            checkpoints.keep_best(first_step, raw_model, val_loss, tokens)
+            run.validated(*checkpoints.keep_best(first_step, raw_model, val_loss, tokens))
 
         for step in range(first_step, args.steps):
             synchronize(device)
@@ -321,10 +321,9 @@ def train(args):
                     checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
                     val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
-                    checkpoints.keep_best(done, raw_model, val_loss, tokens)
+                    run.validated(*checkpoints.keep_best(done, raw_model, val_loss, tokens))
             if stopping:
-                run.stopped(stopping, checkpoints.newest)
-                break
+                run.stop(stopping, checkpoints.newest)
     return run.result
 
 

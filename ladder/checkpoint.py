@@ -3,13 +3,15 @@
 A checkpoint is one file, written atomically. The last two are kept.
 """
 
-import errno
 import math
 import os
+import pickle
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from zipfile import ZipFile
 
 import torch
 import torch.distributed as dist
@@ -25,7 +27,7 @@ from ladder.corpus import Corpus
 from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
 from ladder.files import lock, runs_by_time, write_atomic
-from ladder.run import NotFinite
+from ladder.run import NotFinite, Run
 from ladder.weights import BEST
 
 # Exactly: people copy checkpoints, and "step_000002 (copy).pt" is theirs.
@@ -33,7 +35,6 @@ NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # on rank 0
-_locks = []  # the lock of --ckpt-dir, held until this process ends
 
 
 class Checkpoints:
@@ -43,9 +44,12 @@ class Checkpoints:
     is None if nothing is to be saved.
     """
 
-    def __init__(self, args, text: Corpus, held_out: Corpus, run):
-        """Find what to resume. Raises UsageError, OSError."""
-        self.run = run
+    def __init__(self, args: Namespace, text: Corpus, held_out: Corpus, run: Run):
+        """Find what to resume. The folder is the run's alone until it ends.
+
+        Raises UsageError, OSError.
+        """
+        self.print0 = run.print0
         # What must match for a checkpoint to be resumed.
         self.settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
         self.settings["data"] = f"{text.name} {text.sha256[:12]}"
@@ -55,40 +59,64 @@ class Checkpoints:
         self.newest = None
         self.best_loss = math.inf  # the lowest validation loss of a model in `folder`
         if args.ckpt_every or args.resume:
-            folder, self.newest, self.best_loss = on_rank_0(self._open, args)
+            folder, self.newest, self.best_loss = on_rank_0(self._open, args, run)
             if args.ckpt_every:
                 self.folder = folder
 
-    def _open(self, args) -> tuple[Path, Path | None, float]:
+    def _open(self, args: Namespace, run: Run) -> tuple[Path, Path | None, float]:
         """The folder, the checkpoint to go on from, and the loss of the model in best/."""
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         folder.mkdir(parents=True, exist_ok=True)
-        _locks.clear()  # of an earlier run in this process
-        _locks.append(lock(folder))
+        run.hold(lock(folder))
+        if args.ckpt_every:
+            self._try_to_write(folder / "trial")
         if not args.resume:
             if checkpoints_in(folder) or (folder / BEST).exists():
                 do = "continue it with --resume, delete it, or choose another --ckpt-dir"
                 raise UsageError(f"{folder} holds an earlier run: {do}")
             return folder, None, math.inf
-        path, saved = find_checkpoint(folder, self.run.print0)
+        path, saved = find_checkpoint(folder, self.print0)
         if path:
             check_settings(path, saved["settings"], self.settings)
-            self.run.print0(f"note  resumed after step {saved['step']}, from {path}")
+            self.print0(f"note  resumed after step {saved['step']}, from {path}")
         else:
-            self.run.print0(f"note  no checkpoint in {folder}: starting from the beginning")
-        best_loss = math.inf
-        metadata = weights.read_metadata(folder / BEST)
-        if metadata:
-            check_settings(folder / BEST, metadata, self.settings)
-            best_loss = float(metadata["val_loss"])
-        return folder, path, best_loss
+            self.print0(f"note  no checkpoint in {folder}: starting from the beginning")
+        return folder, path, self._best_of(folder / BEST)
 
-    def save(self, step: int, model, optimizer, scaler, position: int):
+    def _try_to_write(self, path: Path):
+        """Write to the folder as checkpoints are: what refuses that ends the run now, not after
+        hours. Raises OSError."""
+        flushed = write_atomic(path, b"trial")
+        path.unlink()
+        if not flushed:
+            lost = "a power cut may cost the last checkpoints"
+            self.print0(f"note  {path.parent} is on a file system that flushes no file: {lost}")
+
+    def _best_of(self, best: Path) -> float:
+        """The validation loss of a model in best/. Raises UsageError if it is of another run."""
+        try:
+            metadata = weights.read_metadata(best)
+        except Damaged as error:  # it is an extra
+            self.print0(f"note  {error}: the next model that is validated takes its place")
+            return math.inf
+        if not metadata:
+            return math.inf
+        check_settings(best, metadata, self.settings)
+        return float(metadata["val_loss"])
+
+    def save(
+        self,
+        step: int,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        position: int,
+    ):
         """Save a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
         if not self.folder:
             return
         whole, moments = get_state_dict(model, optimizer, options=WHOLE)
-        if self.run.rank == 0:
+        if whole:  # on rank 0
             whole[weights.HEAD] = whole[weights.WTE]  # tied: one in the file
         state = {
             "step": step,
@@ -99,43 +127,48 @@ class Checkpoints:
             "settings": self.settings,
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
-        self.newest = on_rank_0(write, self.folder, state)
-        self.run.print0(f"note  saved {self.newest}")
+        self.newest = on_rank_0(write, self.folder, state, self.newest)
+        self.print0(f"note  saved {self.newest}")
 
-    def keep_best(self, step: int, model, val_loss: float, tokens: int):
+    def keep_best(
+        self, step: int, model: torch.nn.Module, val_loss: float, tokens: int
+    ) -> tuple[dict[str, float], bool]:
         """Say the validation loss, and save the model to best/ if none was lower.
 
-        What training starts from is not saved: best/ is better than that.
+        What training starts from is not saved: best/ is better than that. Returns what RESULT has
+        of the validation, and whether the disk has all that it should.
         """
-        self.run.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
+        self.print0(f"val   step={step} loss={val_loss:.6f} tokens={tokens}")
         lower = val_loss < self.best_loss  # NaN is no lower
         if lower:
             self.best_loss = val_loss
-        if math.isfinite(val_loss):
-            self.run.validation = {"val_loss": val_loss, "best_val_loss": self.best_loss}
+        saved = True
         if self.folder and lower and step > 0:
             metadata = self.settings | {"step": str(step), "val_loss": str(val_loss)}
             state = get_model_state_dict(model, options=WHOLE)
-            on_rank_0(self._save_best, model.config, state, metadata)
+            saved = on_rank_0(self._save_best, model.config, state, metadata)
+        if not math.isfinite(val_loss):
+            return {}, saved
+        return {"val_loss": val_loss, "best_val_loss": self.best_loss}, saved
 
-    def _save_best(self, config, state: dict, metadata: dict[str, str]):
+    def _save_best(self, config: object, state: dict, metadata: dict[str, str]) -> bool:
         best = self.folder / BEST
         is_first = not (best / "config.json").exists()
         try:
             weights.save(best, config, state, metadata)
         except OSError as error:  # the disk may have room for the next one
-            self.run.output.lost = True
-            self.run.print0(f"note  {best} is not saved: {error.strerror}; the run goes on")
-            return
-        self.run.print0(f"note  the lowest loss so far: saved {best} (for ladder sample)")
+            self.print0(f"note  {best} is not saved: {error.strerror}; the run goes on")
+            return False
+        self.print0(f"note  the lowest loss so far: saved {best} (for ladder sample)")
         if is_first:
             try:
                 weights.save_tokenizer(best, config.block_size)
             except Exception as error:  # it is an extra: no trouble with it ends the run
-                self.run.print0(f"note  it has no tokenizer (docs/train.md): {error}")
+                self.print0(f"note  it has no tokenizer (docs/train.md): {error}")
+        return True
 
 
-def check_settings(path: Path, saved: dict, settings: dict[str, str]):
+def check_settings(path: Path, saved: dict[str, str], settings: dict[str, str]):
     """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
     for key, now in settings.items():
         before = str(saved.get(key))
@@ -160,60 +193,91 @@ def checkpoints_in(folder: Path) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first. Raises OSError."""
     # Not glob(), which finds nothing in a folder that may not be read.
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.stem[5:]))
+    return sorted(found, key=step_of)
 
 
-def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path | None, dict | None]:
-    """The newest checkpoint that is not damaged, and what it holds. Raises UsageError, OSError.
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, by its name."""
+    return int(path.stem[5:])
 
-    Damaged ones are renamed: they must not count as one of two to keep.
-    """
+
+def find_checkpoint(folder: Path, print0: Callable[[str], None]) -> tuple[Path | None, dict]:
+    """The newest checkpoint that is sound, and what it holds. Raises UsageError, OSError."""
     paths = checkpoints_in(folder)
     for path in reversed(paths):
         try:
+            check_sums(path)
             return path, read(path)
         except Damaged as error:
-            path.rename(f"{path}.damaged")
-            print0(f"note  {error}: renamed to {path.name}.damaged")
+            print0(f"note  {error}: it stays where it is, the one before it is tried")
     if paths:
-        raise UsageError(f"no checkpoint in {folder} is whole: start again without --resume")
-    return None, None
+        raise UsageError(f"no checkpoint in {folder} is sound: start again in another --ckpt-dir")
+    return None, {}
 
 
-def write(folder: Path, state: dict) -> Path:
+def check_sums(path: Path):
+    """Raise Damaged if the sums in a checkpoint, a zip file, are wrong. A second a GB."""
+    try:
+        with ZipFile(path) as file:
+            wrong = file.testzip()
+    except (OSError, MemoryError):  # it could not be read
+        raise
+    except Exception as error:  # of many kinds
+        wrong = error
+    if wrong:
+        raise Damaged(f"{path} is damaged ({wrong})")
+
+
+def write(folder: Path, state: dict, before: Path | None) -> Path:
     """Write step_NNNNNN.pt with `state`, atomically. Returns its path.
 
-    The one before it is kept, older ones are deleted. Raises OSError; NotFinite if a weight is NaN
-    or infinite.
+    The sound one `before` it is kept, those that are older are deleted. Raises OSError; NotFinite
+    if a weight is NaN or infinite.
     """
     for name, w in state["model"].items():
         if not w.isfinite().all():
             raise NotFinite(f"{name} is not finite after step {state['step']}: it is not saved")
     path = folder / f"step_{state['step']:06d}.pt"
     write_atomic(path, lambda file: torch.save(state, file))
-    for old in checkpoints_in(folder)[:-2]:
-        old.unlink()
+    for old in checkpoints_in(folder):
+        if step_of(old) < step_of(before or path):
+            old.unlink()
     return path
 
 
 def read(path: Path) -> dict:
     """Return what `write` wrote. Its tensors are a memory map: a rank pays only for those it uses.
 
-    Raises Damaged, also of a file that somebody else wrote; OSError if it cannot be read.
+    Where a folder cannot be mapped, the file is read whole. Raises Damaged if somebody else wrote
+    it; UsageError, OSError if it cannot be read.
     """
-    saved = {}
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch raises many kinds
-        truncated = getattr(error, "errno", None) == errno.EINVAL
-        if explain(error) and not truncated:  # the disk fails, or the memory is full
-            raise
+        saved = _load(path)
+    except pickle.UnpicklingError:  # it has more than tensors and numbers
+        saved = {}
+    except RuntimeError as error:
+        raise UsageError(f"{path} cannot be read: {explain(error) or error}") from error
     if "settings" not in saved:
-        raise Damaged(f"{path} is damaged, or is not a checkpoint of ddp_run.py")
+        raise Damaged(f"{path} is not a checkpoint of ddp_run.py")
     return saved
 
 
-def restore(path: Path, model, optimizer, scaler) -> tuple[int, int]:
+def _load(path: Path) -> dict:
+    how = dict(map_location="cpu", weights_only=True)
+    try:
+        return torch.load(path, mmap=True, **how)
+    except RuntimeError as error:
+        if explain(error) or "unable to mmap" not in str(error):  # such as a full memory
+            raise
+    return torch.load(path, **how)
+
+
+def restore(
+    path: Path,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+) -> tuple[int, int]:
     """Load a checkpoint into model, optimizer and scaler. Return its step and its position."""
     saved = read(path)
     for group in saved["optimizer"]["param_groups"]:

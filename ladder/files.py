@@ -3,10 +3,12 @@
 This module does not import torch.
 """
 
+import errno
 import os
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -106,13 +108,14 @@ def runs_by_time() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def write_atomic(path: Path, content):
+def write_atomic(path: Path, content: bytes | Callable[[IO], object]) -> bool:
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
     `content` is bytes or an array, or a function that writes to the open binary file. What kill -9
-    leaves of that other file is replaced by the next write into the folder. Raises OSError, or
-    what such a function raises.
+    leaves of that other file is replaced by the next write into the folder. Returns whether the
+    file system can flush to disk: some cannot. Raises OSError, or what such a function raises.
     """
+    flushed = True
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")
     try:
@@ -122,7 +125,12 @@ def write_atomic(path: Path, content):
             else:
                 file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                    raise
+                flushed = False
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
@@ -132,6 +140,7 @@ def write_atomic(path: Path, content):
         if isinstance(error, OSError):
             error.filename = str(path)  # the error of a full disk names no file
         raise error from None
+    return flushed
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess:

@@ -33,28 +33,45 @@ _DTYPES = {"c10::BFloat16": "bfloat16", "c10::Half": "float16", "float": "float3
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else torch 2.13 prints two lines, "USDT: …"
 
 
-class SecondStep:
-    """Records a run's second step, a warm-up step, or later ones until `effective` is known."""
+class Watcher:
+    """What a run calls around each step on rank 0. It has one watcher: Run(…, watcher=…)."""
 
-    def __init__(self, run):
-        self.run = run
-        self.recording = None
+    def begin(self, done: int, left: int):
+        """A step begins, after `done` others in this run; `left` are to do. The script reads its
+        clock next."""
 
-    def begin(self):
-        """A step begins."""
-        if self.run.times and not self.run.effective:
+    def end(self, dt: float | None, skipped: bool = False) -> profile | None:
+        """It has ended after `dt` seconds; None if it was no step, or an error ended it.
+
+        Returns a profile that is to be read as what the script runs. A step that is `skipped`, as
+        float16 overflowed, has no optimizer.
+        """
+
+
+class SecondStep(Watcher):
+    """Records the second step, a warm-up step, and if that is skipped, a later one."""
+
+    def __init__(self):
+        self.recording = None  # of the step under way
+        self.has_one = False
+
+    def begin(self, done: int, left: int):
+        if done and not self.has_one:
             try:
                 self.recording = profile(activities=[_RECORDED], record_shapes=True)
             except Exception:  # an older PyTorch, or a newer one, that takes no names
                 self.recording = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
             self.recording.start()
 
-    def end(self, dt: float) -> profile | None:
-        """It has ended: the profile of it, if there is one. Its time does not matter here."""
+    def end(self, dt: float | None, skipped: bool = False) -> profile | None:
         recording = self.recording
         self.recording = None
-        if recording:
-            recording.stop()
+        if recording is None:
+            return None
+        recording.stop()
+        if dt is None or skipped:
+            return None
+        self.has_one = True
         return recording
 
 

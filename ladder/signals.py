@@ -2,45 +2,47 @@
 
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 
 
 class Signals:
-    """Raises KeyboardInterrupt at each signal, but not in the middle of what the run writes.
+    """The first signal ends a run after its step, a second Ctrl-C at once: KeyboardInterrupt.
 
-    With `finish_step` the first signal raises nothing: the script looks at `first` after each step.
-    A second Ctrl-C raises.
+    Until the first step is done, which may compile for minutes, the first signal ends it at once.
     """
 
     def __init__(self, rank: int):
         self.rank = rank
         self.first = 0  # number of the first signal; 0: there was none
-        self.finish_step = False
+        self.at_once = True  # until the first step is done
         self.writing = False
 
-    def arrive(self, number: int, _frame=None):
+    def arrive(self, number: int, _frame: FrameType | None = None):
         """The handler of all signals."""
-        second_ctrl_c = self.first and number == signal.SIGINT
+        if self.first and number == signal.SIGINT:
+            self.at_once = True
+        is_first = not self.first
         self.first = self.first or number
-        if self.finish_step and not second_ctrl_c:
-            if self.rank == 0:
-                with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
-                    print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
-        elif not self.writing:
+        if self.at_once and not self.writing:
             raise KeyboardInterrupt
+        if self.rank == 0 and is_first and not self.at_once:
+            with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
+                print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
 
     @contextmanager
-    def held(self):
-        """What is written inside is written whole: a signal raises afterwards."""
+    def held(self) -> Iterator[None]:
+        """What is written inside is written whole: a signal that is to end the run raises after."""
         self.writing = True
         yield
         self.writing = False
-        if self.first and not self.finish_step:
+        if self.first and self.at_once:
             raise KeyboardInterrupt
 
 
 @contextmanager
-def signals_to(handler):
+def signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     A signal that is ignored, as under nohup, stays ignored.

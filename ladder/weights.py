@@ -5,11 +5,12 @@ best/ of a run is written and read here; transformers reads all others, where it
 
 import hashlib
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as from_bytes
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
@@ -19,6 +20,7 @@ from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
+MAX_HEADER = 10**8  # bytes that safetensors allows
 WTE = "transformer.wte.weight"
 HEAD = "lm_head.weight"  # tied: the same matrix
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
@@ -36,7 +38,7 @@ FIXED = {
 DROPOUT = {"embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
-def save(folder: Path, config, state: dict, metadata: dict[str, str]):
+def save(folder: Path, config: object, state: dict, metadata: dict[str, str]):
     """Write the `state` of a GPT without the rows that pad its vocabulary.
 
     `metadata` goes into the file of the weights, so that both are replaced at once. Raises OSError.
@@ -71,16 +73,26 @@ def save_tokenizer(folder: Path, longest: int):
 def read_metadata(folder: Path) -> dict[str, str]:
     """Return the `metadata` that was saved with a model; empty if there is none.
 
-    Raises Damaged, OSError.
+    Raises Damaged, also if a tensor is cut off; OSError.
     """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
-    path.open().close()  # safetensors would call a file that may not be read a missing one
+    # Not safe_open, which maps the file: not every folder can be.
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(min(length, MAX_HEADER))
+        tensors = file.seek(0, os.SEEK_END) - 8 - length  # their bytes
     try:
-        return safe_open(path, "pt").metadata() or {}
-    except SafetensorError as error:
-        raise Damaged(f"{path} is damaged ({error}): delete it") from None
+        header = json.loads(text)
+        metadata = header.pop("__metadata__", {})
+        ends = [tensor["data_offsets"][1] for tensor in header.values()]
+    except (ValueError, TypeError, KeyError) as error:
+        raise Damaged(f"{path} is damaged ({error})") from None
+    whole = max(ends, default=0)
+    if tensors != whole:
+        raise Damaged(f"{path} is damaged: it has {tensors} bytes of tensors, not {whole}")
+    return metadata
 
 
 def find(name: str | Path) -> Path:
@@ -102,13 +114,20 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     folder = find(name)
     if "val_loss" in read_metadata(folder):  # we saved it
         config = json.loads((folder / "config.json").read_text("utf-8"))
-        tensors = load_file(folder / WEIGHTS)
+        tensors = _load_tensors(folder / WEIGHTS)
     else:
         config, tensors = _load_with_transformers(folder)
     shape = {"block_size": config["n_positions"]}
     for field in ("vocab_size", "n_layer", "n_head", "n_embd"):
         shape[field] = config[field]
     return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}
+
+
+def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except OSError:  # a folder that cannot be mapped
+        return from_bytes(path.read_bytes())
 
 
 def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
@@ -141,12 +160,12 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
     return weight
 
 
-def start_from(model, name: str):
+def start_from(model: torch.nn.Module, name: str):
     """Copy the weights of the model called `name` into `model`. Raises UsageError."""
     fill(model, *load(name))
 
 
-def fill(model, shape: dict[str, int], weights: dict[str, torch.Tensor]):
+def fill(model: torch.nn.Module, shape: dict[str, int], weights: dict[str, torch.Tensor]):
     """Copy what `load` returned into `model`, a GPT. Raises UsageError if its shape is another.
 
     Rows that pad the vocabulary become the mean of all others: each then takes at most the mean

@@ -15,17 +15,12 @@ included; `optimizer` everything after it.
 """
 
 import json
-import math
-import runpy
 import sys
 import tempfile
-import time
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 from statistics import median
 
-import torch
 from rich.table import Table
-from torch.profiler import profile
 
 from ladder.cli import add_flags, at_least, path
 from ladder.errors import UsageError
@@ -33,83 +28,15 @@ from ladder.files import make_folder
 from ladder.log import read_log
 from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select
-from ladder.run import Run
+from ladder.measure.stages import STAGES, WARMUP_STEPS, touched
 from ladder.show.console import new_table, screen
 from ladder.show.tables import titles
 from ladder.show.words import as_fast
 
-WARMUP_STEPS = 3
-STAGES = ("forward", "backward", "optimizer")
 PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
 
 
-class Watch:
-    """Times the stages of a run's steps, profiles the last step, and saves both beside the log.
-
-    It takes the place of Run's own watcher, which calls begin() and end() around each step.
-    """
-
-    def __init__(self, run: Run):
-        self.run = run
-        self.profiler = None  # of the step under way
-        # Milliseconds of the first step, then of each after the warm-up.
-        self.times = {stage: [] for stage in (*STAGES, "step")}
-        original = torch.Tensor.backward
-
-        def backward(*args, **options):
-            self.lap("forward")
-            original(*args, **options)
-            self.lap("backward")
-
-        torch.Tensor.backward = backward
-
-    def begin(self):
-        """A step begins: the script reads its clock next."""
-        if self.run.steps_left == 1:
-            self.profiler = profile()
-            self.profiler.start()
-        self.stages = dict.fromkeys(STAGES, 0.0)
-        self.mark = time.perf_counter()
-
-    def lap(self, stage: str):
-        """Add the time since the last lap to this stage. Several backwards add up."""
-        device = self.run.args.device
-        if device.type != "cpu":
-            torch.accelerator.synchronize(device)
-        now = time.perf_counter()
-        self.stages[stage] += (now - self.mark) * 1e3
-        self.mark = now
-
-    def end(self, dt: float):
-        """The step is done, in `dt` seconds; NaN if it was none."""
-        profiler = self.profiler
-        self.profiler = None
-        if profiler:
-            profiler.stop()
-        if math.isnan(dt):
-            return
-        done = len(self.run.times)
-        if profiler:
-            self._save(profiler)
-        elif done == 1 or done > WARMUP_STEPS:
-            self.stages["optimizer"] = dt * 1e3 - sum(self.stages.values())
-            self.stages["step"] = dt * 1e3
-            for stage, ms in self.stages.items():
-                self.times[stage].append(ms)
-
-    def _save(self, profiler: profile):
-        """Write STEM.json and STEM.trace.json."""
-        name = f"{self.run.args.log_dir}/{self.run.path.stem}"
-        profiler.export_chrome_trace(f"{name}.trace.json")
-        where = "cuda" if self.run.args.device.type == "cuda" else "cpu"
-        kernels = profiler.key_averages().table(
-            sort_by=f"self_{where}_time_total", row_limit=10, max_name_column_width=50
-        )
-        found = {"times_ms": self.times, "kernels": kernels}
-        Path(f"{name}.json").write_text(json.dumps(found), "utf-8")
-
-
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
     add_flags(parser, *PASSED_ON)
     steps = "steps to time, after 3 for warm-up (default: 5)"
@@ -117,7 +44,7 @@ def add_arguments(parser):
     parser.add_argument("--out", type=path, help="new folder for results (default: runs/profile-…)")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
     scripts = select(args.rungs)
     if len(scripts) > 2:
@@ -134,14 +61,14 @@ def run(args) -> int:
             # On stderr: what is printed begins with the result.
             line = f"profiling {path.stem}: {steps} steps, minutes on a CPU"
             print(line, file=sys.stderr, flush=True)
-            words = (path, *flags, f"--steps={steps}", f"--log-dir={folder}")
-            done = run_python("-m", "ladder.commands.profile", *words, **env)
+            words = (folder / path.stem, path, *flags, f"--steps={steps}", f"--log-dir={folder}")
+            done = run_python("-m", "ladder.measure.stages", *words, **env)
             check_ended_well(done)
             name = titles().get(path.stem, path.stem)
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
     (log, *_) = folder.glob("*.log")
     console = screen()
-    console.say(summary(profiles))
+    console.say(summary(profiles, touched(scripts[0].stem, scripts[-1].stem)))
     where = "{device}, {model}, B={B}, T={T}".format(**read_log(log).run)
     console.say(f"Milliseconds on {where}: first step, median and range of {args.steps} steps")
     console.print(stage_table(profiles))
@@ -151,19 +78,36 @@ def run(args) -> int:
     return 0
 
 
-def summary(profiles: dict[str, dict]) -> str:
-    """What a step takes, whether the second rung of two is faster, and which stage is longest."""
+def summary(profiles: dict[str, dict], stages: tuple[str, ...] = STAGES) -> str:
+    """What a step takes, whether the second rung of two is faster, and which stage is longest.
+
+    `stages` are those that the diff of the two changes: no other is credited to it.
+    """
     *before, (name, after) = profiles.items()
     medians = {stage: median(times[1:]) for stage, times in after["times_ms"].items()}
     said = f"{name} takes {medians['step']:.1f} ms a step"
     for former, one in before:
-        _, *times = one["times_ms"]["step"]
+        step = median(one["times_ms"]["step"][1:])
+        old = in_stages(one, stages)
+        new = in_stages(after, stages)
         faster = "not clearly faster than"
-        if max(after["times_ms"]["step"][1:]) < min(times):
-            faster = as_fast(median(times) / medians["step"])
-        said += f" and is {faster} {former}, {median(times):.1f}"
+        if max(new) < min(old):
+            faster = as_fast(step / (step - median(old) + median(new)))
+        if stages == STAGES:
+            said += f" and is {faster} {former}, {step:.1f}"
+        else:
+            said += (
+                f", {former} {step:.1f}. What changes is {' and '.join(stages)}, "
+                f"{median(old):.1f} → {median(new):.1f}: by that {name} is {faster} {former}"
+            )
     longest = max(STAGES, key=medians.get)
     return f"{said}; the longest stage is {longest}, {medians[longest]:.1f} ms."
+
+
+def in_stages(one: dict, stages: tuple[str, ...]) -> list[float]:
+    """Milliseconds that each timed step of a profile took in these stages."""
+    columns = [one["times_ms"][stage][1:] for stage in stages]
+    return [sum(step) for step in zip(*columns, strict=True)]
 
 
 def stage_table(profiles: dict[str, dict]) -> Table:
@@ -180,9 +124,3 @@ def stage_table(profiles: dict[str, dict]) -> Table:
             cells += [f"{first:.1f}", f"{median(times):.1f} {spread}"]
         table.add_row(stage, *cells)
     return table
-
-
-if __name__ == "__main__":
-    Run.watcher = Watch
-    del sys.argv[0]
-    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -13,7 +13,7 @@ from ladder import checkpoint
 from ladder.batches import Batches
 from ladder.corpus import load_splits
 from ladder.errors import UsageError
-from ladder.files import ROOT
+from ladder.files import ROOT, lock
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
@@ -147,8 +147,17 @@ def test_a_validation_that_fails_costs_no_step(script, alone, tmp_path, monkeypa
 
 
 def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
-    """Training is the same, bit for bit, as if nothing had been validated on the way."""
-    alone("--eval-every", 3)
+    """Training is the same, bit for bit, as if nothing had been validated on the way.
+
+    The folder is the run's alone, until it ends.
+    """
+
+    def another_run(step):
+        with pytest.raises(UsageError, match="another run is at work"):
+            lock(tmp_path / "ckpt")
+
+    alone("--eval-every", 3, at=another_run)
+    lock(tmp_path / "ckpt").close()
     log = last_log(tmp_path)
     found = {val["step"]: val["loss"] for val in log.vals}
     assert [*found] == [0, 3, 6]

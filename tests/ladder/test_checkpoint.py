@@ -1,6 +1,7 @@
 """checkpoint.py: files to resume from."""
 
 import errno
+import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import SMALLER, load
+from models import saved_model
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from ladder import checkpoint, weights
@@ -31,12 +33,12 @@ def stepped():
     return model, optimizer
 
 
-def save(folder, step, scaler=OFF, settings=None):
+def save(folder, step, scaler=OFF, settings=None, before=None):
     model, optimizer = stepped()
     weights, moments = get_state_dict(model, optimizer)
     state = dict(model=weights, optimizer=moments, scaler=scaler.state_dict())
     state |= dict(step=step, position=0, settings=settings)
-    return checkpoint.write(folder, state)
+    return checkpoint.write(folder, state, before)
 
 
 def find(folder):
@@ -51,7 +53,7 @@ def open_run(folder, *flags):
     if folder:
         own += [f"--ckpt-dir={folder}"]
     text = Corpus("text", "0123", [np.arange(99, dtype=np.uint16)])
-    run = SimpleNamespace(print0=print)
+    run = SimpleNamespace(print0=print, hold=lambda lock: lock.close())
     return checkpoint.Checkpoints(parse_ddp_args("", own), text, text, run)
 
 
@@ -59,42 +61,84 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-99])
 
 
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # in a weight
+    path.write_bytes(content)
+
+
 def replace_by_code(path):
     torch.save(torch.nn.Linear(1, 1), path)
 
 
-@pytest.mark.parametrize("damage", [truncate, replace_by_code])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, replace_by_code])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(damage, tmp_path, capsys):
-    """And if there is none, the run does not start."""
+    """It is neither renamed nor one of the two that are kept; and if all are, no run starts."""
     first = save(tmp_path, 1)
-    second = save(tmp_path, 2)
-    assert find(tmp_path) == second
+    second = save(tmp_path, 2, before=first)
     damage(second)
+    damaged = second.read_bytes()
     assert find(tmp_path) == first
-    assert "is not a checkpoint of ddp_run.py: renamed to " in capsys.readouterr().out
-    third = save(tmp_path, 3)
-    assert third.exists() and first.exists() and not second.exists()
-    third.unlink()
-    damage(first)
-    with pytest.raises(UsageError, match=r"^no checkpoint in .* is whole: start again"):
+    said = capsys.readouterr().out
+    assert str(second) in said and "the one before it is tried" in said
+    third = save(tmp_path, 3, before=first)
+    assert checkpoint.checkpoints_in(tmp_path) == [first, second, third]
+    assert second.read_bytes() == damaged
+    fourth = save(tmp_path, 4, before=third)
+    assert checkpoint.checkpoints_in(tmp_path) == [third, fourth]
+    damage(third)
+    damage(fourth)
+    with pytest.raises(UsageError, match=r"^no checkpoint in .* is sound: start again in another"):
         find(tmp_path)
 
 
-def test_what_cannot_be_read_is_not_damaged(tmp_path, monkeypatch):
-    """The memory is full: nothing is renamed, no older one is resumed."""
+def test_a_folder_that_cannot_be_mapped_is_read_without(tmp_path, monkeypatch):
+    """Checkpoints and best/: such are some network drives."""
     path = save(tmp_path, 1)
-    full = RuntimeError("unable to mmap 99 bytes: Cannot allocate memory (12)")
-    monkeypatch.setattr(torch, "load", Mock(side_effect=full))
-    with pytest.raises(RuntimeError, match="Cannot allocate memory"):
+    load = torch.load
+
+    def cannot(*_, mmap=False, **how):
+        if mmap:
+            raise RuntimeError(f"unable to mmap 99 bytes from file <{path}>: No such device (19)")
+        return load(path, **how)
+
+    monkeypatch.setattr(torch, "load", cannot)
+    assert find(tmp_path) == path and checkpoint.read(path)["step"] == 1
+    model = saved_model(tmp_path)
+    monkeypatch.setattr(weights, "load_file", Mock(side_effect=OSError("No such device")))
+    assert weights.read_metadata(tmp_path / "best") == {"format": "pt", "val_loss": "9"}
+    _, found = weights.load(str(tmp_path))
+    assert torch.equal(found[weights.WTE], model.lm_head.weight)
+
+
+@pytest.mark.parametrize("why", ["unable to mmap 9 bytes: Cannot allocate memory (12)", "new"])
+def test_what_cannot_be_read_is_not_damaged(why, tmp_path, monkeypatch):
+    """The memory is full, or PyTorch has a new reason: no older one is resumed."""
+    path = save(tmp_path, 1)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=RuntimeError(why)))
+    with pytest.raises(UsageError, match=f"step_000001.pt cannot be read: (out of memory|{why})"):
         find(tmp_path)
     assert path.exists()
+
+
+def test_the_first_checkpoint_is_no_surprise(tmp_path, monkeypatch, capsys):
+    """What a folder refuses ends the run before its first step. That it cannot flush is told."""
+    for number in (errno.EDQUOT, errno.ENOSPC, errno.EIO):
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+        with pytest.raises(OSError, match=r"no: '.*trial'"):
+            open_run(tmp_path)
+    for number in (errno.EINVAL, errno.ENOTSUP):
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+        open_run(tmp_path)
+        assert "a file system that flushes no file: a power cut" in capsys.readouterr().out
+        save(tmp_path, 1).unlink()
+    assert os.listdir(tmp_path) == [".lock"]
 
 
 def test_a_folder_is_of_one_run(tmp_path):
     save(tmp_path, 1)
     with pytest.raises(UsageError, match="holds an earlier run: continue it with"):
         open_run(tmp_path)
-    checkpoint._locks.clear()
     with lock(tmp_path), pytest.raises(UsageError, match="another run is at work"):
         open_run(tmp_path, "--resume")
 
@@ -122,11 +166,10 @@ def log_of(settings, name, began):
 
 def test_a_full_disk_costs_the_best_model_and_not_the_run(tmp_path, monkeypatch, capsys):
     run = open_run(tmp_path)
-    run.run.output = SimpleNamespace()
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(weights, "write_atomic", Mock(side_effect=full))
-    run.keep_best(2, DDP.GPT(DDP.GPTConfig(**SMALLER)), 3.5, 8)
-    assert run.run.output.lost
+    found, saved = run.keep_best(2, DDP.GPT(DDP.GPTConfig(**SMALLER)), 3.5, 8)
+    assert found == {"val_loss": 3.5, "best_val_loss": 3.5} and not saved
     assert "best is not saved: No space left on device" in capsys.readouterr().out
 
 
@@ -136,8 +179,8 @@ def save_best(folder, run):
     weights.save(folder / weights.BEST, config, DDP.GPT(config).state_dict(), metadata)
 
 
-def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_path):
-    """Losses on other text do not compare."""
+def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_path, capsys):
+    """Losses on other text do not compare. One that was cut short is no better one."""
     run = open_run(tmp_path / "other")
     save_best(tmp_path, run)
     assert open_run(tmp_path, "--resume").best_loss == 3.5  # without a checkpoint, too
@@ -148,8 +191,12 @@ def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_pa
         open_run(tmp_path, "--resume", "--val-tokens=16")
     assert open_run(tmp_path, "--resume").best_loss == 3.5
     truncate(tmp_path / weights.BEST / weights.WEIGHTS)
-    with pytest.raises(UsageError, match=r"model.safetensors is damaged .*: delete it"):
-        open_run(tmp_path, "--resume")
+    run = open_run(tmp_path, "--resume")
+    assert run.best_loss == math.inf
+    assert "the next model that is validated takes its place" in capsys.readouterr().out
+    run.folder = tmp_path
+    run.keep_best(4, DDP.GPT(DDP.GPTConfig(**SMALLER)), 5.5, 8)
+    assert open_run(tmp_path, "--resume").best_loss == 5.5
 
 
 def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
@@ -181,8 +228,9 @@ def test_two_are_kept_and_copies_are_neither_read_nor_counted_nor_deleted(tmp_pa
         (tmp_path / name).write_bytes(b"mine")
     open_run(tmp_path)  # no earlier run is there
     (tmp_path / "unfinished.tmp").touch()  # of a run that was killed
+    newest = None
     for step in (9, 999999, 1000000):
-        save(tmp_path, step)
+        newest = save(tmp_path, step, before=newest)
     assert find(tmp_path).name == "step_1000000.pt"
     own = ["step_999999.pt", "step_1000000.pt"]
     assert sorted(os.listdir(tmp_path)) == sorted([".lock", *own, *copies])

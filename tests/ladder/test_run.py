@@ -92,21 +92,47 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
 def test_a_signal_keeps_the_steps_done(name, capsys, monkeypatch, ends):
-    """Here it comes as a step is written, and again as RESULT is."""
+    """Of a run without checkpoints, too. Here it comes as a step is written, and as RESULT is."""
     number = signal.Signals[name]
     write = Output._write
 
     def interrupted(self, out, line):
-        if line.startswith(("step    3/", "RESULT")):
+        if line.startswith("RESULT") or re.match("step    3/.*left", line):  # on the screen
             os.kill(os.getpid(), number)
         write(self, out, line)
 
     monkeypatch.setattr(Output, "_write", interrupted)
     text, log = ends(load(rung(0)), 128 + number)
     out, err = capsys.readouterr()
-    assert not err and log.result["status"] == "interrupted" and len(log.steps) == 3
+    assert err == "note  finishing this step; Ctrl-C stops at once\n"
+    assert log.result["status"] == "stopped" and len(log.steps) == 3
+    assert log.notes[-2] == f"{name}: stopped after step 3; no checkpoint is kept"
     # Every line printed is in the log, without the time left.
     assert re.sub(r" \| left [\d:]+$", "", out, flags=re.MULTILINE) == text
+
+
+@pytest.mark.parametrize(("steps", "done"), [([0], 0), ([1], 2), ([1, 1], 1), ([3], 4)])
+def test_the_first_signal_ends_a_step_and_the_second_ctrl_c_does_not(steps, done, ends, run_main):
+    """Nor does the first one in the first step, which may compile for minutes.
+
+    `steps`: in which it comes. After the last one there is nothing to stop.
+    """
+    module = load(rung(0))
+    forward = module.GPT.forward
+    step = iter(range(4))
+
+    def interrupted(*arguments):
+        for _ in range(steps.count(next(step))):
+            os.kill(os.getpid(), signal.SIGINT)
+        return forward(*arguments)
+
+    module.GPT.forward = interrupted
+    if done == 4:
+        assert run_main(module, "--steps", 4).result["status"] == "ok"
+        return
+    _, log = ends(module, 130)
+    assert log.result["status"] == ("stopped" if done == 2 else "interrupted")
+    assert len(log.steps) == done
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -7,8 +7,9 @@ import pytest
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
 
 from ladder.commands.main import main
-from ladder.commands.profile import STAGES, WARMUP_STEPS, summary
+from ladder.commands.profile import summary
 from ladder.log import read_log
+from ladder.measure.stages import STAGES, WARMUP_STEPS, touched
 
 
 def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
@@ -34,14 +35,39 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     assert (out / "slowed.trace.json").exists() and "aten::mm" in capsys.readouterr().out
 
 
+def profile_of(forward, backward, optimizer):
+    """Of two steps after the first, each with these milliseconds and 2 more in the optimizer."""
+    stages = {"forward": [forward] * 2, "backward": [backward] * 2}
+    stages["optimizer"] = [optimizer, optimizer + 2]
+    stages["step"] = [forward + backward + optimizer, forward + backward + optimizer + 2]
+    return {"times_ms": {stage: [300.0, *times] for stage, times in stages.items()}}
+
+
 def test_the_summary_calls_no_rung_faster_whose_range_overlaps():
-    times = {"forward": [300.0, 9.0, 10.0, 12.0], "backward": [1.0, 20.0], "optimizer": [1.0, 8.0]}
-    one = {"times_ms": times | {"step": [310.0, 38.0, 40.0, 41.0]}}
-    two = {"times_ms": times | {"step": [310.0, 29.0, 32.0, 37.0]}}
-    said = "two takes 32.0 ms a step and is 25 % faster than one, 40.0; "
-    assert summary({"one": one, "two": two}).startswith(said)
-    two["times_ms"]["step"].append(38.5)
-    assert "is not clearly faster than one, 40.0; " in summary({"one": one, "two": two})
+    one = profile_of(10.0, 21.0, 8.0)
+    said = summary({"one": one, "two": profile_of(10.0, 16.0, 5.0)})
+    assert said.startswith("two takes 32.0 ms a step and is 25 % faster than one, 40.0; ")
+    said = summary({"one": one, "two": profile_of(10.0, 20.0, 7.0)})
+    assert "is not clearly faster than one, 40.0; " in said
+
+
+@pytest.mark.parametrize(
+    ("numbers", "stages", "gain"),
+    [
+        ((9, 10), STAGES[2:], "5 %"),
+        ((1, 2), STAGES[:2], "11 %"),
+        ((11, 12), STAGES[:2], "11 %"),
+        ((6, 7), STAGES, "17 %"),
+    ],
+)
+def test_a_rung_gets_what_its_diff_changes(numbers, stages, gain):
+    """Forward and backward, which a fused optimizer leaves alone, may be faster by chance."""
+    before, after = (rung(number).stem for number in numbers)
+    assert touched(before, after) == stages
+    profiles = {"one": profile_of(30.0, 60.0, 10.0), "two": profile_of(20.0, 60.0, 5.0)}
+    said = summary(profiles, stages)
+    assert f" is {gain} faster than one" in said
+    assert ("changes is optimizer, 11.0 → 6.0: by that two is" in said) == (stages == STAGES[2:])
 
 
 @pytest.mark.cuda

@@ -1,0 +1,117 @@
+"""Where a step's time goes: a program that runs a script and times the stages of its steps.
+
+    python -m ladder.measure.stages OUT SCRIPT FLAGS…
+
+writes OUT.json, and the trace of the last step as OUT.trace.json. `ladder profile` starts it.
+"""
+
+import importlib.util
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch.profiler import profile
+
+from ladder.measure.work import counted
+from ladder.probe import Watcher
+from ladder.run import Run
+
+WARMUP_STEPS = 3
+STAGES = ("forward", "backward", "optimizer")
+
+
+def touched(before: str, after: str) -> tuple[str, ...]:
+    """The stages whose counted work (work.json) two scripts, by their stems, do not share.
+
+    All of them if one is not counted, or no count differs: memory kept, or other numbers.
+    """
+    for counts in counted().values():
+        if before in counts and after in counts:
+            old, new = counts[before], counts[after]
+            differ = {key for key in new if new[key] != old[key]} - {"code"}
+            if differ == {"optimizer_bytes"}:
+                return STAGES[2:]
+            if differ and "optimizer_bytes" not in differ:
+                return STAGES[:2]
+    return STAGES
+
+
+class Stages(Watcher):
+    """Times the stages of a run's steps, profiles the last step, and saves both.
+
+    Tensor.backward is replaced by one that reads the clock: its call is all that says where stages
+    begin and end, the same in every script, and scripts run as they are.
+    """
+
+    def __init__(self, out: str):
+        self.out = out
+        self.device = torch.device("cpu")  # until the first backward
+        self.profiler = None  # of the step under way
+        self.done = 0  # steps
+        # Milliseconds of the first step, then of each after the warm-up.
+        self.times = {stage: [] for stage in (*STAGES, "step")}
+        original = torch.Tensor.backward
+
+        def backward(loss: torch.Tensor, *args, **options):
+            self.device = loss.device
+            self.lap("forward")
+            original(loss, *args, **options)
+            self.lap("backward")
+
+        torch.Tensor.backward = backward
+
+    def begin(self, done: int, left: int):
+        if left == 1:
+            self.profiler = profile()
+            self.profiler.start()
+        self.done = done
+        self.stages = dict.fromkeys(STAGES, 0.0)
+        self.mark = time.perf_counter()
+
+    def lap(self, stage: str):
+        """Add the time since the last lap to this stage. Several backwards add up."""
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize(self.device)
+        now = time.perf_counter()
+        self.stages[stage] += (now - self.mark) * 1e3
+        self.mark = now
+
+    def end(self, dt: float | None, skipped: bool = False):
+        profiler = self.profiler
+        self.profiler = None
+        if profiler:
+            profiler.stop()
+        if dt is None:
+            return
+        if profiler:
+            self._save(profiler)
+        elif self.done == 0 or self.done >= WARMUP_STEPS:
+            self.stages["optimizer"] = dt * 1e3 - sum(self.stages.values())
+            self.stages["step"] = dt * 1e3
+            for stage, ms in self.stages.items():
+                self.times[stage].append(ms)
+
+    def _save(self, profiler: profile):
+        profiler.export_chrome_trace(f"{self.out}.trace.json")
+        where = "cuda" if self.device.type == "cuda" else "cpu"
+        kernels = profiler.key_averages().table(
+            sort_by=f"self_{where}_time_total", row_limit=10, max_name_column_width=50
+        )
+        found = {"times_ms": self.times, "kernels": kernels}
+        Path(f"{self.out}.json").write_text(json.dumps(found), "utf-8")
+
+
+def main():
+    out, path, *flags = sys.argv[1:]
+    spec = importlib.util.spec_from_file_location("script", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.Run = partial(Run, watcher=Stages(out))
+    script.main(flags)
+
+
+if __name__ == "__main__":
+    main()
