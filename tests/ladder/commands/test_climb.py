@@ -7,10 +7,10 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from blocks import full_table
 from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
 
+from dev.blocks import full_table
 from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import main
