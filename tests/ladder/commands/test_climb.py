@@ -9,10 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from blocks import full_table
 from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
+from dev.blocks import full_table
 from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import main
