@@ -71,7 +71,11 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
         last = max(ran, key=lambda row: row.gain.value)
     gain = last.total
     said = f"{title_of(last)} is {words.as_fast(gain.value)} {title_of(first)}"
-    if gain.low is not None and not gain.significant:
-        said = f"No significant difference between {title_of(last)} and {title_of(first)}"
     rates = f"{last.tok_per_s:,.0f} instead of {words.rate(first.tok_per_s)}"
-    return said, f"{words.gain(gain)}: {rates}."
+    found = f"{words.gain(gain)}: {rates}."
+    if gain.low is None:
+        said = f"A first look: {title_of(last)} beside {title_of(first)}"
+        found += " Too few rounds to say how sure that is."
+    elif not gain.significant:
+        said = f"No significant difference between {title_of(last)} and {title_of(first)}"
+    return said, found
