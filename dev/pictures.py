@@ -26,7 +26,7 @@ from ladder.measure.rates import rates_of
 from ladder.measure.rows import first_log
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.work import LABELS, roofline_ms, work
-from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
+from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
@@ -140,7 +140,6 @@ def draw_learned(width: int) -> Picture:
     found = machines()
     labels = {}
     bars = {}  # by title
-    gains = []
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
         name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
         rate = machine.climb.rate("peak_flops") / 1e12
@@ -150,10 +149,9 @@ def draw_learned(width: int) -> Picture:
             if row.gain:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
-                gains.append(row.gain)
     picture.legend(labels)
     picture.say("Dots: what a rung gains, filled if significant, with the interval")
-    picture.bars([*bars.values()], 0, axis_of(gains, "tok/s vs. previous", True), CURVES)
+    picture.bars([*bars.values()], 0, "tok/s vs. previous", colors=CURVES)
     return picture
 
 

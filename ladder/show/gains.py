@@ -4,19 +4,18 @@ from ladder.measure.folder import Climb
 from ladder.measure.rows import Row, compared, loss_change
 from ladder.measure.stats import mean_of
 from ladder.show import words
-from ladder.show.chart import Bar, Picture, axis_of
+from ladder.show.chart import Bar, Picture
 from ladder.show.tables import name_of, title_of
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
     """What a step of each row takes, its roofline, and what the row gains, with its interval."""
     heading = climb.comparison.gain_heading
-    gains = [row.gain for row in rows if row.gain]
     picture = Picture(width, f"Milliseconds a step, {heading}")
     said = "Bars: milliseconds a step."
     if any(row.roofline for row in rows):
         said += " Upright marks: the roofline, calculated."
-    if gains:
+    if any(row.gain for row in rows):
         said += f" Dots: {heading}, filled if significant."
     picture.say(said)
     longest = max(row.ms for row in rows if row.logs)
@@ -31,7 +30,7 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
-    picture.bars(bars, 0.28, axis_of(gains, heading, True) if gains else None)
+    picture.bars(bars, 0.28, heading)
     return picture
 
 
@@ -46,8 +45,7 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.loss_change:
             bar.right = words.difference(row.loss_change)
         bars.append(bar)
-    changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, heading, False))
+    picture.bars(bars, 0, heading, gains=False)
     return picture
 
 
