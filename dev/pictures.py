@@ -33,7 +33,7 @@ from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_gpus, share_of
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_training, training_section
-from ladder.show.words import gain_text
+from ladder.show.words import gain_text, percent
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -177,7 +177,7 @@ def draw_cards(width: int) -> Picture:
         rung = " (baseline)" if row["rung"] == "baseline" else ""
         bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
         bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
+        bar.right = f"{percent(share)}: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
     picture.bars(bars, 0.6)
     return picture
