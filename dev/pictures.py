@@ -26,14 +26,14 @@ from ladder.measure.rates import rates_of
 from ladder.measure.rows import first_log
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.work import LABELS, roofline_ms, work
-from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
+from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import reported_gpus, share_of
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_training, training_section
-from ladder.show.words import gain_text
+from ladder.show.words import gain_text, percent
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -140,7 +140,6 @@ def draw_learned(width: int) -> Picture:
     found = machines()
     labels = {}
     bars = {}  # by title
-    gains = []
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
         name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
         rate = machine.climb.rate("peak_flops") / 1e12
@@ -150,10 +149,9 @@ def draw_learned(width: int) -> Picture:
             if row.gain:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
-                gains.append(row.gain)
     picture.legend(labels)
     picture.say("Dots: what a rung gains, filled if significant, with the interval")
-    picture.bars([*bars.values()], 0, axis_of(gains, "tok/s vs. previous", True), CURVES)
+    picture.bars([*bars.values()], 0, "tok/s vs. previous", colors=CURVES)
     return picture
 
 
@@ -179,7 +177,7 @@ def draw_cards(width: int) -> Picture:
         rung = " (baseline)" if row["rung"] == "baseline" else ""
         bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
         bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
+        bar.right = f"{percent(share)}: {ms * share:,.0f} of {ms:,.0f}"
         bars.append(bar)
     picture.bars(bars, 0.6)
     return picture

@@ -162,14 +162,17 @@ class Picture:
         self,
         bars: list[Bar],
         part: float = 0.8,
-        axis: Axis | None = None,
+        axis_name: str = "",
+        gains: bool = True,
         colors: tuple[str, ...] = ("measured",),
     ):
         """Rows below each other: names at the left, or above the bars where it is narrow.
 
-        A bar of 1 takes a `part` of the room at the right of the names, and the axis what words do
-        not need. Each row's marks are in these colours.
+        A bar of 1 takes a `part` of the room at the right of the names, and the axis of the marks,
+        if there are any, what words do not need. Each row's marks are in these colours.
         """
+        marks = [mark for bar in bars for mark in bar.marks if mark]
+        axis = axis_of(marks, axis_name, gains) if marks else None
         longest = max(len(bar.name) for bar in bars)
         left = max(160, 7 * longest + 8) if self.wide else 0
         full = part * (self.width - left)

@@ -4,19 +4,18 @@ from ladder.measure.folder import Climb
 from ladder.measure.rows import Row, compared, loss_change
 from ladder.measure.stats import mean_of
 from ladder.show import words
-from ladder.show.chart import Bar, Picture, axis_of
+from ladder.show.chart import Bar, Picture
 from ladder.show.tables import name_of, title_of
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
     """What a step of each row takes, its roofline, and what the row gains, with its interval."""
     heading = climb.comparison.gain_heading
-    gains = [row.gain for row in rows if row.gain]
     picture = Picture(width, f"Milliseconds a step, {heading}")
     said = "Bars: milliseconds a step."
     if any(row.roofline for row in rows):
         said += " Upright marks: the roofline, calculated."
-    if gains:
+    if any(row.gain for row in rows):
         said += f" Dots: {heading}, filled if significant."
     picture.say(said)
     longest = max(row.ms for row in rows if row.logs)
@@ -31,7 +30,7 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
-    picture.bars(bars, 0.28, axis_of(gains, heading, True) if gains else None)
+    picture.bars(bars, 0.28, heading)
     return picture
 
 
@@ -46,8 +45,7 @@ def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
         if row.loss_change:
             bar.right = words.difference(row.loss_change)
         bars.append(bar)
-    changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, heading, False))
+    picture.bars(bars, 0, heading, gains=False)
     return picture
 
 
@@ -71,7 +69,11 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
         last = max(ran, key=lambda row: row.gain.value)
     gain = last.total
     said = f"{title_of(last)} is {words.as_fast(gain.value)} {title_of(first)}"
-    if gain.low is not None and not gain.significant:
-        said = f"No significant difference between {title_of(last)} and {title_of(first)}"
     rates = f"{last.tok_per_s:,.0f} instead of {words.rate(first.tok_per_s)}"
-    return said, f"{words.gain(gain)}: {rates}."
+    found = f"{words.gain(gain)}: {rates}."
+    if gain.low is None:
+        said = f"A first look: {title_of(last)} beside {title_of(first)}"
+        found += " Too few rounds to say how sure that is."
+    elif not gain.significant:
+        said = f"No significant difference between {title_of(last)} and {title_of(first)}"
+    return said, found

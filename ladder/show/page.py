@@ -136,7 +136,7 @@ def climb_section(folder: Path, with_logs: bool = True) -> Section:
     headline, sentence = headline_of(climb, ran)
     parts = [tag("p", sentence), tag("p", f"{caption(climb, ran)}.", "soft")]
     if not climb.ended:
-        parts.append(tag("p", f"Not finished: {climb.rounds} rounds were wanted.", "warning"))
+        parts.append(tag("p", f"Not finished. Rounds wanted: {climb.rounds}.", "warning"))
     if any(row.loss_change for row in ran):
         parts.append(both(partial(draw_losses, climb, ran)))
     parts.append(both(partial(draw_climb, climb, rows)))

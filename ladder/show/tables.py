@@ -94,8 +94,8 @@ def all_columns(climb: Climb, rows: list[Row]) -> list[Column]:
         Column("rate", "tok/s", lambda row: row.tok_per_s, "{:.0f}".format),  # as in a log
         Column("gain", kind.gain_heading, lambda row: row.gain, words.gain, dash),
         Column("total", kind.total_heading, lambda row: row.total, words.gain, dash),
-        Column("mfu", "MFU", lambda row: row.mfu, "{:.1%}".format),
-        Column("roofline", "of roofline", share_of_roofline, "{:.0%}".format),
+        Column("mfu", "MFU", lambda row: row.mfu, lambda part: words.percent(part, 1)),
+        Column("roofline", "of roofline", share_of_roofline, words.percent),
         Column("memory", "memory", lambda row: row.peak_bytes, gigabytes),
         Column("first_step", "first step", first_step, "{:.1f} s".format),
         Column("final_loss", "final loss", final_loss, "{:.4f}".format),

@@ -26,6 +26,11 @@ def share(found: Estimate) -> str:
     return with_interval(found, "{:.2f}".format, "×")
 
 
+def percent(part: float, digits: int = 0) -> str:
+    """The share of a peak or a limit: `54 %`."""
+    return f"{part * 100:.{digits}f} %"
+
+
 def with_interval(found: Estimate, text: Callable[[float], str], unit: str) -> str:
     """`+12.3 % (+10.1 … +14.6)`, each number written by `text`, or `+12.3 % (2 rounds)`."""
     value = text(found.value)

@@ -21,6 +21,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
     [
         ({"baseline": 40, "02_tf32": 12}, {}, "02 TF32 is 3.33 times as fast as 00 baseline"),
         ({"baseline": 9, "02_tf32": 9}, {}, "No significant difference between 02 TF32 and"),
+        ({"baseline": 40, "02_tf32": 12}, {"rounds": 1}, "A first look: 02 TF32 beside 00"),
         (
             {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25},
             {"kind": "without"},
