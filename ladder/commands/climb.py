@@ -13,7 +13,8 @@ on this machine.
                                        tokens per second and memory by B
     ladder climb transformers 0 10     beside transformers' GPT-2, compiled and
                                        in plain FP32
-    ladder climb --resume runs/climb-… go on with a climb that was stopped
+    ladder climb --resume runs/climb-… go on with a climb that was stopped; where
+                                       its time was over, for as long again
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 0,
 and so on: a machine that slows down slows neighbours alike. A quick climb runs
@@ -63,8 +64,8 @@ from ladder.text import show
 
 IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
 PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
-# Rungs (-1: the device's last), steps and rounds of a quick climb. On a CPU, a step of 02 and of 04
-# takes the time of the one before it, and so do, nearly, those of 06 to 10, which compile first.
+# Rungs (-1: the device's last), steps and rounds of a quick climb. Without CUDA 02, 04 and 06 to 10
+# hardly change the time of a step, and to run one of them takes up to a minute.
 QUICK_ON_CUDA = ((*range(6), -1), 12, 3)
 QUICK_ELSEWHERE = ((0, 1, 3, 5, -1), 4, 1)
 

@@ -9,7 +9,7 @@ import torch
 from helpers import SMALL, run_script
 
 from ladder import files
-from ladder.files import ROOT, write_atomic
+from ladder.files import ROOT, make_folder, write_atomic
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -65,3 +65,8 @@ def test_a_script_of_another_clone_is_refused(tmp_path):
     assert done.returncode == 2 and not done.stdout
     how = f"PYTHONPATH={clone} runs its own; or `pip install -e {clone}`"
     assert done.stderr == f"error {is_in}: {how}\n"
+
+
+def test_two_folders_of_one_second_have_two_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert make_folder(None, "climb") != make_folder(None, "climb")

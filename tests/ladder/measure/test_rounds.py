@@ -204,3 +204,14 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path):
     assert resume(tmp_path) == 0
     words = (tmp_path / "code" / "a.py.words").read_text().splitlines()
     assert words == [f"--seed={seed} --shuffle={seed}" for seed in (7, 8, 9)]
+
+
+def test_a_script_that_trains_from_another_seed_than_its_round_fails(tmp_path):
+    """b always takes that of the first round."""
+    seed = "' seed=' + sys.argv[1].partition('=')[2] + ' '"
+    own = copies(LOG).replace(")\n", f".replace(' seed=1337 ', {seed}))\n")
+    write(tmp_path, {"b.py": copies(LOG), "a.py": own}, rounds=2)
+    assert resume(tmp_path) == 1
+    (failed,) = tmp_path.glob("*.failed")
+    assert failed.name == "b.r2.failed"
+    assert "differ in seed of round 2 (1337, 1338)" in failed.read_text()
