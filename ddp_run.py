@@ -164,16 +164,16 @@ def evaluate(model, held_out, args, autocast):
     """ddp: mean loss of --val-tokens of held-out text, and how many; each rank takes its share."""
     B, T = args.batch_size, args.seq_len
     loss_sum = 0.0
-    batches = Batches(held_out, 1, T)  # read by row: the last batch may be smaller
+    batches = Batches(held_out, 1, T)  # read by row
     rows = min(max(1, args.val_tokens // T), batches.rows_per_epoch)
     for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
-        own = range(first, min(first + B, rows))
-        # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
-        x, y = batches.rows(own or range(1))
+        # ddp: batches of one size, as many on each rank; rows that only fill them do not count
+        x, y = batches.rows(range(first, first + B))
+        y[max(0, rows - first) :] = -100  # what cross_entropy leaves out
         with autocast:
             loss = model(x.to(args.device), y.to(args.device))
-        loss_sum += loss.item() * len(own)
+        loss_sum += loss.item() * B
     return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
 
@@ -224,8 +224,7 @@ def train(args):
         checkpoints = Checkpoints(args, text, held_out, run)
         run.copy_log(checkpoints.folder)  # ddp: the log is also beside the checkpoints
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
-        # ddp: raw_model stays without DDP and torch.compile. Checkpoints save it, and evaluate()
-        # runs it, because there the ranks may have batches of different sizes.
+        # ddp: raw_model stays without DDP and torch.compile, as checkpoints have it
         raw_model = model = GPT(config).to(device)
         if args.init and not checkpoints.newest:  # ddp: of a best model, or of transformers'
             on_rank_0(weights.start_from, raw_model, args.init)
@@ -253,21 +252,22 @@ def train(args):
             raw_model.part_loss = partial(checkpoint, raw_model.part_loss, use_reentrant=False)
             for block in raw_model.transformer.h:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward, in
-            # the buckets that are sent
+        if DISTRIBUTED:  # ddp: rank 0's weights on all ranks, gradients averaged in backward
+            for p in model.parameters():  # ddp: DDP takes them into the buckets that it sends
+                p.grad = torch.zeros_like(p)
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not args.no_compile:  # ddp: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains
         # ddp: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
-            val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+            val_loss, tokens = evaluate(model, held_out, args, autocast)
             run.validated(*checkpoints.keep_best(first_step, raw_model, val_loss, tokens))
 
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=not DISTRIBUTED)  # ddp: they stay in the buckets
             loss_sum = 0.0
             for micro in range(grad_accum_steps):  # ddp: several batches a step
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
@@ -305,7 +305,7 @@ def train(args):
                     # renames it: whatever kills the run leaves it whole, or the one before it
                     checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
-                    val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+                    val_loss, tokens = evaluate(model, held_out, args, autocast)
                     run.validated(*checkpoints.keep_best(done, raw_model, val_loss, tokens))
             if stopping:
                 run.stop(stopping, checkpoints.newest)

@@ -160,21 +160,20 @@ class GPT(nn.Module):
 
 
 @torch.no_grad()
-@torch.compiler.set_stance("force_eager")  # fsdp: the blocks may be compiled
 def evaluate(model, held_out, args, autocast):
     """ddp: mean loss of --val-tokens of held-out text, and how many; each rank takes its share."""
     B, T = args.batch_size, args.seq_len
     loss_sum = 0.0
-    batches = Batches(held_out, 1, T)  # read by row: the last batch may be smaller
+    batches = Batches(held_out, 1, T)  # read by row
     rows = min(max(1, args.val_tokens // T), batches.rows_per_epoch)
     for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
-        own = range(first, min(first + B, rows))
-        # ddp: without a row left, compute row 0 uncounted: all ranks run as many passes (FSDP)
-        x, y = batches.rows(own or range(1))
+        # ddp: batches of one size, as many on each rank; rows that only fill them do not count
+        x, y = batches.rows(range(first, first + B))
+        y[max(0, rows - first) :] = -100  # what cross_entropy leaves out
         with autocast:
             loss = model(x.to(args.device), y.to(args.device))
-        loss_sum += loss.item() * len(own)
+        loss_sum += loss.item() * B
     return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
 
@@ -276,7 +275,7 @@ def train(args):
         # ddp: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
-            val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+            val_loss, tokens = evaluate(model, held_out, args, autocast)
             run.validated(*checkpoints.keep_best(first_step, raw_model, val_loss, tokens))
 
         for step in range(first_step, args.steps):
@@ -320,7 +319,7 @@ def train(args):
                     # renames it: whatever kills the run leaves it whole, or the one before it
                     checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
-                    val_loss, tokens = evaluate(raw_model, held_out, args, autocast)
+                    val_loss, tokens = evaluate(model, held_out, args, autocast)
                     run.validated(*checkpoints.keep_best(done, raw_model, val_loss, tokens))
             if stopping:
                 run.stop(stopping, checkpoints.newest)

@@ -15,12 +15,15 @@ from zipfile import ZipFile
 
 import torch
 import torch.distributed as dist
+from torch.amp import GradScaler
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
     get_state_dict,
     set_state_dict,
 )
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from ladder import weights
 from ladder.corpus import Corpus
@@ -107,9 +110,9 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: torch.amp.GradScaler,
+        model: Module,
+        optimizer: Optimizer,
+        scaler: GradScaler,
         position: int,
     ):
         """Save a checkpoint. Raises NotFinite if a weight is NaN or infinite."""
@@ -131,7 +134,7 @@ class Checkpoints:
         self.print0(f"note  saved {self.newest}")
 
     def keep_best(
-        self, step: int, model: torch.nn.Module, val_loss: float, tokens: int
+        self, step: int, model: Module, val_loss: float, tokens: int
     ) -> tuple[dict[str, float], bool]:
         """Say the validation loss, and save the model to best/ if none was lower.
 
@@ -251,8 +254,12 @@ def read(path: Path) -> dict:
     Where a folder cannot be mapped, the file is read whole. Raises Damaged if somebody else wrote
     it; UsageError, OSError if it cannot be read.
     """
+    how = dict(map_location="cpu", weights_only=True)
     try:
-        saved = _load(path)
+        try:
+            saved = torch.load(path, mmap=True, **how)
+        except RuntimeError:
+            saved = torch.load(path, **how)
     except pickle.UnpicklingError:  # it has more than tensors and numbers
         saved = {}
     except RuntimeError as error:
@@ -262,21 +269,11 @@ def read(path: Path) -> dict:
     return saved
 
 
-def _load(path: Path) -> dict:
-    how = dict(map_location="cpu", weights_only=True)
-    try:
-        return torch.load(path, mmap=True, **how)
-    except RuntimeError as error:
-        if explain(error) or "unable to mmap" not in str(error):  # such as a full memory
-            raise
-    return torch.load(path, **how)
-
-
 def restore(
     path: Path,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
+    model: Module,
+    optimizer: Optimizer,
+    scaler: GradScaler,
 ) -> tuple[int, int]:
     """Load a checkpoint into model, optimizer and scaler. Return its step and its position."""
     saved = read(path)

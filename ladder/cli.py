@@ -190,6 +190,9 @@ def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
         # A fifth, as in rung 09. A long run needs no such share: at larger learning rates the
         # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
         args.warmup = min(max(1, args.steps // 5), 250)
+    elif args.warmup > args.steps > 0:
+        never = "the rate would never reach --max-lr"
+        raise UsageError(f"--warmup {args.warmup} is beyond --steps {args.steps}: {never}")
     if args.min_lr is None:
         args.min_lr = args.max_lr / 10
     if args.dtype == "auto":

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import torch
+from torch.amp import GradScaler
+from torch.nn import Module
 
 from ladder import machine, probe
 from ladder.batches import Batches
@@ -68,7 +69,7 @@ class Run:
         self.closing = ExitStack()  # closes the logs, then restores the signals
         self.watcher = watcher or probe.SecondStep()
         self.model = None  # until header()
-        self.scaler = torch.amp.GradScaler(enabled=False)
+        self.scaler = GradScaler(enabled=False)
         self.scale = 1.0  # the scaler's
         self.steps_left = 0
         self.times = []  # of steps, in seconds
@@ -102,12 +103,7 @@ class Run:
         self.closing.callback(self.output.close)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ):
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object):
         """Print why the run failed, if it did, and RESULT. Raises SystemExit unless it is done."""
         self.signals.at_once = self.signals.writing = True  # no signal ends this
         self.watcher.end(None)  # of a step that an error ended
@@ -167,11 +163,11 @@ class Run:
 
     def header(
         self,
-        model: torch.nn.Module,
+        model: Module,
         batches: Batches,
         *,
         dtype: torch.dtype | None = None,
-        scaler: torch.amp.GradScaler | None = None,
+        scaler: GradScaler | None = None,
         first_step: int = 0,
     ):
         """Print the run line: what is about to run, where, and on which data.
@@ -310,7 +306,7 @@ def finish(run: Run, status: str) -> dict[str, object]:
     return found
 
 
-def flops_per_token(model: torch.nn.Module, T: int) -> int:
+def flops_per_token(model: Module, T: int) -> int:
     """FLOPs of forward and backward per token: 6N + 12·L·C·T (PaLM paper, appendix B).
 
     N counts the parameters of the blocks, the last LayerNorm and the output head: embeddings are

@@ -5,11 +5,11 @@ best/ of a run is written and read here; transformers reads all others, where it
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
@@ -20,7 +20,6 @@ from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"
-MAX_HEADER = 10**8  # bytes that safetensors allows
 WTE = "transformer.wte.weight"
 HEAD = "lm_head.weight"  # tied: the same matrix
 # nn.Linear keeps these weights as (out, in), transformers' Conv1D as (in, out).
@@ -73,26 +72,25 @@ def save_tokenizer(folder: Path, longest: int):
 def read_metadata(folder: Path) -> dict[str, str]:
     """Return the `metadata` that was saved with a model; empty if there is none.
 
-    Raises Damaged, also if a tensor is cut off; OSError.
+    Raises Damaged, OSError.
     """
     path = folder / WEIGHTS
     if not path.exists():
         return {}
-    # Not safe_open, which maps the file: not every folder can be.
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(min(length, MAX_HEADER))
-        tensors = file.seek(0, os.SEEK_END) - 8 - length  # their bytes
     try:
-        header = json.loads(text)
-        metadata = header.pop("__metadata__", {})
-        ends = [tensor["data_offsets"][1] for tensor in header.values()]
-    except (ValueError, TypeError, KeyError) as error:
+        _load_tensors(path)  # is it whole?
+    except SafetensorError as error:
         raise Damaged(f"{path} is damaged ({error})") from None
-    whole = max(ends, default=0)
-    if tensors != whole:
-        raise Damaged(f"{path} is damaged: it has {tensors} bytes of tensors, not {whole}")
-    return metadata
+    with path.open("rb") as file:  # not by safe_open, which maps it
+        length = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(length)).get("__metadata__", {})
+
+
+def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except OSError:  # a folder that cannot be mapped
+        return from_bytes(path.read_bytes())
 
 
 def find(name: str | Path) -> Path:
@@ -121,13 +119,6 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     for field in ("vocab_size", "n_layer", "n_head", "n_embd"):
         shape[field] = config[field]
     return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}
-
-
-def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except OSError:  # a folder that cannot be mapped
-        return from_bytes(path.read_bytes())
 
 
 def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:

@@ -21,8 +21,8 @@ from ladder.errors import UsageError
 from ladder.files import ROOT, runs_by_time
 from ladder.text import printable
 
-if TYPE_CHECKING:  # --help works without it
-    from torch import nn
+if TYPE_CHECKING:
+    import torch
 
 NOT_YET = 6.0  # nats a token; above, a model knows little more than which tokens are frequent
 
@@ -70,7 +70,7 @@ def newest() -> str:
     raise UsageError("no run in checkpoints/ has a best/ yet: name the folder of a model")
 
 
-def load_model(name: str) -> tuple["nn.Module", dict[str, str]]:
+def load_model(name: str) -> tuple["torch.nn.Module", dict[str, str]]:
     """The model on disk called `name`, as `weights.find` finds it, on the CPU, and its metadata.
 
     Raises UsageError. The model's block_size is the T of its run: no later position was trained.
@@ -78,6 +78,9 @@ def load_model(name: str) -> tuple["nn.Module", dict[str, str]]:
     from ladder import weights  # it imports torch, which --help need not
 
     shape, state = weights.load(name)
+    tokens = shape["vocab_size"]
+    if tokens < GPT2_VOCAB_SIZE:
+        raise UsageError(f"{name} has {tokens} tokens, GPT-2's vocabulary {GPT2_VOCAB_SIZE}")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
@@ -86,7 +89,7 @@ def load_model(name: str) -> tuple["nn.Module", dict[str, str]]:
     return model, metadata
 
 
-def sample(model: "nn.Module", ids: list[int], count: int, seed: int) -> Iterator[int]:
+def sample(model: "torch.nn.Module", ids: list[int], count: int, seed: int) -> Iterator[int]:
     """Yield `count` token ids, each drawn from what the model predicts after those before it.
 
     Rows that pad the vocabulary are never drawn. Of a longer text the model sees the last

@@ -35,6 +35,22 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
 
 
+IN_BUCKETS = """
+forward = script.GPT.forward
+def watched(model, *batch):
+    places = [p.grad.untyped_storage().data_ptr() for p in model.parameters()]
+    assert len(set(places)) == 1, len(set(places))
+    return forward(model, *batch)
+script.GPT.forward = watched
+def at(step): pass
+"""
+
+
+def test_gradients_are_kept_in_the_buckets_alone(job, tmp_path):
+    """One bucket here. Also after a step without a synchronisation, and in the first step."""
+    finish(job(tmp_path, "--steps", 3, "--ckpt-every", 0, code=IN_BUCKETS))
+
+
 # Ranks agree to stop before the line is written, which meets the closed pipe: one step more.
 @pytest.mark.parametrize(("name", "done"), [("SIGINT", 3), ("SIGTERM", 4)])
 def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monkeypatch):

@@ -61,6 +61,7 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
             ["--batch-size=2", "--seq-len=64", "--total-batch=500"],
             "not a multiple of 128 tokens (world size 1 x B=2 x T=64)",
         ),
+        (["--steps=20", "--warmup=21"], "--warmup 21 is beyond --steps 20: the rate would never"),
     ],
 )
 def test_a_schedule_that_makes_no_sense(flags, words, capsys):

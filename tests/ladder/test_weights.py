@@ -40,7 +40,7 @@ def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
         weights.start_from(tiny, str(tmp_path))
     tensors = tmp_path / "best" / "model.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-100])
-    with pytest.raises(UsageError, match=r"model.safetensors is damaged: it has"):
+    with pytest.raises(UsageError, match=r"model.safetensors is damaged \("):
         weights.load(str(tmp_path))
     weights.save(tmp_path, tiny.config, tiny.state_dict(), {"val_loss": "9"})
     shutil.rmtree(tmp_path / "best")

@@ -21,6 +21,10 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr("ladder.commands.sample.gpt2_vocabulary", lambda: vocabulary)
     monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
     monkeypatch.chdir(tmp_path)
+    saved_model(tmp_path / "small")
+    assert ladder(["sample", "small"]) == 2
+    assert "small has 256 tokens, GPT-2's vocabulary 50257" in capsys.readouterr().err
+    monkeypatch.setattr("ladder.commands.sample.GPT2_VOCAB_SIZE", 256)
     assert ladder(["sample"]) == 2
     for number in (1, 2):  # the second has no model yet
         folder = Path("checkpoints", f"20261128-000000-{number}")
@@ -61,7 +65,7 @@ def test_what_is_drawn_follows_the_model():
 
 def test_a_model_sees_no_more_tokens_than_it_was_trained_on(tmp_path, monkeypatch):
     """--seq-len of its run; later positions have random weights."""
-    monkeypatch.setattr("ladder.commands.sample.END_OF_TEXT", 0)
+    monkeypatch.setattr("ladder.commands.sample.GPT2_VOCAB_SIZE", 256)
     model = saved_model(tmp_path)
     metadata = {"seq_len": "3", "val_loss": "9"}
     weights.save(tmp_path / "best", model.config, model.state_dict(), metadata)
