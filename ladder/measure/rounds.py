@@ -20,6 +20,7 @@ from ladder.corpus import load_corpus
 from ladder.errors import UsageError
 from ladder.files import (
     COMMITTED,
+    changed,
     commit,
     make_folder,
     no_commit,
@@ -37,7 +38,7 @@ from ladder.measure.folder import (
 )
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import ms_per_token, read_climb
-from ladder.text import printable, show
+from ladder.text import printable, show, without_home
 
 IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
 PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
@@ -123,7 +124,7 @@ def print_notes(its_commit: str):
     for line in filter(None, (machine.unseen_gpu(), machine.busy())):
         print(f"note  {line}")
     if not COMMITTED.fullmatch(its_commit):
-        why = no_commit() or "with uncommitted changes"
+        why = no_commit() or f"with uncommitted changes, as of {', '.join(changed()[:1])}"
         print(f"note  commit={its_commit} ({why}): the climb cannot be published")
 
 
@@ -243,7 +244,7 @@ def run_and_record(folder: Path, climb: Climb, run: PlannedRun, k: int, scratch:
         process.check_ended_well(done)
         return f"{keep_log(folder, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
-        why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent
+        why = without_home(printable(str(error)))
     if run.B and re.search("^out of memory|memory is full$", why):
         why = OUT_OF_MEMORY
     write_atomic(failed, why.encode())
