@@ -40,8 +40,9 @@ def texts_in(path: Path, seen: set) -> Iterator[Path]:
     if not is_new(path, seen):
         show(f"note  {path} is left out: it is read already, or held out")
     elif path.is_dir():
-        for inner in sorted(path.glob("[!.]*")):
-            if inner.is_dir() or inner.suffix.lower() in (".txt", ".md"):
+        for inner in sorted(path.iterdir()):
+            is_text = inner.is_dir() or inner.suffix.lower() in (".txt", ".md")
+            if is_text and not inner.name.startswith("."):
                 yield from texts_in(inner, seen)
     else:
         yield path
@@ -74,17 +75,17 @@ def prepare(argv: list[str] | None):
     into a new folder. Raises UsageError.
     """
     args = parse(argv)
-    source = Path(args.text).resolve()
+    source = Path(os.path.abspath(args.text))  # of a link the name is its own, not its target's
     name = source.name if source.is_dir() else source.stem
     out = Path(args.out or Path(__file__).with_name(name))
     unfinished = out / ".unfinished"
     if out.exists() and os.listdir(out) not in ([], [unfinished.name]):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
     seen = set()
-    held_out = list(texts_in(Path(args.val).resolve(), seen)) if args.val else []
+    held_out = list(texts_in(Path(args.val), seen)) if args.val else []
     texts = list(texts_in(source, seen))
     if not texts:
-        raise UsageError(f"{source} has no .txt or .md files that are not held out")
+        raise UsageError(f"{source} has no .txt or .md files, or all are held out")
     # Before the text is read, which may take an hour. Nothing trains on a part of the shards: those
     # in here are not read, and all come out at once.
     shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed

@@ -34,7 +34,7 @@ MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
 BIN = "[!.]*.[bB][iI][nN]"  # not the ._*.bin of macOS
-SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+SPLIT = re.compile("(?<![a-z])(train|val|valid|validation|test)(?![a-z])")
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -133,7 +133,7 @@ def read_shard(path: Path) -> np.ndarray:
 
 def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]:
     """The shards to train on in a folder, and apart from them those that are held out."""
-    files = sorted(folder.glob(BIN))
+    files = [path for path in sorted(folder.iterdir()) if path.match(BIN)]
     files.sort(key=lambda path: split_of(path) == "train")  # so that none is on both sides
     splits = {"train": [], "val": [], "test": []}
     seen = set()
@@ -155,10 +155,12 @@ def _why_none_to_train_on(folder: Path, files: list[Path]) -> str:
     """What to do with a folder of these .bin files. Raises UsageError if one is no shard."""
     for path in files:
         read_shard(path)
+    if files:
+        return f"all shards (.bin) in {folder} are for val or test: there is none to train on"
     for path in folder.glob(f"*/{BIN}"):
         return f"{folder} has no shards (.bin), but {path.parent} has such files: name that"
-    make = f"python data/prepare.py {shlex.quote(str(folder))}"
-    return f"{folder} has no shards (.bin) to train on: `{make}` makes them of texts"
+    make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
+    return f"{folder} has no shards (.bin; not the .npy of build-nanogpt): {make}"
 
 
 def split_of(shard: Path) -> str:
@@ -166,10 +168,8 @@ def split_of(shard: Path) -> str:
 
     As in fineweb_val_000000.bin, and in val_train_000000.bin, made of val.txt; not in medieval.bin.
     """
-    split = "train"
-    for word in re.findall("[a-z]+", shard.stem.lower()):
-        split = SPLITS.get(word, split)
-    return split
+    *_, word = ["train", *SPLIT.findall(shard.stem.lower())]
+    return "val" if word.startswith("val") else word
 
 
 def is_new(path: Path, seen: set) -> bool:

@@ -102,7 +102,8 @@ LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
         ("a.txt", b"", "a has no text: 0 tokens"),
         ("nano/train.bin", LLAMA[8:], "train.bin is not a whole shard .* has no header"),
         ("nano/data/a.bin", SHARD, r"nano has no shards \(.bin\), but .*nano/data has such files"),
-        ("nano/a_val_0.bin", WHOLE, "nano has no shards .* to train on: `python data/prepare.py"),
+        ("nano/a_val_0.bin", WHOLE, r"all shards \(.bin\) in .*nano are for val or test"),
+        ("nano/a.txt", b"", r"nano has no shards \(.bin; .*: `python data/prepare.py"),
     ],
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(
