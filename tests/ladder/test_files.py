@@ -39,7 +39,7 @@ def test_the_commit_is_head_and_whether_running_code_differs(tmp_path, monkeypat
     files.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "all")
     head = files.git("rev-parse", "HEAD").stdout[:12]
     (tmp_path / "baseline.py").unlink()
-    files.git("-c", "core.autocrlf=true", "checkout", ".")  # Git for Windows; in WSL another reads
+    files.git("-c", "core.autocrlf=true", "checkout", ".")  # as Git for Windows
     for name in others:
         (tmp_path / name).write_text("2")
     (tmp_path / "baseline.py").chmod(0o755)  # as a network drive shows all files
