@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, unseen_gpu
@@ -126,8 +126,11 @@ class Parser(argparse.ArgumentParser):
         as_it_is = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=as_it_is, **more)
 
-    def error(self, message: str):
-        raise UsageError(f"{message} (see {self.prog} --help)")
+    def error(self, message: str) -> NoReturn:
+        how = f"see {self.prog} --help"
+        if "--local" in message:  # of torch.distributed.launch
+            how = "start ddp_run.py with torchrun, which needs none"
+        raise UsageError(f"{message} ({how})")
 
 
 def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:

@@ -183,7 +183,13 @@ def commit() -> str:
     if no_commit():
         return "unknown"
     head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    return f"{head}-dirty" if changed() else head
+
+
+def changed() -> list[str]:
+    """The files of the running code whose content git's HEAD does not have."""
     # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.
-    status = ("--glob-pathspecs", "status", "--porcelain", "--untracked-files=all")
-    changes = git(*status, "--", *RUNNING_CODE)
-    return f"{head}-dirty" if changes.stdout else head
+    # Not their modes, which network drives and copies change.
+    as_ours = ("--glob-pathspecs", "-c", "core.fileMode=false")
+    status = git(*as_ours, "status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
+    return [line[3:] for line in status.stdout.splitlines()]

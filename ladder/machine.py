@@ -1,7 +1,6 @@
 """What this machine is: device name, rates of GPUs, peak memory, half precision, load.
 
-Functions import torch, the module does not: `ladder roofline` starts at once. `device` is a
-torch.device.
+Functions import torch, the module does not: `ladder roofline` starts at once.
 """
 
 import csv
@@ -13,14 +12,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 
-def extra(measure: Callable):
+def extra(measure: Callable) -> Callable:
     """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
 
     @wraps(measure)
-    def measure_or_none(*arguments):
+    def measure_or_none(*arguments: object) -> object:
         try:
             return measure(*arguments)
         except Exception:
@@ -84,7 +86,7 @@ def find_gpu(name: str | None) -> GPU | None:
     return DATA_SHEETS.get(driver)
 
 
-def device_name(device) -> str:
+def device_name(device: "torch.device") -> str:
     """The device's own name, such as `NVIDIA H100 80GB HBM3` or `AMD EPYC (2 threads)`."""
     import torch
 
@@ -98,20 +100,40 @@ def device_name(device) -> str:
     return f"{name} (1 thread)" if threads == 1 else f"{name} ({threads} threads)"
 
 
-def _read(*path) -> str:
+def _read(*path: str | Path) -> str:
     """The text of a file of Linux; empty if there is none that we may read."""
     with suppress(OSError):
         return Path(*path).read_text()
     return ""
 
 
-def peak_flops(device) -> float | None:
+# How many processes they started: torchrun, srun, Open MPI, MPICH, Flux, HPE's PALS.
+LAUNCHERS = (
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "FLUX_JOB_SIZE",
+    "PALS_LOCAL_SIZE",
+)
+
+
+def started_with_others() -> str | None:
+    """What says that a launcher started more than this process, as `PMI_SIZE is 2`."""
+    for name in LAUNCHERS:
+        processes = os.environ.get(name, "1")
+        if processes != "1":
+            return f"{name} is {processes}"
+    return None
+
+
+def peak_flops(device: "torch.device") -> float | None:
     """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
     return gpu.half * 1e12 if gpu else None
 
 
-def peak_bytes(device) -> int | None:
+def peak_bytes(device: "torch.device") -> int | None:
     """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU under Linux."""
     import torch
 
@@ -127,7 +149,7 @@ def peak_bytes(device) -> int | None:
 AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
-def half_precision(device):
+def half_precision(device: "torch.device") -> "torch.dtype":
     """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
 
     Emulated bfloat16 would be slower than FP32. torch.float32, with which autocast stays off, on a
@@ -163,7 +185,7 @@ def _cpu_has_bf16() -> bool:
 
 
 @extra
-def busy(load=None) -> str | None:
+def busy(load: float | None = None) -> str | None:
     """A line if the load, by default that of the last minute, is above three quarters of the cores
     that this process may use; else None."""
     load = load or os.getloadavg()[0]
@@ -192,7 +214,7 @@ def throttled() -> int:
     return sum(map(int, counts))
 
 
-def _of_cgroups(name: str) -> list:
+def _of_cgroups(name: str) -> list[str]:
     """What a file of this process's control groups, and of those around them, holds."""
     texts = []
     for controllers, path in re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup")):
@@ -202,7 +224,7 @@ def _of_cgroups(name: str) -> list:
 
 
 @extra
-def cpu_seconds_of_others() -> float:
+def cpu_seconds_of_others() -> float | None:
     """CPU time of all programs since the machine started, but for this one and those that it
     waited for; None where this one has a share of the cores, as others may have theirs."""
     if usable_cores() < os.cpu_count():

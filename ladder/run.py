@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import platform
 import signal
 import sys
@@ -84,10 +83,9 @@ class Run:
             sys.stdout.reconfigure(errors="backslashreplace")
         # 30 lines of PyTorch 2.15 before the error that becomes our one line
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        # As torchrun, and Slurm's srun without it, say how many processes they started.
-        copies = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-        if self.world_size == 1 and copies != "1":
-            alone = f"WORLD_SIZE or SLURM_STEP_NUM_TASKS is {copies}, but this would train alone"
+        others = machine.started_with_others()
+        if self.world_size == 1 and others:
+            alone = f"{others}, but this would train alone"
             exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path)

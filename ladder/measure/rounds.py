@@ -15,12 +15,12 @@ from rich.console import Console
 
 from ladder import machine
 from ladder.errors import UsageError
-from ladder.files import COMMITTED, make_folder, no_commit, running_files, write_atomic
+from ladder.files import COMMITTED, changed, make_folder, no_commit, running_files, write_atomic
 from ladder.log import read_log
 from ladder.measure import process, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
 from ladder.measure.rows import check_comparable, ms_per_token, whole_log
-from ladder.text import printable
+from ladder.text import printable, without_home
 
 
 def begin(climb: Climb, sources: Sources, out: str | None) -> None:
@@ -29,7 +29,7 @@ def begin(climb: Climb, sources: Sources, out: str | None) -> None:
     for line in filter(None, (machine.unseen_gpu(), machine.busy())):
         print(f"note  {line}")
     if not COMMITTED.fullmatch(climb.commit):
-        why = no_commit() or "with uncommitted changes"
+        why = no_commit() or f"with uncommitted changes, as of {', '.join(changed()[:1])}"
         print(f"note  commit={climb.commit} ({why}): the climb cannot be published")
     climb.folder = make_folder(out, climb.kind)
     code = {scripts.relative_name(path): path.read_bytes() for path in running_files()}
@@ -114,7 +114,7 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
         process.check_ended_well(done)
         return f"{keep_log(climb, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
-        why = printable(str(error)).replace(str(Path.home()), "~")  # it may be sent
+        why = without_home(printable(str(error)))
     if run.B and re.search("^out of memory|memory is full$", why):
         why = OUT_OF_MEMORY
     write_atomic(failed, why.encode())

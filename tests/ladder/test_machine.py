@@ -3,8 +3,6 @@
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -39,25 +37,12 @@ def test_a_gpu_is_found_by_the_name_that_its_driver_gives(driver, name):
     assert (gpu and gpu.name) == name
 
 
-@pytest.mark.parametrize(
-    ("cpu", "avx512_bf16", "amx", "onednn", "has"),
-    [
-        ("x86_64", True, False, True, True),  # EPYC from Genoa on
-        ("x86_64", False, False, True, False),  # Ice Lake: oneDNN would emulate
-        ("x86_64", True, True, False, False),  # ONEDNN_MAX_CPU_ISA=AVX2
-        ("aarch64", False, False, True, True),  # Graviton 3
-    ],
-)
-def test_a_cpu_without_bfloat16_units_stays_in_fp32(
-    cpu, avx512_bf16, amx, onednn, has, monkeypatch
-):
-    operators = SimpleNamespace(_is_mkldnn_bf16_supported=lambda: onednn)
-    monkeypatch.setattr(machine.platform, "machine", lambda: cpu)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    monkeypatch.setattr(torch.ops, "mkldnn", operators)
-    dtype = torch.bfloat16 if has else torch.float32
-    assert machine.half_precision(torch.device("cpu")) == dtype
+def test_a_cpu_without_bfloat16_units_stays_in_fp32(monkeypatch):
+    """Ice Lake: oneDNN has kernels for it, which emulate."""
+    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert machine.half_precision(torch.device("cpu")) == torch.float32
 
 
 def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
@@ -78,8 +63,6 @@ V1 = f"{ROOT}/cpu,cpuacct/cpu.cfs"
     ("files", "cores"),
     [
         ({f"{ROOT}/a.slice/b/cpu.max": "max 100000\n"}, 4),
-        ({f"{ROOT}/a.slice/b/cpu.max": "150000 100000\n"}, 1.5),
-        ({f"{ROOT}/a.slice/cpu.max": "150000 100000\n"}, 1.5),  # of all that a user runs
         ({f"{ROOT}/cpu.max": "150000 100000\n"}, 1.5),  # in a container
         ({f"{V1}_quota_us": "50000\n", f"{V1}_period_us": "100000\n"}, 0.5),
     ],
@@ -90,16 +73,3 @@ def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, co
     monkeypatch.setattr(machine, "_read", lambda *path: files.get(str(Path(*path)), ""))
     assert machine.usable_cores() == cores
     assert bool(machine.busy(0.76 * cores)) and not machine.busy(0.75 * cores)
-
-
-def test_what_other_programs_take_by_hand(monkeypatch):
-    """660 ticks at work, idle and disk left out; 4 s of them were this process and its children."""
-    monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError))
-    assert machine.cpu_seconds_of_others() is None and machine.throttled() == 0
-    monkeypatch.setattr(machine, "_read", lambda _: "cpu 300 100 200 9999 50 10 20 30")
-    monkeypatch.setattr(os, "times", lambda: (1.0, 0.5, 2.0, 0.5, 99.0))
-    monkeypatch.setattr(os, "sysconf", lambda _: 100)
-    monkeypatch.setattr(machine, "usable_cores", os.cpu_count)
-    assert machine.cpu_seconds_of_others() == pytest.approx(2.6)
-    monkeypatch.setattr(machine, "usable_cores", lambda: 0.5)  # what others do is not known
-    assert machine.cpu_seconds_of_others() is None

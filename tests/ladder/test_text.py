@@ -2,7 +2,7 @@
 
 import pytest
 
-from ladder.text import printable
+from ladder.text import printable, without_home
 
 
 # The last is a byte of a file name that is not UTF-8.
@@ -11,3 +11,17 @@ def test_what_controls_a_terminal_is_escaped_and_what_people_write_is_not(charac
     people = "世\u3000界 👩\u200d👩 e\u0301"
     assert printable(people + character) == people + ascii(character)[1:-1]
     assert printable(character, keep=character) == character
+
+
+@pytest.mark.parametrize(
+    ("home", "text", "sent"),
+    [
+        ("/home/ann", "cannot open /home/ann/a: /home/ann", "cannot open ~/a: ~"),
+        ("/home/ann", "/home/anna/a /mnt/home/ann/b", "/home/anna/a /mnt/home/ann/b"),
+        ("/", "/data/a", "/data/a"),
+        ("", "/data/a", "/data/a"),
+    ],
+)
+def test_the_users_home_is_not_sent(home, text, sent, monkeypatch):
+    monkeypatch.setenv("HOME", home)
+    assert without_home(text) == sent
