@@ -14,7 +14,7 @@
 a real run: batches of --total-batch tokens, validation, checkpoints; --recompute (memory/31, 32)
 DDP: each rank trains on its part of the batch, and gradients are averaged between ranks
 
-Run it: torchrun --standalone --nproc_per_node=2 ddp_run.py
+Run it with torchrun --standalone --nproc_per_node=2, or on one device with python.
 
 Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """

@@ -15,7 +15,7 @@ a real run: batches of --total-batch tokens, validation, checkpoints; --recomput
 DDP: each rank trains on its part of the batch, and gradients are averaged between ranks
 FSDP: weights, gradients and moments are sharded over the ranks
 
-Run it: torchrun --standalone --nproc_per_node=2 fsdp_run.py
+Run it with torchrun --standalone --nproc_per_node=2, or on one device with python.
 
 Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """

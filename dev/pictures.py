@@ -128,7 +128,7 @@ def heart_of(path: Path) -> str:
     for line in diff_lines(base_of(path), path)[2:]:
         if line.startswith("+") and all(words in line for words in heart.split("…")):
             return heart
-    raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS in dev/pictures.py")
+    raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS")
 
 
 # ------------------------------------------------------------------ gains

@@ -2,14 +2,14 @@
 
 Edit rung N, do not commit yet, and run
 
-  python dev/propagate.py 3     applies the edit of rung 03 to 04 and all later rungs
-  python dev/propagate.py 0     applies the edit of baseline.py to every rung and candidate
-  python dev/propagate.py 11    to 12 alone: 21 and 31 go on from rung 10
+  python -m dev.propagate 3     applies the edit of rung 03 to 04 and all later rungs
+  python -m dev.propagate 0     applies the edit of baseline.py to every rung and candidate
+  python -m dev.propagate 11    to 12 alone: 21 and 31 go on from rung 10
 
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
 itself. If a script changed the same words as you, both versions are
 written there between <<<<<<< and >>>>>>>, those that go on from it wait, and the status is 1.
-Resolve it, then go on from that script: python dev/propagate.py 9. Commit before you edit the same
+Resolve it, then go on from that script: python -m dev.propagate 9. Commit before you edit the same
 lines again.
 """
 
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> int:
         if "\n<<<<<<< " in merged:
             waiting += [path, *followers(path)]
             lines.append("with a conflict: keep what it needs of both, delete the markers, and")
-            lines.append(f"python dev/propagate.py {path.stem}")
+            lines.append(f"python -m dev.propagate {path.stem}")
     print(*lines, sep="\n")
     return int(bool(waiting))
 

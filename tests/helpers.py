@@ -16,8 +16,6 @@ from ladder.commands.main import main
 from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, number_of
 
-sys.path.insert(0, str(ROOT / "dev"))  # until test_propagate.py says `from dev import propagate`
-
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
 ON_CUDA = ["--model", "tiny", "--batch-size", "2", "--seq-len", "128", "--device", "cuda"]

@@ -9,6 +9,8 @@ diff of those two scripts.
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
+from argparse import ArgumentParser, Namespace
+
 from rich.text import Text
 
 from ladder.errors import UsageError
@@ -21,11 +23,11 @@ from ladder.text import printable
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
         raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")

@@ -3,9 +3,9 @@
 import shutil
 import subprocess
 
-import propagate
 import pytest
 
+from dev import propagate
 from ladder import files
 from ladder.files import ROOT
 from ladder.measure import scripts
@@ -72,4 +72,4 @@ def test_a_conflict_stops_it_and_is_marked(project, capsys):
         assert source.count("foreach=True") == 1
     assert after[:5] == before[:5] and after[9:] == before[9:]
     assert "<<<<<<< this script\n" in after[8]
-    assert capsys.readouterr().out.endswith("\npython dev/propagate.py 08_adamw_clipping\n")
+    assert capsys.readouterr().out.endswith("\npython -m dev.propagate 08_adamw_clipping\n")
