@@ -34,6 +34,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(propagate, "require_own", lambda *_: None)  # the program is not in it
     for module in (files, scripts):
         monkeypatch.setattr(module, "ROOT", folder)
+    monkeypatch.setattr(scripts, "bases", scripts.bases.__wrapped__)  # not the checkout's
     return folder
 
 
