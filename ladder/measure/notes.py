@@ -95,7 +95,7 @@ def describe(path: Path) -> dict[str, str]:
         if label:
             name = label[1]
             paragraph = paragraph[label.end() :]
-        words = " ".join(LINK.sub(r"\1", paragraph).split())
+        words = " ".join(LINK.sub(r"\1", paragraph).replace("`", "").split())
         fields[name] = f"{fields.get(name, '')} {words}".strip()
     required = [name for name in fields if name in FIELDS]
     if fields and (required != FIELDS or not fields.keys() <= {*FIELDS, *OPTIONAL}):
