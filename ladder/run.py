@@ -103,7 +103,7 @@ class Run:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object):
         """Print why the run failed, if it did, and RESULT. Raises SystemExit unless it is done."""
-        self.signals.at_once = self.signals.writing = True  # no signal ends this
+        self.signals.writing = self.signals.at_once = True  # no signal ends this
         self.watcher.end(None)  # of a step that an error ended
         status, exit_status, why = "ok", 0, None
         if isinstance(error, Stopped):

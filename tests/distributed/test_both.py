@@ -52,7 +52,7 @@ def test_a_run_that_was_cut_goes_on(how, alone, one, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_as_users_leave_the_flags_but_for_the_size(job, one, tmp_path):
-    """Compiled, and in bfloat16, on two ranks. Validation, which is not compiled, is in no profile.
+    """Compiled, and in bfloat16, on two ranks. Validation is in no profile.
 
     All LayerNorms are compiled: of fsdp_run.py the last one too, and with it the head and the loss.
     """
@@ -144,6 +144,34 @@ def test_a_validation_that_fails_costs_no_step(script, alone, tmp_path, monkeypa
 
 
 # ------------------------------------------------------------------- held-out loss
+
+
+def test_validation_runs_what_is_compiled_on_batches_of_one_size(
+    script, alone, tmp_path, monkeypatch
+):
+    """Nine rows in five batches of two: what fills the last one does not count."""
+    shapes = set()
+
+    def compiled(function):
+        def called(*inputs):
+            if not torch.is_grad_enabled():
+                shapes.add(inputs[0].shape[0])
+            return function(*inputs)
+
+        return called
+
+    def validated(*flags):
+        flags = ["--ckpt-every", 0, "--steps", 1, "--val-tokens", 576, *flags]
+        alone(*flags, exact=["--dtype=float32"])
+        return last_log(tmp_path).vals[0]
+
+    expected = validated("--no-compile", "--total-batch", 64, "--batch-size", 1)
+    assert not shapes
+    monkeypatch.setattr(torch, "compile", compiled)
+    found = validated("--total-batch", 128)
+    assert found == {**expected, "loss": pytest.approx(expected["loss"], abs=1e-6)}
+    parts = {16} if script == "fsdp_run.py" else set()  # an eighth of 2 x 64 tokens
+    assert found["tokens"] == 576 and shapes == {2} | parts
 
 
 def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
