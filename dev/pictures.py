@@ -29,7 +29,7 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, a
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import gain_text, reported_gpus, share_of
+from ladder.show.reported import gain_text
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_run, training_section
 
@@ -48,7 +48,7 @@ TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
-    drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
+    drawing = {"ladder": draw_ladder, "learned": draw_learned}
     drawing["step"] = draw_step
     drawing["curve"] = partial(draw_loss, [read_run(TRAINING)])
     for _, climb, rows in measured_climbs():
@@ -149,29 +149,7 @@ def draw_learned(width: int) -> Picture:
     return picture
 
 
-# ------------------------------------------------------------------ cards, and parts of a step
-
-
-def draw_cards(width: int) -> Picture:
-    """22 GPUs: the reported tokens per second, and which share of the roofline that is."""
-    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
-    rows = [*fastest.values()][::-1]
-    picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
-    picture.say(
-        "Thousand tokens a second at B: reported. Share of the roofline: calculated, ms of ms"
-    )
-    bars = []
-    for row in rows:
-        rate = row["tok_per_s"]
-        share = share_of(row)
-        ms = row["ms_a_step"]
-        rung = " (baseline)" if row["rung"] == "baseline" else ""
-        bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
-        bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
-        bars.append(bar)
-    picture.bars(bars, 0.6)
-    return picture
+# ------------------------------------------------------------------ parts of a step
 
 
 def draw_step(width: int) -> Picture:

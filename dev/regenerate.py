@@ -14,6 +14,7 @@ from pathlib import Path
 from blocks import render
 from count_work import count_changed
 from pictures import pictures
+from reports import known_json
 
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -24,8 +25,8 @@ def run(argv: list[str]):
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__))
     count_changed()
-    for name in ("README.md", "RUNLOG.md", "beyond/README.md", "docs/your-card.md"):
-        path = ROOT / name
+    write_atomic(ROOT / "ladder" / "show" / "known.json", known_json().encode())
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "beyond" / "README.md"]:
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())

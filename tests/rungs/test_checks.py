@@ -90,12 +90,13 @@ def test_a_model_fits_that_did_not(size, B, most):
 
 
 @pytest.mark.slow
-def test_the_batch_of_recompute_is_within_a_tenth_of_counted_bytes():
-    """ddp_run.py --recompute does what 32 does."""
-    counted = peak(load(rung(32)), "gpt2", 8)
-    for share, fits in {0.9: False, 1.1: True}.items():
+@pytest.mark.parametrize("B", [8, 64])
+def test_the_batch_of_recompute_is_within_a_twentieth_of_counted_bytes(B):
+    """ddp_run.py --recompute does what 32 does. Its formula is that of docs/your-card.md."""
+    counted = peak(load(rung(32)), "gpt2", B)
+    for share, fits in {0.95: False, 1.05: True}.items():
         memory = share * counted * 9 / 8 + RESERVE
-        assert (ddp_batch(memory, MODELS["gpt2"], 1024, recompute=True) >= 8) == fits
+        assert (ddp_batch(memory, MODELS["gpt2"], 1024, recompute=True) >= B) == fits
 
 
 def rung_10_batch(memory: float, size: dict, T: int) -> int:

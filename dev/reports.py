@@ -1,0 +1,160 @@
+"""What others reported of GPUs (docs/reported.csv), and how far off calculated numbers are.
+
+A calculated number is the roofline's, times the share of it that others reached.
+"""
+
+import csv
+import json
+from functools import cache
+from statistics import median, quantiles
+
+from ladder.cli import BLOCK_SIZE
+from ladder.files import ROOT
+from ladder.machine import GPU
+from ladder.measure.rates import CARDS, measured_rates, rates_of
+from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
+
+TOP = "10_fused_adamw"
+STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
+
+
+@cache
+def reports() -> list[dict]:
+    """reported.csv: a row per step that somebody reported."""
+    text = (ROOT / "docs" / "reported.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()[1:], quoting=csv.QUOTE_NONNUMERIC))
+
+
+@cache
+def near_top() -> list[dict]:
+    """Of the runs near rung 10 the fastest of each author and card, the slowest first."""
+    rows = [row for row in reports() if row["kind"] == "near rung 10"]
+    rows.sort(key=lambda row: row["tok_per_s"])
+    return list({(row["who"], row["gpu"]): row for row in rows}.values())
+
+
+def roofline_rate(gpu: GPU, rung: str, B: float, batches: float = 1) -> float:
+    """Tokens per second by the roofline, with an update after so many batches of B."""
+    *batch, update = roofline_ms(work(int(B))[rung], rates_of(gpu))
+    # Adding up the gradients is not counted: 3 % of a step at B=8, less above.
+    return 1e3 * B * BLOCK_SIZE / (sum(batch) + update / batches)
+
+
+def share_of(row: dict) -> float:
+    """The share of the roofline that a report reached."""
+    gpu = CARDS[row["gpu"]]
+    return row["tok_per_s"] / roofline_rate(gpu, row["rung"], row["B"], row["grad_accum_steps"])
+
+
+# ------------------------------------------------------------------ what is known of a card
+
+
+def known_json() -> str:
+    """ladder/show/known.json, which `ladder roofline` prints and the tables of cards show."""
+    found = {}
+    for gpu in CARDS.values():
+        own = [row for row in near_top() if row["gpu"] == gpu.name]
+        found[gpu.name] = {
+            "gain": gain(gpu),
+            "training": training(gpu, own),
+            "shares": shares(gpu, own),
+        }
+    return json.dumps(found, indent=1) + "\n"
+
+
+def shares(gpu: GPU, own: list[dict]) -> tuple[float, float]:
+    """The lowest and the highest share of the roofline in a card's own reports; without one where
+    four fifths of such cards are."""
+    if own:
+        found = [share_of(row) for row in own]
+        return min(found), max(found)
+    return deciles([share_of(row) for row in such(gpu.name in measured_rates())])
+
+
+def such(measured: bool) -> list[dict]:
+    """`near_top` with rung 10's vocabulary, of cards whose matmuls owners measured, or did not."""
+    rows = [row for row in near_top() if row["vocabulary"] == 50304]
+    return [row for row in rows if (row["gpu"] in measured_rates()) == measured]
+
+
+def training(gpu: GPU, own: list[dict]) -> str:
+    """Tokens per second of ddp_run.py: `106,000 to 130,000 (reported, 5 authors)`."""
+    if own:
+        rates = [row["tok_per_s"] for row in own]
+        return f"{span(rates, 3)} (reported, {len(own)} author{'s' if len(own) > 1 else ''})"
+    B = batch_to_train(gpu.memory)
+    rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
+    return f"{span([share * rate for share in shares(gpu, own)])} {calculated(gpu)}"
+
+
+def gain(gpu: GPU) -> str:
+    """How many times as fast rung 10 is as the baseline: `3.4 (reported, to 07)`. What is
+    calculated is as far off as the ladders of cards like it: RTX, or of a data center."""
+    errors = []
+    for name, (first, *_, last) in ladders().items():
+        if name == gpu.name:
+            end = "" if last["rung"] == TOP else f", to {last['rung'][:2]}"
+            return f"{span([last['tok_per_s'] / first['tok_per_s']])} (reported{end})"
+        if name.startswith("RTX") == gpu.name.startswith("RTX"):
+            errors.append(share_of(last) / share_of(first))
+    B = batch_to_compare(gpu.memory)
+    times = roofline_rate(gpu, TOP, B) / roofline_rate(gpu, "baseline", B)
+    return f"{span([times * min(errors), times * max(errors)])} {calculated(gpu)}"
+
+
+def ladders() -> dict[str, list[dict]]:
+    """By card: the rungs that one author timed on it, in order."""
+    found = {}
+    for row in reports():
+        if row["kind"] == "ladder":
+            found.setdefault(row["gpu"], []).append(row)
+    return found
+
+
+def calculated(gpu: GPU) -> str:
+    """How a calculated number is known: no report has float16."""
+    return "(calculated)" if gpu.dtype == "bfloat16" else "(calculated, no report tests it)"
+
+
+def span(values: list[float], digits=2) -> str:
+    """From the first to the last of these numbers: `44,000 to 51,000`, or one if they are equal."""
+    ends = [f"{float(f'{value:.{digits}g}'):,.7g}" for value in (values[0], values[-1])]
+    return " to ".join(dict.fromkeys(ends))
+
+
+# ------------------------------------------------------------------ how far off
+
+
+def errors_text() -> str:
+    """How well reports near rung 10 are predicted by those of other authors, and of other cards."""
+    return f"""{tested("All reported runs near rung 10", near_top())}
+{tested("Those with rung 10's vocabulary of 50304", such(True) + such(False))}
+{tested("Of these, on cards whose matmuls an owner measured", such(True))}
+{tested("Of these, on cards whose rates are estimated", such(False))}
+"""
+
+
+def tested(what: str, rows: list[dict]) -> str:
+    """A point of a list: how far these reports are from the median of others."""
+    low, high = deciles([share_of(row) for row in rows])
+    text = (
+        f"- **{what}** ({len(rows)}): four fifths reached {low:.0%} to {high:.0%} of the roofline."
+    )
+    for key, whose in (("who", "authors"), ("gpu", "cards")):
+        errors = {}
+        for row in rows:
+            others = [share_of(other) for other in rows if other[key] != row[key]]
+            errors[row["who"], row["gpu"]] = share_of(row) / median(others) - 1
+        low, high = deciles([*errors.values()])
+        half = median(map(abs, errors.values()))
+        worst = max(errors, key=lambda run: abs(errors[run]))
+        text += f"""
+  Predicted from other {whose}, half are within {half:.0%}, four fifths between {-low:.0%} below and
+  {high:.0%} above; the worst, {errors[worst]:+.0%}, is the {worst[1]}."""
+    return text.replace("%", " %").replace(" -", " −")
+
+
+def deciles(values: list[float]) -> tuple[float, float]:
+    """The lowest and the highest: between them are four fifths of the values."""
+    tenths = quantiles(values, n=10, method="inclusive")
+    return tenths[0], tenths[-1]
