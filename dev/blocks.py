@@ -211,10 +211,10 @@ def rungs_table() -> str:
                 lines_changed(path),
             ]
         )
-    heads = ["rung", "ms", "gain", "A100", "what it removes", "lines"]
+    heads = ["rung", "ms", "RTX 3090", "A100", "what it removes", "lines"]
     return f"""Milliseconds of a step on an {gpu.name} at a batch of {compare}, *calculated*: the
 [roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time, which does not
-show what 07 gains. Gains on an {gpu.name} and an A100 are [*reported*](docs/reported.md#ladders).
+show what 07 gains. On an {gpu.name} and an A100: [*reported*](docs/reported.md#ladders) gains.
 
 {text_table(heads, lines, words=(0, 4))}"""
 
@@ -337,9 +337,9 @@ def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
         gpu = CARDS[name]
         star = "" if name in measured_rates() else r"\*"
         texts = []
-        for key in ("gain", "training"):
-            text = known()[name][key].removesuffix(" (calculated)")
-            texts.append(text.replace("reported", f"[reported]({docs}reported.md#nearly-rung-10)"))
+        for key, place in (("gain", "ladders"), ("training", "nearly-rung-10")):
+            text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
+            texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
         compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
         first = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
         lines.append([*first, texts[0], f"{train}", texts[1]])

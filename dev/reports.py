@@ -28,9 +28,11 @@ def reports() -> list[dict]:
 @cache
 def near_top() -> list[dict]:
     """Of the runs near rung 10 the fastest of each author and card, the slowest first."""
-    rows = [row for row in reports() if row["kind"] == "near rung 10"]
-    rows.sort(key=lambda row: row["tok_per_s"])
-    return list({(row["who"], row["gpu"]): row for row in rows}.values())
+    fastest = {}
+    for row in sorted(reports(), key=lambda row: row["tok_per_s"], reverse=True):
+        if row["kind"] == "near rung 10":
+            fastest.setdefault((row["who"], row["gpu"]), row)
+    return [*fastest.values()][::-1]
 
 
 def roofline_rate(gpu: GPU, rung: str, B: float, batches: float = 1) -> float:
@@ -53,21 +55,21 @@ def known_json() -> str:
     """ladder/show/known.json, which `ladder roofline` prints and the tables of cards show."""
     found = {}
     for gpu in CARDS.values():
-        own = [row for row in near_top() if row["gpu"] == gpu.name]
-        found[gpu.name] = {
-            "gain": gain(gpu),
-            "training": training(gpu, own),
-            "shares": shares(gpu, own),
-        }
+        found[gpu.name] = {"gain": gain(gpu), "training": training(gpu), "shares": shares(gpu)}
     return json.dumps(found, indent=1) + "\n"
 
 
-def shares(gpu: GPU, own: list[dict]) -> tuple[float, float]:
+def own_reports(gpu: GPU) -> list[dict]:
+    """Those of `near_top` on this card."""
+    return [row for row in near_top() if row["gpu"] == gpu.name]
+
+
+def shares(gpu: GPU) -> tuple[float, float]:
     """The lowest and the highest share of the roofline in a card's own reports; without one where
     four fifths of such cards are."""
+    own = [share_of(row) for row in own_reports(gpu)]
     if own:
-        found = [share_of(row) for row in own]
-        return min(found), max(found)
+        return min(own), max(own)
     return deciles([share_of(row) for row in such(gpu.name in measured_rates())])
 
 
@@ -77,14 +79,14 @@ def such(measured: bool) -> list[dict]:
     return [row for row in rows if (row["gpu"] in measured_rates()) == measured]
 
 
-def training(gpu: GPU, own: list[dict]) -> str:
+def training(gpu: GPU) -> str:
     """Tokens per second of ddp_run.py: `106,000 to 130,000 (reported, 5 authors)`."""
+    own = [row["tok_per_s"] for row in own_reports(gpu)]
     if own:
-        rates = [row["tok_per_s"] for row in own]
-        return f"{span(rates, 3)} (reported, {len(own)} author{'s' if len(own) > 1 else ''})"
+        return f"{span(own, 3)} (reported, {len(own)} author{'s' if len(own) > 1 else ''})"
     B = batch_to_train(gpu.memory)
     rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
-    return f"{span([share * rate for share in shares(gpu, own)])} {calculated(gpu)}"
+    return f"{span([share * rate for share in shares(gpu)])} {calculated(gpu)}"
 
 
 def gain(gpu: GPU) -> str:
