@@ -2,8 +2,8 @@
 
     python dev/regenerate.py
 
-The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, and the pictures in docs/.
+The counts of each script whose code has changed (ladder/measure/work.json), what is known of each
+card (ladder/show/known.json), the blocks between markers in every page, and the pictures in docs/.
 It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
 has yet gets a row without a gain.
 """

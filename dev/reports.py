@@ -6,7 +6,8 @@ A calculated number is the roofline's, times the share of it that others reached
 import csv
 import json
 from functools import cache
-from statistics import median, quantiles
+
+import numpy as np
 
 from ladder.cli import BLOCK_SIZE
 from ladder.files import ROOT
@@ -53,40 +54,29 @@ def share_of(row: dict) -> float:
 
 def known_json() -> str:
     """ladder/show/known.json, which `ladder roofline` prints and the tables of cards show."""
-    found = {}
-    for gpu in CARDS.values():
-        found[gpu.name] = {"gain": gain(gpu), "training": training(gpu), "shares": shares(gpu)}
-    return json.dumps(found, indent=1) + "\n"
+    return json.dumps({name: known_of(gpu) for name, gpu in CARDS.items()}, indent=1) + "\n"
 
 
-def own_reports(gpu: GPU) -> list[dict]:
-    """Those of `near_top` on this card."""
-    return [row for row in near_top() if row["gpu"] == gpu.name]
-
-
-def shares(gpu: GPU) -> tuple[float, float]:
-    """The lowest and the highest share of the roofline in a card's own reports; without one where
-    four fifths of such cards are."""
-    own = [share_of(row) for row in own_reports(gpu)]
+def known_of(gpu: GPU) -> dict:
+    """What a card reached in its own reports, from the slowest to the fastest; without one what
+    four fifths of such cards did: shares of the roofline, tokens per second of ddp_run.py."""
+    own = [row for row in near_top() if row["gpu"] == gpu.name]
+    rows = own or such(gpu.name in measured_rates())
+    low, high = np.percentile([share_of(row) for row in rows], [0, 100] if own else [10, 90])
     if own:
-        return min(own), max(own)
-    return deciles([share_of(row) for row in such(gpu.name in measured_rates())])
+        authors = f"{len(own)} author{'s' if len(own) > 1 else ''}"
+        training = f"{span([row['tok_per_s'] for row in own], 3)} (reported, {authors})"
+    else:
+        B = batch_to_train(gpu.memory)
+        rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
+        training = f"{span([low * rate, high * rate])} {calculated(gpu)}"
+    return {"gain": gain(gpu), "training": training, "shares": [low, high]}
 
 
 def such(measured: bool) -> list[dict]:
     """`near_top` with rung 10's vocabulary, of cards whose matmuls owners measured, or did not."""
     rows = [row for row in near_top() if row["vocabulary"] == 50304]
     return [row for row in rows if (row["gpu"] in measured_rates()) == measured]
-
-
-def training(gpu: GPU) -> str:
-    """Tokens per second of ddp_run.py: `106,000 to 130,000 (reported, 5 authors)`."""
-    own = [row["tok_per_s"] for row in own_reports(gpu)]
-    if own:
-        return f"{span(own, 3)} (reported, {len(own)} author{'s' if len(own) > 1 else ''})"
-    B = batch_to_train(gpu.memory)
-    rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
-    return f"{span([share * rate for share in shares(gpu)])} {calculated(gpu)}"
 
 
 def gain(gpu: GPU) -> str:
@@ -138,25 +128,19 @@ def errors_text() -> str:
 
 def tested(what: str, rows: list[dict]) -> str:
     """A point of a list: how far these reports are from the median of others."""
-    low, high = deciles([share_of(row) for row in rows])
+    low, high = np.percentile([share_of(row) for row in rows], [10, 90])
     text = (
         f"- **{what}** ({len(rows)}): four fifths reached {low:.0%} to {high:.0%} of the roofline."
     )
     for key, whose in (("who", "authors"), ("gpu", "cards")):
-        errors = {}
+        errors = []
         for row in rows:
             others = [share_of(other) for other in rows if other[key] != row[key]]
-            errors[row["who"], row["gpu"]] = share_of(row) / median(others) - 1
-        low, high = deciles([*errors.values()])
-        half = median(map(abs, errors.values()))
-        worst = max(errors, key=lambda run: abs(errors[run]))
+            errors.append(share_of(row) / np.median(others) - 1)
+        half = np.median(np.abs(errors))
+        low, high = np.percentile(errors, [10, 90])
+        worst = np.argmax(np.abs(errors))
         text += f"""
   Predicted from other {whose}, half are within {half:.0%}, four fifths between {-low:.0%} below and
-  {high:.0%} above; the worst, {errors[worst]:+.0%}, is the {worst[1]}."""
+  {high:.0%} above; the worst, {errors[worst]:+.0%}, is the {rows[worst]["gpu"]}."""
     return text.replace("%", " %").replace(" -", " −")
-
-
-def deciles(values: list[float]) -> tuple[float, float]:
-    """The lowest and the highest: between them are four fifths of the values."""
-    tenths = quantiles(values, n=10, method="inclusive")
-    return tenths[0], tenths[-1]
