@@ -85,7 +85,8 @@ def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
     console.say(f"The roofline of {gpu.name} at B={B}: {first} → {last} ms, calculated")
     card = known()[gpu.name]
     console.print(time_table(times, card["shares"]))
-    console.say("Last column: at the share of the roofline that this card, or such cards, reached")
+    whose = "this card" if "reported" in card["training"] else "four fifths of such cards"
+    console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
     fits = largest_batch(gpu.memory)
     train = batch_to_train(gpu.memory)
     console.say(f"Rung 10 over the baseline, times as fast: {card['gain']}")
