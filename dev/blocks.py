@@ -4,11 +4,10 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from dev.fewer_steps import START, by_stem, own_steps, shares
-from ladder.cli import BLOCK_SIZE
+from dev.reports import errors_text, ladders, near_top, share_of
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.files import ROOT
 from ladder.machine import find_gpu
@@ -21,19 +20,17 @@ from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
 from ladder.show import words
 from ladder.show.diffs import code_diff
-from ladder.show.reported import reported_shares
+from ladder.show.reported import known
 from ladder.show.tables import Cell, all_columns, columns, footnotes, table
 
 A100 = "NVIDIA A100-SXM4-80GB"
-RTX_4070 = "NVIDIA GeForce RTX 4070"
 # The one climb in README.md that is not ours, and its B.
 REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8"))
 B = 16
 NO_BREAK = "\N{NO-BREAK SPACE}"
-STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
 NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
-FIVE_CARDS = ("RTX 4070", "RTX 3090", "RTX 4090", "A100 SXM 80GB", "H100 SXM")
+FIVE_CARDS = ("RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
     "RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "T4",
     "V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM", "H200 SXM",
@@ -190,7 +187,7 @@ def reported_rungs() -> list[Path]:
 
 def rungs_table() -> str:
     """The ten rungs: how much each changes, what it removes, and calculated times."""
-    gpu = find_gpu(RTX_4070)
+    gpu = CARDS[FIVE_CARDS[0]]
     compare = batch_to_compare(gpu.memory)
     lines = []
     for path in rungs():
@@ -200,16 +197,28 @@ def rungs_table() -> str:
             [
                 f"[{title(path)}]({relative_name(path)})",
                 "as 06" if path.stem == AS_BEFORE else ms,
+                reported_gain(gpu.name, path.stem),
+                reported_gain(find_gpu(A100).name, path.stem),
                 describe(path).get("Removes", "").removeprefix("nothing: "),
                 lines_changed(path),
             ]
         )
-    heads = ["rung", "ms", "what it removes", "lines"]
-    return f"""Milliseconds of a step on an RTX 4070 at a batch of {compare}, *calculated*: the
-[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time. It does not
-show what 07 gains.
+    heads = ["rung", "ms", "RTX 3090", "A100", "what it removes", "lines"]
+    return f"""Milliseconds of a step on an {gpu.name} at a batch of {compare}, *calculated*: the
+[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time, which does not
+show what 07 gains. On an {gpu.name} and an A100: [*reported*](docs/reported.md#ladders) gains.
 
-{text_table(heads, lines, left=(0, 2))}"""
+{text_table(heads, lines, left=(0, 4))}"""
+
+
+def reported_gain(name: str, stem: str) -> str:
+    """What a rung gained on a card over the one timed before it, as reported; else nothing."""
+    before = None
+    for row in ladders()[name]:
+        if before and row["rung"] == stem:
+            return words.gain_text(1 / before, 1 / row["tok_per_s"])
+        before = row["tok_per_s"]
+    return ""
 
 
 def lines_changed(path: Path) -> str:
@@ -302,46 +311,53 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
 
 def cards_table() -> str:
     """The cards of README.md, in columns that a phone has room for."""
-    lines = [CARD_HEADS, *(card_line(name) for name in FIVE_CARDS)]
-    (card, faster, rate), *lines = [[line[0], line[5], line[7]] for line in lines]
-    return text_table([card, faster, f"{rate} at a larger batch"], lines)
+    lines = [[line[0], line[3], line[5]] for line in card_lines(FIVE_CARDS, "docs/")]
+    return text_table(["card", "rung 10 is faster, times", "training, tok/s"], lines)
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    return text_table(CARD_HEADS, [card_line(name) for name in MORE_CARDS])
+    heads = ["card", "GB", "B to compare", "rung 10 is faster, times", "B to train"]
+    return text_table([*heads, "`ddp_run.py`, tok/s"], card_lines(MORE_CARDS, ""))
 
 
-CARD_HEADS = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster"]
-CARD_HEADS += ["B to train", "`ddp_run.py`, tok/s"]
+def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
+    """Of each card the B that fit, and what is known: reported, with a link, or calculated. A star:
+    its rates are estimated."""
+    lines = []
+    for name in names:
+        gpu = CARDS[name]
+        star = "" if name in measured_rates() else r"\*"
+        texts = []
+        for key, place in (("gain", "ladders"), ("training", "nearly-rung-10")):
+            text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
+            texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
+        compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
+        first = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
+        lines.append([*first, texts[0], f"{train}", texts[1]])
+    return lines
 
 
-def card_line(name: str) -> list[str]:
-    """The B that fit a card and what is calculated there, its tok/s at the share of the roofline
-    that others reached. A star: its rates are estimated."""
-    gpu = CARDS[name]
-    rates = rates_of(gpu)
-    compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
-    ms = {stem: sum(roofline_ms(step, rates)) for stem, step in work(compare).items()}
-    *batch, update = roofline_ms(work(train)["10_fused_adamw"], rates)
-    trained = sum(batch) + update * train * BLOCK_SIZE / STEP_TOKENS
-    star = "" if name in measured_rates() else r"\*"
-    return [
-        f"{name}{star}",
-        f"{gpu.memory:g}",
-        f"{compare}",
-        tok_per_s(compare, ms["baseline"]),
-        words.gain_text(ms["01_weight_tying"], ms["02_tf32"]),
-        words.gain_text(ms["baseline"], ms["10_fused_adamw"]),
-        f"{train}",
-        tok_per_s(train, trained),
-    ]
+def reports_table() -> str:
+    """The reports near rung 10 in docs/reported.md, the fastest first."""
+    lines = []
+    for row in near_top()[::-1]:
+        who = f"[{row['who']}]({row['source']})"
+        share = f"{share_of(row) * 100:.0f} %"
+        rate = f"{row['tok_per_s']:,.0f}"
+        lines.append([row["gpu"], who, f"{row['B']:.0f}", rate, share, row["differs"]])
+    heads = ["card", "who", "B", "tok/s", "of the roofline", "differs in"]
+    return text_table(heads, lines, left=(0, 1, 5))
 
 
-def tok_per_s(batch: int, ms: float) -> str:
-    """The tokens per second at the median share of the roofline, in two digits: `44,000`."""
-    rate = 1e3 * batch * BLOCK_SIZE / ms * median(reported_shares().values())
-    return f"{float(f'{rate:.2g}'):,.0f}"
+def ladders_table() -> str:
+    """The reported ladders: what each rung gained there over the one timed before it."""
+    lines = []
+    for path in rungs()[2:]:
+        gains = [reported_gain(name, path.stem) for name in ladders()]
+        if any(gains):
+            lines.append([title(path), *gains])
+    return text_table(["rung", *ladders()], lines)
 
 
 # ------------------------------------------------------------------ machines
@@ -406,6 +422,9 @@ MAKERS = {
     "staircase": staircase,
     "cards": cards_table,
     "more-cards": more_cards_table,
+    "reports": reports_table,
+    "ladders": ladders_table,
+    "errors": errors_text,
     "machines": machines_table,
     "table": full_table,
     "losses": losses_table,

@@ -30,10 +30,9 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import reported_gpus, share_of
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_training, training_section
-from ladder.show.words import gain_text, percent
+from ladder.show.words import gain_text
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -50,7 +49,7 @@ TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
-    drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
+    drawing = {"ladder": draw_ladder, "learned": draw_learned}
     drawing["step"] = draw_step
     drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
     for _, climb, rows in measured_climbs():
@@ -155,32 +154,7 @@ def draw_learned(width: int) -> Picture:
     return picture
 
 
-# ------------------------------------------------------------------ cards, and parts of a step
-
-
-def draw_cards(width: int) -> Picture:
-    """22 GPUs, the fastest first: the reported tokens per second, and which share of the roofline
-    that is."""
-    by_rate = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    fastest = {row["gpu"]: row for row in by_rate}  # at its fastest B
-    rows = sorted(fastest.values(), key=lambda row: -row["tok_per_s"])
-    picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
-    picture.say(
-        "Bars: thousand tokens a second, at this B, reported. At the right: the share of the "
-        "roofline, a step's calculated milliseconds of its reported ones"
-    )
-    bars = []
-    for row in rows:
-        rate = row["tok_per_s"]
-        share = share_of(row)
-        ms = row["ms_a_step"]
-        rung = " (baseline)" if row["rung"] == "baseline" else ""
-        bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
-        bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.right = f"{percent(share)}: {ms * share:,.0f} of {ms:,.0f}"
-        bars.append(bar)
-    picture.bars(bars, 0.6)
-    return picture
+# ------------------------------------------------------------------ parts of a step
 
 
 def draw_step(width: int) -> Picture:

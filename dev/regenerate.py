@@ -2,10 +2,10 @@
 
     python -m dev.regenerate
 
-The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md, docs/your-card.md and beyond/, and the pictures in docs/. It takes
-seconds, and a few minutes if all scripts or dev/count_work.py have changed. A rung of the ten that
-no climb has yet gets a row without a gain.
+The counts of each script whose code has changed (ladder/measure/work.json), what is known of each
+card (ladder/show/known.json), the blocks between markers in every page, and the pictures in docs/.
+It takes seconds, and a few minutes if all scripts or dev/count_work.py have changed. A rung of the
+ten that no climb has yet gets a row without a gain.
 """
 
 import ast
@@ -17,6 +17,7 @@ from pathlib import Path
 from dev import count_work
 from dev.blocks import render
 from dev.pictures import pictures
+from dev.reports import known_json
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.files import ROOT, require_own, write_atomic
@@ -30,9 +31,8 @@ def run(argv: list[str]):
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__))
     count_changed()
-    pages = ("README.md", "RUNLOG.md", "docs/your-card.md", "beyond/README.md", "beyond/RUNLOG.md")
-    for name in pages:
-        path = ROOT / name
+    write_atomic(ROOT / "ladder" / "show" / "known.json", known_json().encode())
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("beyond/*.md")]:
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())

@@ -54,17 +54,18 @@ def ddp_batch(
     L = size["n_layer"]
     C = size["n_embd"]
     V = 50304
-    # Bytes: 4 weight, 4 gradient (which DDP sends from there), 8 AdamW's moments, 2 in half
-    # precision.
+    # Bytes: 4 weight, 4 gradient (kept; of several ranks it is a view of DDP's buckets), 8 AdamW's
+    # moments, 2 in half precision.
     P = parameters(L, C, V)
     fixed = 18 * P
     if shards:  # the first three; of the token embedding every rank has all but the moments too
         fixed = 16 * P / shards + 14 * V * C
     # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits
-    # and their gradient; with --recompute the inputs of blocks, one block, and an eighth of those.
+    # and their gradient; with --recompute the inputs of blocks, and an eighth of the logits three
+    # times in FP32: one block computed again takes less.
     per_token = L * 36 * C + 10 * C + 4 * V
     if recompute:
-        per_token = L * 4 * C + 36 * C + 10 * C + V / 2
+        per_token = L * 4 * C + 10 * C + 12 * V / 8
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 

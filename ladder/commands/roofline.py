@@ -10,11 +10,10 @@ work is that of GPT-2 124M at T=1024. Matmuls and attention take as long as
 their rate or the bandwidth makes them, the rest as the bandwidth does; caches
 are ignored. `gain` is in speed, over the rung before. The last column is the
 time at the share of the roofline that others reached with rung 10: on that
-GPU, else the middle half of all.
+GPU if somebody reported it, else on four fifths of the others.
 """
 
 import argparse
-from statistics import quantiles
 
 from rich.table import Table
 
@@ -32,7 +31,7 @@ from ladder.measure.work import (
     work,
 )
 from ladder.show.console import Screen, new_table, screen
-from ladder.show.reported import reported_shares
+from ladder.show.reported import known
 from ladder.show.tables import titles
 from ladder.show.words import gain_text
 
@@ -85,28 +84,23 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     """The time of each rung on a GPU, the rates behind it, and what fits."""
     rates = rates_of(gpu)
     times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}
-    first = sum(times["baseline"])
-    last = sum(times["10_fused_adamw"])
-    gain = f"{first:.0f} → {last:.0f} ms, {gain_text(first, last)}"
-    console.say(f"The roofline of {gpu.name} at B={B}: {gain} (calculated, not measured)")
-    reported = reported_shares()
-    if gpu.name in reported:
-        shares = [reported[gpu.name]]
-        whose = f"one {gpu.name} reached, reported"
-    else:
-        low, _, high = quantiles(reported.values())
-        shares = [high, low]
-        whose = f"the middle half of {len(reported)} GPUs reached, reported"
-    console.print(time_table(times, shares))
-    console.say(f"Last column: at the share of the roofline that {whose} (docs/reported.md)")
+    first, *_, last = (f"{sum(parts):.0f}" for parts in times.values())
+    console.say(f"The roofline of {gpu.name} at B={B}: {first} → {last} ms, calculated")
+    card = known()[gpu.name]
+    console.print(time_table(times, card["shares"]))
+    whose = "this card" if "reported" in card["training"] else "four fifths of such cards"
+    console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
+    fits = largest_batch(gpu.memory)
+    train = batch_to_train(gpu.memory)
+    console.say(f"Rung 10 over the baseline, times as fast: {card['gain']}")
+    console.say(f"To train, ddp_run.py at B={train}, tok/s: {card['training']}")
+    console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
     console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
     if gpu.note:
         console.say(f"About this card: {gpu.note}")
-    fits = largest_batch(gpu.memory)
-    train = batch_to_train(gpu.memory)
     console.say(f"The largest B: {fits} for the baseline, {train} to train with ddp_run.py\n")
 
 
@@ -126,7 +120,8 @@ def work_table(steps: dict[str, dict]) -> Table:
 def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Table:
     """A row per rung: its roofline, what it gains over the rung before, its parts, and an estimate:
     the time at each of the shares."""
-    percents = "–".join(f"{share * 100:.0f}" for share in shares)
+    ends = list(dict.fromkeys(shares))[::-1]
+    percents = "–".join(f"{share * 100:.0f}" for share in ends)
     heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "traffic\nms", "optim\nms")
     table = new_table("rung", *heads, f"at {percents} %\nms")
     before = None
@@ -138,7 +133,7 @@ def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Tabl
         cells = [f"{total:.1f}", gain_text(before, total) if before else ""]
         cells += [f"{part:.1f}" for part in parts]
         # Two digits are more than is known.
-        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in shares)
+        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in ends)
         table.add_row(titles()[stem], *cells, f"~{guesses}")
         before = total
     return table
