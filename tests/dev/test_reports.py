@@ -3,7 +3,8 @@
 import json
 
 import pytest
-import reports
+
+from dev import reports
 
 
 def test_a_reported_step_is_its_batches_and_one_optimizer():
