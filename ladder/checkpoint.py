@@ -71,8 +71,12 @@ class Checkpoints:
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         folder.mkdir(parents=True, exist_ok=True)
         run.hold(lock(folder))
-        if args.ckpt_every:
-            self._try_to_write(folder / "trial")
+        if args.ckpt_every:  # what refuses files like checkpoints ends the run now, not after hours
+            trial = folder / "trial"
+            if not write_atomic(trial, b"trial"):
+                lost = "a power cut may cost the last checkpoints"
+                self.print0(f"note  {folder} is on a file system that flushes no file: {lost}")
+            trial.unlink()
         if not args.resume:
             if checkpoints_in(folder) or (folder / BEST).exists():
                 do = "continue it with --resume, delete it, or choose another --ckpt-dir"
@@ -85,15 +89,6 @@ class Checkpoints:
         else:
             self.print0(f"note  no checkpoint in {folder}: starting from the beginning")
         return folder, path, self._best_of(folder / BEST)
-
-    def _try_to_write(self, path: Path):
-        """Write to the folder as checkpoints are: what refuses that ends the run now, not after
-        hours. Raises OSError."""
-        flushed = write_atomic(path, b"trial")
-        path.unlink()
-        if not flushed:
-            lost = "a power cut may cost the last checkpoints"
-            self.print0(f"note  {path.parent} is on a file system that flushes no file: {lost}")
 
     def _best_of(self, best: Path) -> float:
         """The validation loss of a model in best/. Raises UsageError if it is of another run."""

@@ -66,13 +66,10 @@ class SecondStep(Watcher):
     def end(self, dt: float | None, skipped: bool = False) -> profile | None:
         recording = self.recording
         self.recording = None
-        if recording is None:
-            return None
-        recording.stop()
-        if dt is None or skipped:
-            return None
-        self.has_one = True
-        return recording
+        if recording:
+            recording.stop()
+            self.has_one = dt is not None and not skipped
+        return recording if self.has_one else None
 
 
 def matmul_units(device: torch.device) -> str:

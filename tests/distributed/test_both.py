@@ -169,9 +169,9 @@ def test_validation_runs_what_is_compiled_on_batches_of_one_size(
     assert not shapes
     monkeypatch.setattr(torch, "compile", compiled)
     found = validated("--total-batch", 128)
-    assert found == {**expected, "loss": pytest.approx(expected["loss"], abs=1e-6)}
-    parts = {16} if script == "fsdp_run.py" else set()  # an eighth of 2 x 64 tokens
-    assert found["tokens"] == 576 and shapes == {2} | parts
+    assert found == {**expected, "loss": pytest.approx(expected["loss"], abs=5e-6)}
+    tokens = {128} if script == "fsdp_run.py" else set()  # it compiles the loss by itself
+    assert found["tokens"] == 576 and shapes == {2} | tokens
 
 
 def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
