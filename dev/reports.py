@@ -14,6 +14,7 @@ from ladder.files import ROOT
 from ladder.machine import GPU
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.show.words import span
 
 TOP = "10_fused_adamw"
 STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
@@ -65,12 +66,14 @@ def known_of(gpu: GPU) -> dict:
     low, high = np.percentile([share_of(row) for row in rows], [0, 100] if own else [10, 90])
     if own:
         authors = f"{len(own)} author{'s' if len(own) > 1 else ''}"
-        training = f"{span([row['tok_per_s'] for row in own], 3)} (reported, {authors})"
+        rates = [own[0]["tok_per_s"], own[-1]["tok_per_s"]]
+        training = f"{span(rates, 3)} (reported, {authors})"
     else:
         B = batch_to_train(gpu.memory)
         rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
-        training = f"{span([low * rate, high * rate])} {calculated(gpu)}"
-    return {"gain": gain(gpu), "training": training, "shares": [low, high]}
+        rates = [low * rate, high * rate]
+        training = f"{span(rates)} {calculated(gpu)}"
+    return {"gain": gain(gpu), "training": training, "tok_per_s": rates, "shares": [low, high]}
 
 
 def such(measured: bool) -> list[dict]:
@@ -106,12 +109,6 @@ def ladders() -> dict[str, list[dict]]:
 def calculated(gpu: GPU) -> str:
     """How a calculated number is known: no report has float16."""
     return "(calculated)" if gpu.dtype == "bfloat16" else "(calculated, no report tests it)"
-
-
-def span(values: list[float], digits: int = 2) -> str:
-    """From the first to the last of these numbers: `44,000 to 51,000`, or one if they are equal."""
-    ends = [f"{float(f'{value:.{digits}g}'):,.7g}" for value in (values[0], values[-1])]
-    return " to ".join(dict.fromkeys(ends))
 
 
 # ------------------------------------------------------------------ how far off

@@ -1,8 +1,9 @@
-"""The work of each rung, counted, and the time it takes at a GPU's rates: an
-estimate.
+"""What a GPU can gain, and the work of each rung behind that: an estimate.
 
   ladder roofline                      FLOPs, bytes and kernels of a step
-  ladder roofline --gpu 4070           and its time, at the largest B that fits
+  ladder roofline --gpu 4070           what that card gains, and how fast it trains
+  ladder roofline --gpu 4070 --hours 6     and the --steps that fill six hours
+  ladder roofline --hours 6 --step-ms 8400     the same for a step as you measured it
   ladder roofline --gpu "H100 SXM" --batch-size 64
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The
@@ -17,7 +18,7 @@ import argparse
 
 from rich.table import Table
 
-from ladder.cli import positive
+from ladder.cli import positive, rate
 from ladder.errors import UsageError
 from ladder.machine import GPU, find_gpu, first_line
 from ladder.measure.rates import CARDS, UNITS, rates_of, source_of
@@ -33,7 +34,10 @@ from ladder.measure.work import (
 from ladder.show.console import Screen, new_table, screen
 from ladder.show.reported import known
 from ladder.show.tables import titles
-from ladder.show.words import gain_text
+from ladder.show.words import gain_text, span
+
+STEP_TOKENS = 524288  # of a step of ddp_run.py on a GPU
+HOUR = 3600 * 0.97  # seconds of training: validation takes the rest
 
 
 def add_arguments(parser: argparse.ArgumentParser):
@@ -41,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--gpu", type=find, help=names)
     largest = "default: the largest that fits the baseline, at most 16"
     parser.add_argument("--batch-size", type=positive, help=largest)
+    parser.add_argument("--hours", type=rate, help="print the --steps of ddp_run.py that fill them")
+    median = (
+        "median_ms of a step of ddp_run.py on your machine (default: what is known of the card)"
+    )
+    parser.add_argument("--step-ms", type=rate, help=median)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
     steps = work(B)
     console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
+    if gpu:
+        print_answer(console, gpu)
+    if args.hours:
+        console.say(f"{steps_line(args.hours, args.step_ms, gpu)}\n")
     if gpu:
         print_times(console, gpu, B, steps)
     console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
@@ -80,6 +93,31 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
+def print_answer(console: Screen, gpu: GPU):
+    """What somebody with this GPU asks first."""
+    card = known()[gpu.name]
+    hours = [STEP_TOKENS * 1000 / rate / HOUR for rate in card["tok_per_s"][::-1]]
+    fits, train = largest_batch(gpu.memory), batch_to_train(gpu.memory)
+    console.say(f"{gpu.name}, GPT-2 124M:")
+    console.say(f"  rung 10 over the baseline, times as fast: {card['gain']}")
+    console.say(f"  training with ddp_run.py, tok/s: {card['training']}")
+    console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {span(hours)}")
+    console.say(f"  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py")
+    console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md\n")
+
+
+def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
+    """The --steps that fill so many hours. Raises UsageError if nothing says how long one takes."""
+    if step_ms:
+        rates = [STEP_TOKENS * 1e3 / step_ms]
+    elif gpu:
+        rates = known()[gpu.name]["tok_per_s"]
+    else:
+        raise UsageError("--hours needs a --gpu, or the --step-ms of yours")
+    steps = [rate * hours * HOUR / STEP_TOKENS for rate in rates]
+    return f"In {hours:g} hours, with validation: --steps {span(steps, 3)}"
+
+
 def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     """The time of each rung on a GPU, the rates behind it, and what fits."""
     rates = rates_of(gpu)
@@ -90,18 +128,13 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     console.print(time_table(times, card["shares"]))
     whose = "this card" if "reported" in card["training"] else "four fifths of such cards"
     console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
-    fits = largest_batch(gpu.memory)
-    train = batch_to_train(gpu.memory)
-    console.say(f"Rung 10 over the baseline, times as fast: {card['gain']}")
-    console.say(f"To train, ddp_run.py at B={train}, tok/s: {card['training']}")
-    console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
     console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
     if gpu.note:
         console.say(f"About this card: {gpu.note}")
-    console.say(f"The largest B: {fits} for the baseline, {train} to train with ddp_run.py\n")
+    console.say("")
 
 
 def work_table(steps: dict[str, dict]) -> Table:

@@ -10,6 +10,6 @@ def known() -> dict[str, dict]:
     """known.json, by a card's name; dev/reports.py makes it of docs/reported.csv.
 
     `gain`: how many times as fast rung 10 is as the baseline. `training`: tok/s of ddp_run.py.
-    `shares` of the roofline that were reported, the lowest and the highest.
+    `tok_per_s`: its ends. `shares` of the roofline that were reported, the lowest and the highest.
     """
     return json.loads(Path(__file__).with_name("known.json").read_text(encoding="utf-8"))

@@ -65,3 +65,9 @@ def as_fast(ratio: float) -> str:
 def rate(tok_per_s: float) -> str:
     """`166,657 tokens a second`."""
     return f"{tok_per_s:,.0f} tokens a second"
+
+
+def span(values: list[float], digits: int = 2) -> str:
+    """From the first to the last of these numbers: `44,000 to 51,000`, or one if they are equal."""
+    ends = [f"{float(f'{value:.{digits}g}'):,.7g}" for value in (values[0], values[-1])]
+    return " to ".join(dict.fromkeys(ends))

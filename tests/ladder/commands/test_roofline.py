@@ -19,7 +19,8 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     # 16,384 tokens x (6 x 123.6M parameters + 12 x 12 x 768 x 1024)
     assert "00 baseline           14.00 fp32" in said
     assert "The roofline of RTX 4070 at B=2: 179 → 48 ms, calculated" in said
-    assert f"To train, ddp_run.py at B=64, tok/s: {known()['H100 SXM']['training']}" in said
+    assert f"training with ddp_run.py, tok/s: {known()['H100 SXM']['training']}" in said
+    assert "In 6 hours, with validation: --steps 2,490\n" in said  # 21,600 s x 0.97 / 8.4 s
 
 
 def test_a_card_is_found_by_the_words_of_its_name():
