@@ -18,8 +18,8 @@ import numpy as np
 from ladder.cli import Parser, at_least, path
 from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, is_new, tokenize
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import write_atomic
 from ladder.text import show
 
 SHARD_TOKENS = 100_000_000

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from dev.fewer_steps import START, by_stem, own_steps, shares
 from dev.reports import errors_text, ladders, near_top, share_of
+from ladder.cards import find_gpu
+from ladder.checkout import ROOT
 from ladder.corpus import TINYSHAKESPEARE_SHA256
-from ladder.files import ROOT
-from ladder.machine import find_gpu
 from ladder.measure.folder import Climb
 from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates, rates_of

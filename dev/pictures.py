@@ -19,8 +19,8 @@ from dev.blocks import (
     reported_rungs,
 )
 from dev.fewer_steps import START, curves
-from ladder.files import ROOT
-from ladder.machine import find_gpu
+from ladder.cards import find_gpu
+from ladder.checkout import ROOT
 from ladder.measure.notes import title
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import first_log

@@ -16,10 +16,11 @@ lines again.
 import sys
 from pathlib import Path
 
+from ladder.checkout import git, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import git, require_own, write_atomic
 from ladder.measure.merge import merge
 from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
 

@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dev.blocks import USUAL, measured_climbs, other_setting
+from ladder.checkout import COMMITTED, ROOT, SCRIPTS, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.effective import differences
 from ladder.measure.folder import PACKED, Climb
 from ladder.measure.losses import MIN_STEPS

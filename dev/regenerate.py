@@ -18,9 +18,10 @@ from dev import count_work
 from dev.blocks import render
 from dev.pictures import pictures
 from dev.reports import known_json
+from ladder.checkout import ROOT, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.files import ROOT, require_own, write_atomic
+from ladder.disk import write_atomic
 from ladder.measure.notes import code_of
 from ladder.measure.scripts import rungs_for
 from ladder.measure.work import SIZES, WORK, counted

@@ -9,9 +9,9 @@ from functools import cache
 
 import numpy as np
 
+from ladder.cards import GPU
+from ladder.checkout import ROOT
 from ladder.cli import BLOCK_SIZE
-from ladder.files import ROOT
-from ladder.machine import GPU
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
 from ladder.show.words import span

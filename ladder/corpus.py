@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError, chain_of
-from ladder.files import ROOT
 
 if TYPE_CHECKING:
     import tiktoken

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from ladder.batches import Batches
+from ladder.checkout import commit
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import UsageError
-from ladder.files import commit
 
 
 def addresses() -> dist.Store:

@@ -1,12 +1,12 @@
 """Where the lines of a run go: the screen, its log, and a copy of the log beside checkpoints."""
 
+import os
 import shutil
 import signal
 import sys
 from pathlib import Path
 from typing import IO
 
-from ladder.files import silence
 from ladder.text import printable
 
 
@@ -75,3 +75,8 @@ class Output:
             self.lost = True
             why = f"cannot write {file.name}: {error.strerror}"
             self.error(f"{why}: the run goes on without it")
+
+
+def silence(stream: IO):
+    """Send what a broken stream still buffers, and all that follows, to os.devnull."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -19,8 +19,8 @@ from torch.nn import Module
 
 from ladder import machine, probe
 from ladder.batches import Batches
+from ladder.checkout import ROOT, commit, require_own
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
-from ladder.files import ROOT, commit, require_own
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.output import Output
 from ladder.signals import Signals, signals_to

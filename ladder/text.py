@@ -1,6 +1,5 @@
-"""Text that cannot control a terminal, and that tells no user's name."""
+"""Text that cannot control a terminal."""
 
-import os
 import re
 
 # C0 and C1, line separators, what turns the direction of writing, halves of surrogate pairs.
@@ -17,14 +16,6 @@ def printable(text: str, keep: str = "") -> str:
         return character.encode("unicode_escape").decode()
 
     return CONTROL.sub(escaped, text)
-
-
-def without_home(text: str) -> str:
-    """`text` with `~` for the user's home where a path begins with it: it may be sent."""
-    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
-    if home == "/":
-        return text
-    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![.-]?\w)", "~", text)
 
 
 def show(line: str):

@@ -5,8 +5,8 @@ import shlex
 from dataclasses import replace
 from importlib.metadata import version
 
+from ladder.checkout import ROOT
 from ladder.cli import pick_device
-from ladder.files import ROOT
 from ladder.log import Log, pairs, pairs_line, step_line
 from ladder.machine import device_name
 from ladder.measure.folder import Climb, log_texts

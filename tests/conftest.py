@@ -14,11 +14,11 @@ import pytest
 import torch
 from helpers import CARDS, ON_CUDA, SMALL, SMALLER, run_script, rung, write_shard
 
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
 from ladder.commands.main import main
 from ladder.corpus import gpt2_vocabulary, load_corpus
 from ladder.errors import UsageError
-from ladder.files import ROOT
 from ladder.log import read_log
 
 pytest.register_assert_rewrite("jobs", "models", "rungs")

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from ladder import machine
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
 from ladder.commands.main import main
-from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, number_of
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]

@@ -9,7 +9,7 @@ import transformers
 from helpers import SCRIPTS, SMALLER, TINY, load, rung
 
 from ladder import machine, weights
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.measure.notes import describe
 
 

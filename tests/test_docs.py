@@ -12,8 +12,8 @@ from rich.console import Console
 from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
 from dev.pictures import pictures
 from dev.reports import known_json
+from ladder.checkout import ROOT, git
 from ladder.commands.main import COMMANDS, main
-from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.notes import without_docstring

@@ -48,9 +48,10 @@ from shlex import quote
 from rich.console import Console
 
 from ladder import cli, machine
+from ladder.checkout import commit
 from ladder.corpus import load_corpus
+from ladder.disk import lock
 from ladder.errors import UsageError
-from ladder.files import commit, lock
 from ladder.measure import rounds, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
 from ladder.measure.losses import MIN_STEPS

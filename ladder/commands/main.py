@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ladder.checkout import require_own
 from ladder.cli import Parser
 from ladder.errors import UsageError, explain
-from ladder.files import require_own, silence
+from ladder.output import silence
 from ladder.signals import signals_to
 from ladder.text import printable
 

@@ -23,8 +23,8 @@ from statistics import median
 from rich.table import Table
 
 from ladder.cli import add_flags, at_least, path
+from ladder.disk import make_folder
 from ladder.errors import UsageError
-from ladder.files import make_folder
 from ladder.log import read_log
 from ladder.measure.process import check_ended_well, given_flags, run_python
 from ladder.measure.scripts import A_RUNG, select

@@ -18,9 +18,10 @@ import argparse
 
 from rich.table import Table
 
+from ladder.cards import GPU, find_gpu
 from ladder.cli import positive, rate
 from ladder.errors import UsageError
-from ladder.machine import GPU, find_gpu, first_line
+from ladder.machine import first_line
 from ladder.measure.rates import CARDS, UNITS, rates_of, source_of
 from ladder.measure.work import (
     AS_BEFORE,

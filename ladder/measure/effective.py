@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from ladder.cards import find_gpu
 from ladder.log import Log, pairs
-from ladder.machine import find_gpu
 from ladder.measure.notes import describe
 from ladder.measure.scripts import all_scripts, base_of, relative_name
 

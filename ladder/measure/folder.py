@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result

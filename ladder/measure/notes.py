@@ -10,8 +10,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.files import ROOT
 from ladder.measure.scripts import known, relative_name
 
 # Of each note, in this order. The first has no name on the page.

@@ -3,13 +3,14 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.files import ROOT
 from ladder.text import printable
 
 # Not by PYTHONPATH: a colon in the folder's name would cut it in two.
@@ -80,3 +81,11 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
         if value is not None:
             flags.append(f"--{name.replace('_', '-')}={value}")
     return flags
+
+
+def without_home(text: str) -> str:
+    """`text` with `~` for the user's home where a path begins with it: it may be sent."""
+    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
+    if home == "/":
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![.-]?\w)", "~", text)

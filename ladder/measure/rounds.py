@@ -14,19 +14,21 @@ from shlex import quote
 from rich.console import Console
 
 from ladder import machine
+from ladder.checkout import COMMITTED, changed, no_commit, running_files
+from ladder.disk import make_folder, write_atomic
 from ladder.errors import UsageError
-from ladder.files import COMMITTED, changed, make_folder, no_commit, running_files, write_atomic
 from ladder.log import read_log
-from ladder.measure import process, scripts
+from ladder.measure import others, process, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
+from ladder.measure.process import without_home
 from ladder.measure.rows import check_comparable, ms_per_token, whole_log
-from ladder.text import printable, without_home
+from ladder.text import printable
 
 
 def begin(climb: Climb, sources: Sources, out: str | None) -> None:
     """Say what a climb lacks, and make its folder, `out` or a new one in runs/: climb.json and a
     copy of the code, in which its scripts have the names of `sources`."""
-    for line in filter(None, (machine.unseen_gpu(), machine.busy())):
+    for line in filter(None, (machine.unseen_gpu(), others.busy())):
         print(f"note  {line}")
     if not COMMITTED.fullmatch(climb.commit):
         why = no_commit() or f"with uncommitted changes, as of {', '.join(changed()[:1])}"
@@ -93,7 +95,7 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
     for path in (failed, stderr):
         path.unlink(missing_ok=True)
     started = time.monotonic()
-    before = machine.cpu_seconds_of_others()
+    before = others.cpu_seconds_of_others()
     log_dir = scratch / failed.stem
     log_dir.mkdir()
     code = (climb.folder / "code").resolve()
@@ -107,7 +109,7 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run.name),
     )
     if before is not None:
-        took = machine.cpu_seconds_of_others() - before
+        took = others.cpu_seconds_of_others() - before
         cores = round(took / (time.monotonic() - started), 1)
         climb.load_during = max(cores, climb.load_during or 0.0)
     try:

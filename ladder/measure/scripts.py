@@ -8,8 +8,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"

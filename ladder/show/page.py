@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from ladder.checkout import ROOT, git
 from ladder.errors import UsageError
-from ladder.files import ROOT, git
 from ladder.log import pairs_line
 from ladder.measure.folder import Climb
 from ladder.measure.notes import describe, docstring

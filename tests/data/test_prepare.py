@@ -6,10 +6,10 @@ import re
 import pytest
 from helpers import load, write_shard
 
+from ladder.checkout import ROOT
 from ladder.commands.main import program
 from ladder.corpus import MARK, load_corpus, load_splits
 from ladder.errors import UsageError
-from ladder.files import ROOT
 
 
 def prepare(*words, write=write_shard, shard_tokens=100):

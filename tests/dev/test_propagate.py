@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from dev import propagate
-from ladder import files
-from ladder.files import ROOT
+from ladder import checkout
+from ladder.checkout import ROOT
 from ladder.measure import scripts
 from ladder.measure.scripts import BRANCHES, all_scripts
 
@@ -32,7 +32,7 @@ def project(tmp_path, monkeypatch):
     git(folder, "commit", "-q", "-m", "as it is")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(propagate, "require_own", lambda *_: None)  # the program is not in it
-    for module in (files, scripts):
+    for module in (checkout, scripts):
         monkeypatch.setattr(module, "ROOT", folder)
     monkeypatch.setattr(scripts, "bases", scripts.bases.__wrapped__)  # not the checkout's
     return folder

@@ -12,7 +12,7 @@ import pytest
 from helpers import SMALL, fails, load, rung
 
 from ladder import machine
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.output import Output
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ladder.text import printable, without_home
+from ladder.measure.process import without_home
+from ladder.text import printable
 
 
 # The last is a byte of a file name that is not UTF-8.

@@ -14,8 +14,8 @@ from rungs import beyond, memory, speedups
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
-from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, base_of
 from ladder.memory import (
     RESERVE,

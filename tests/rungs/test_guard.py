@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import changed_lines, lines_of, rung, with_mistake
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.measure.scripts import all_scripts, base_of, number_of, transformers_scripts
 
 # Clock, seed, B and T, command line, data, and the loop's own lines.

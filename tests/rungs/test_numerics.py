@@ -9,8 +9,8 @@ from helpers import SMALL, load, random_batch, relative_error, rung
 from models import SAME_MODEL, enlarged, losses_of, uncompiled
 
 from ladder import machine
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
-from ladder.files import ROOT
 from ladder.log import read_log
 from ladder.measure.effective import differences
 from ladder.measure.notes import describe

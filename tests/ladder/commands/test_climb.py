@@ -13,10 +13,9 @@ from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
 from dev.blocks import full_table
-from ladder import machine
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.measure import process
+from ladder.measure import others, process
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
@@ -42,7 +41,7 @@ def climbed(shard, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(process, "large_matmul", rates)
-        patch.setattr(machine, "cpu_seconds_of_others", count(step=10**6).__next__)
+        patch.setattr(others, "cpu_seconds_of_others", count(step=10**6).__next__)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
 

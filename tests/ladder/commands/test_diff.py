@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.measure.scripts import rungs
 
 

@@ -7,8 +7,8 @@ import signal
 import pytest
 from helpers import refused
 
+from ladder.checkout import ROOT
 from ladder.commands.main import program
-from ladder.files import ROOT
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),

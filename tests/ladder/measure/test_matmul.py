@@ -1,6 +1,6 @@
 """matmul.py: the rates of a device."""
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.measure.process import large_matmul
 
 

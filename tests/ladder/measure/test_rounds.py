@@ -13,9 +13,9 @@ import pytest
 from climbs import FOUND, LOG, write_climb
 from helpers import closed_pipe
 
+from ladder.checkout import ROOT
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.files import ROOT
 from ladder.measure import process, rounds
 
 
@@ -103,7 +103,7 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch):
     A colon in the folder's name does not cut it in two.
     """
     own, out = tmp_path / "mine.py", tmp_path / "10:21 out"
-    where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(out / 'code')!r}\n"
+    where = f"import ladder.checkout\nassert str(ladder.checkout.ROOT) == {str(out / 'code')!r}\n"
     own.write_text(where + copies(LOG))
     monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
     go_on = climb.go_on
