@@ -20,7 +20,7 @@ from ladder.commands.main import program
 from ladder.corpus import MAGIC, VERSION, is_new, tokenize
 from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.text import show
+from ladder.text import say
 
 SHARD_TOKENS = 100_000_000
 
@@ -38,7 +38,7 @@ def texts_in(path: Path, seen: set) -> Iterator[Path]:
     What is in `seen` by another name is left out, and a note says so. Raises OSError.
     """
     if not is_new(path, seen):
-        show(f"note  {path} is left out: it is read already, or held out")
+        say(f"note  {path} is left out: it is read already, or held out")
     elif path.is_dir():
         for inner in sorted(path.iterdir()):
             is_text = inner.is_dir() or inner.suffix.lower() in (".txt", ".md")
@@ -54,7 +54,7 @@ def write_split(folder: Path, name: str, tokens: np.ndarray):
         some = tokens[start : start + SHARD_TOKENS]
         path = folder / f"{name}_{number:06d}.bin"
         write_shard(path, some)
-        show(f"{path.name}: {len(some)} tokens")
+        say(f"{path.name}: {len(some)} tokens")
 
 
 def parse(argv: list[str] | None) -> Namespace:
@@ -91,18 +91,18 @@ def prepare(argv: list[str] | None):
     shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
     unfinished.mkdir(parents=True)
     try:
-        (train,) = tokenize(name, texts, show).shards
+        (train,) = tokenize(name, texts, say).shards
         cut = len(train) - int(len(train) * args.val_fraction)
         splits = {"train": train[:cut], "val": train[cut:]}
         if held_out:
-            (splits["val"],) = tokenize(args.val, held_out, show).shards
+            (splits["val"],) = tokenize(args.val, held_out, say).shards
         for split, tokens in splits.items():
             write_split(unfinished, f"{name}_{split}", tokens)
         for shard in unfinished.iterdir():
             shard.rename(out / shard.name)
     finally:
         shutil.rmtree(unfinished)
-    show(f"written: {out}")
+    say(f"written: {out}")
 
 
 if __name__ == "__main__":

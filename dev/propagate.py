@@ -25,7 +25,7 @@ from ladder.measure.merge import merge
 from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
 
 
-def run(argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Merge and write script by script, and print their names. Returns 1 after a conflict."""
     parser = Parser(__doc__)
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
@@ -77,4 +77,4 @@ def committed(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

@@ -32,7 +32,7 @@ from ladder.show.tables import caption
 LARGE = 2**20  # bytes of logs that are compressed
 
 
-def run(argv: list[str]):
+def main(argv: list[str]):
     """Publish what the command line names."""
     parser = Parser(__doc__)
     parser.add_argument("climb", type=Path, help="its folder")
@@ -155,4 +155,4 @@ Raw logs: `{shown}`
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

@@ -27,7 +27,7 @@ from ladder.measure.scripts import rungs_for
 from ladder.measure.work import SIZES, WORK, counted
 
 
-def run(argv: list[str]):
+def main(argv: list[str]):
     """Write what has changed."""
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__))
@@ -66,4 +66,4 @@ def fingerprint(script: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

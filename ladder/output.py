@@ -45,7 +45,7 @@ class Output:
     def print(self, line: str):
         """Write one line to the logs and to stdout."""
         self.log(line)
-        self.show(line)
+        self.say(line)
 
     def error(self, line: str):
         """Write one line to the logs and to stderr, on all ranks."""
@@ -58,7 +58,7 @@ class Output:
         for file in self.logs:
             self._write(file, line)
 
-    def show(self, line: str):
+    def say(self, line: str):
         """Write one line to stdout alone."""
         if self.rank == 0:
             self._write(sys.stdout, line)

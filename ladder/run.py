@@ -210,7 +210,7 @@ class Run:
             self.output.log(line)
             if len(self.times) > 1:  # the first step may compile
                 line += f" | left {timedelta(seconds=round(dt * self.steps_left))}"
-            self.output.show(line)
+            self.output.say(line)
             scale = self.scaler.get_scale()
             skipped = scale < self.scale
             recording = self.watcher.end(dt, skipped)
@@ -300,7 +300,7 @@ def finish(run: Run, status: str) -> dict[str, object]:
     if run.rank == 0 and numbers["tok_per_s"]:
         speed = f"{numbers['tok_per_s']:,.0f} tok/s, {numbers['median_ms']:,.1f} ms a step"
         loss = f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}"
-        run.output.show(f"{run.output.logs[0].name}: {speed}, {loss}")
+        run.output.say(f"{run.output.logs[0].name}: {speed}, {loss}")
     return found
 
 

@@ -18,6 +18,6 @@ def printable(text: str, keep: str = "") -> str:
     return CONTROL.sub(escaped, text)
 
 
-def show(line: str):
+def say(line: str):
     """Print one line as logs have it: a file name in it cannot control the terminal."""
     print(printable(line))

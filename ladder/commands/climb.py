@@ -61,7 +61,7 @@ from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
-from ladder.text import show
+from ladder.text import say
 
 IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
 PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
@@ -89,7 +89,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     cli.add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
 
-def run(args: Namespace) -> int:
+def main(args: Namespace) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume:
         climb = stopped(args)
@@ -130,7 +130,7 @@ def plan(args: Namespace) -> tuple[Climb, Sources]:
     asked = cli.parse_args(__doc__, flags)
     if asked.device.type == "cuda" and not args.batch_sizes:
         args.batch_size = asked.batch_size  # what is free, and so the default, may change
-    Batches(load_corpus(args.data, show), asked.batch_size, asked.seq_len)
+    Batches(load_corpus(args.data, say), asked.batch_size, asked.seq_len)
     climb = Climb(
         kind=kind,
         started=f"{datetime.now():%Y-%m-%d %H:%M}",
@@ -235,7 +235,7 @@ def go_on(climb: Climb, console: Console) -> None:
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(climb.folder)), room as scratch:
         try:
-            rounds.run_rounds(climb, Path(scratch), console, print_table)
+            rounds.climb_rounds(climb, Path(scratch), console, print_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 console.now("")

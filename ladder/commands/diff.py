@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
 
 
-def run(args: Namespace) -> int:
+def main(args: Namespace) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
         raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")

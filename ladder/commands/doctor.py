@@ -24,7 +24,7 @@ from ladder.log import Log, read_log
 from ladder.machine import device_name, unseen_gpu
 from ladder.measure.effective import declared_here, differences
 from ladder.measure.notes import describe, title
-from ladder.measure.process import check_ended_well, run_python
+from ladder.measure.process import check_ended_well, start_python
 from ladder.measure.scripts import base_of, rungs_for
 from ladder.show.console import new_table, screen
 
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flags(parser, "device")
 
 
-def run(args: Namespace) -> int:
+def main(args: Namespace) -> int:
     """Print what the machine is, and a line for each rung. The first that cannot run is the last.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
@@ -77,7 +77,7 @@ def three_steps(path: Path, device: torch.device, folder: Path) -> Log:
     """The log of a rung's steps. Raises UsageError, saying why, if it failed."""
     log_dir = folder / path.stem
     flags = (*FLAGS, f"--device={device}", f"--log-dir={log_dir}")
-    done = run_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
+    done = start_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
     check_ended_well(done)
     (log_path,) = log_dir.glob("*.log")
     return read_log(log_path)

@@ -14,7 +14,7 @@ from ladder.output import silence
 from ladder.signals import signals_to
 from ladder.text import printable
 
-# Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
+# Each is a module of this package with a docstring, add_arguments(parser) and main(args) -> status.
 COMMANDS = {
     "climb": "run rungs interleaved, several times: what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
@@ -45,7 +45,7 @@ def command(argv: list[str]) -> int:
     module = importlib.import_module(f"ladder.commands.{name}")
     parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
-    return module.run(parser.parse_args(words))
+    return module.main(parser.parse_args(words))
 
 
 def program(function: Callable, *args: object) -> int:

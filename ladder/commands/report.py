@@ -22,7 +22,7 @@ from ladder.errors import UsageError
 from ladder.measure.folder import Climb
 from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section
-from ladder.text import show
+from ladder.text import say
 
 
 def add_arguments(parser: argparse.ArgumentParser):
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
     out = Path(args.out)
@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     sections = [training_section(runs)] if runs else []
     sections += climbs
     for section in sections:
-        show(f"{section.id}: {section.headline}")
+        say(f"{section.id}: {section.headline}")
     write_atomic(out, page(sections).encode())
-    show(f"written: {out} (for a browser)")
+    say(f"written: {out} (for a browser)")
     if args.open:
         webbrowser.open(out.resolve().as_uri())
     return 0

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--step-ms", type=rate, help=median)
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     gpu = args.gpu or here()
     B = args.batch_size or (batch_to_compare(gpu.memory) if gpu else 16)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser):
     add_flags(parser, "device")
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     folder = args.folder or newest()
     model, metadata = load_model(folder)

@@ -27,7 +27,7 @@ else:
 """
 
 
-def run_python(
+def start_python(
     *arguments: str | Path, package: Path = ROOT, **env: str
 ) -> subprocess.CompletedProcess:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
@@ -68,7 +68,7 @@ def failure(status: int, stderr: str) -> str:
 
 def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
     """What matmul.py measures on the device that these flags name. Raises UsageError."""
-    done = run_python("-m", "ladder.measure.matmul", *flags, package=package)
+    done = start_python("-m", "ladder.measure.matmul", *flags, package=package)
     check_ended_well(done)
     return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
 

@@ -41,7 +41,7 @@ def begin(climb: Climb, sources: Sources, out: str | None) -> None:
     climb.save()
 
 
-def run_rounds(climb: Climb, scratch: Path, console: Console, show_table: Callable) -> None:
+def climb_rounds(climb: Climb, scratch: Path, console: Console, show_table: Callable) -> None:
     """Run what a climb still has to run, round by round, or until its time is over.
 
     show_table(folder, console) shows the rounds so far, before another one. What is compiled is
@@ -100,7 +100,7 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
     log_dir.mkdir()
     code = (climb.folder / "code").resolve()
     flags = flags_of(climb, run, k)
-    done = process.run_python(
+    done = process.start_python(
         code / run.path,
         *flags,
         "--log-dir",

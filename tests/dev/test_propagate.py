@@ -54,20 +54,20 @@ def test_an_edit_is_applied_to_all_later_rungs(project, capsys):
     new = BATCHES.replace("\n", "  # in order\n") + "        assert B * T > 0\n"
     edit(all_scripts()[3], BATCHES, new)
     edit(all_scripts()[3], "03 bf16 autocast: ", "03 bf16: ")
-    assert propagate.run(["3"]) == 0
+    assert propagate.main(["3"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{name} changed" for name in NAMES[4:]]
     after = texts()
     assert after[:3] == before[:3]
     for old, source in zip(before[4:], after[4:], strict=True):
         assert source == old.replace(BATCHES, new).replace("03 bf16 autocast: ", "03 bf16: ")
-    assert propagate.run(["3"]) == 0
+    assert propagate.main(["3"]) == 0
     assert texts() == after
 
 
 def test_a_conflict_stops_it_and_is_marked(project, capsys):
     before = texts()
     edit(all_scripts()[5], "lr=LEARNING_RATE)", "lr=LEARNING_RATE, foreach=True)")
-    assert propagate.run(["5"]) == 1
+    assert propagate.main(["5"]) == 1
     after = texts()
     for source in after[5:9]:
         assert source.count("foreach=True") == 1

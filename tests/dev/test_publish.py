@@ -38,7 +38,7 @@ def test_publish_prepends_an_entry(project, monkeypatch):
     """The second climb of a day gets a number. What is for the loss goes to beyond/."""
     copy, folder = project
     change(folder, data="/home/me/texts")
-    assert program(publish.run, [str(folder), "All is\nwell.", "--readme"]) == 0
+    assert program(publish.main, [str(folder), "All is\nwell.", "--readme"]) == 0
     readme, runlog, beyond = pages(copy)
     name = "logs/2026-12-24-amd-epyc-2-threads-climb"
     assert f"<!-- table {name} -->" in runlog and runlog.endswith(OLDER)

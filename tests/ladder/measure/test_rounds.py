@@ -130,7 +130,7 @@ def timed(monkeypatch):
             Path(words[-1], "x.log").write_text(LOG)
             return subprocess.CompletedProcess(words, 0)
 
-        monkeypatch.setattr(process, "run_python", run)
+        monkeypatch.setattr(process, "start_python", run)
 
     return set_clock
 
