@@ -1,4 +1,4 @@
-"""machine.py: what multiplies half precision, and how many cores there are."""
+"""machine.py: GPUs that are not seen, and how many cores there are."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,6 @@ import torch
 
 from ladder import machine
 from ladder.measure import others
-
-
-def test_a_cpu_without_bfloat16_units_stays_in_fp32(monkeypatch):
-    """Ice Lake: oneDNN has kernels for it, which emulate."""
-    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert machine.half_precision(torch.device("cpu")) == torch.float32
 
 
 def test_a_gpu_that_pytorch_does_not_see_is_told(monkeypatch):
