@@ -4,10 +4,8 @@ import json
 import re
 
 import pytest
-from climbs import PUBLISHED, as_it_ran, change
+from climbs import PUBLISHED, as_it_ran
 
-from dev import publish
-from dev.blocks import BLOCK
 from ladder.commands.main import main
 from ladder.measure.rows import read_climb
 
@@ -77,13 +75,3 @@ def test_results_are_computed_from_the_steps(sent):
     _, after = read_climb(sent)
     for old, new in zip(before, after, strict=True):
         assert (old.ms, old.tok_per_s, old.gain) == (new.ms, new.tok_per_s, new.gain)
-
-
-def test_text_of_a_log_is_no_marker_in_the_run_log(sent):
-    evil = "<!-- table logs/x --> <script>"
-    change(sent, device=evil)
-    climb, rows = read_climb(sent)
-    rows[0].log.run["data"] = evil
-    words = publish.entry(climb, rows, f"logs/{PUBLISHED.name}", "Good.")
-    assert "<script>" not in words and "<!-- table logs/x" not in words
-    assert len(BLOCK.findall(words)) == 1
