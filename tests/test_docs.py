@@ -13,12 +13,14 @@ from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
 from dev.pictures import pictures
 from dev.reports import known_json
 from ladder.checkout import ROOT, git
+from ladder.cli import MODELS
 from ladder.commands.main import COMMANDS, main
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.notes import without_docstring
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
+from ladder.memory import ddp_batch, memory_on_sale
 from ladder.show.reported import known
 from ladder.show.tables import caption, for_terminal
 from ladder.show.words import gain
@@ -167,6 +169,17 @@ def test_drawn_numbers(variant):
     hours = re.findall(r", ([\d.–]+) h<", (ROOT / f"docs/loss{variant}.svg").read_text("utf-8"))
     page = (ROOT / "docs" / "train.md").read_text("utf-8")
     assert len(hours) == 8 and all(f"| {number} |" in page for number in hours)
+
+
+def test_the_table_of_what_fits():
+    """docs/your-card.md's, of ddp_run.py."""
+    for size in ("gpt2", "gpt2-medium", "gpt2-large"):
+        for way, recompute in {"`ddp_run.py`": False, "`--recompute`": True}.items():
+            cells = ""
+            for gb in (6, 8, 12, 16, 24):
+                B = ddp_batch(memory_on_sale(gb), MODELS[size], 1024, recompute=recompute)
+                cells += f" {B or '–'} |"
+            assert f"| {size} | {way} |{cells}\n" in page("docs/your-card.md")
 
 
 def hours(steps: str, rates: str) -> str:
