@@ -1,8 +1,5 @@
 """notebooks/ladder.ipynb, run from top to bottom as Colab and Kaggle would run it."""
 
-import json
-import re
-
 import nbformat
 import pytest
 from helpers import SMALL
@@ -11,19 +8,6 @@ from nbclient import NotebookClient
 from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.measure.rows import read_climb
-
-
-def source():
-    return nbformat.read(ROOT / "notebooks" / "ladder.ipynb", as_version=4)
-
-
-def test_outputs_in_git_are_of_one_run_and_name_no_folder_of_its_machine():
-    cells = [cell for cell in source().cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    saved = json.dumps([cell.outputs for cell in cells])
-    assert "tok/s" in saved and '"output_type": "error"' not in saved
-    assert not re.search(r"(?<![\w.])/(home|root|tmp|Users|content|kaggle)/", saved)
-    assert len(saved) < 50_000  # so without the page of the last cell
 
 
 @pytest.mark.slow
@@ -35,7 +19,7 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(checkout))  # `ladder` comes from the clone
     flags = " ".join([*SMALL, "--steps", "4", "--data", str(shard)])
     given = dict(REPOSITORY=ROOT.as_uri(), FLAGS=flags, RUNGS="0 1 3", KEEP=str(drive))
-    notebook = source()
+    notebook = nbformat.read(ROOT / "notebooks" / "ladder.ipynb", as_version=4)
     cells = {cell.id: cell for cell in notebook.cells}
     cells["parameters"].source = "\n".join(f"{name} = {value!r}" for name, value in given.items())
     del cells["install"], cells["run-doctor"]

@@ -1,7 +1,6 @@
 """corpus.py: shards, texts, folders of shards, and what is held out."""
 
 import hashlib
-import sys
 from itertools import chain
 from pathlib import Path
 from unittest.mock import Mock
@@ -39,12 +38,6 @@ def test_a_shard_has_llm_c_s_layout_and_its_hash_covers_its_size_and_start(tmp_p
     assert path not in [file.resolve() for file in Path("/proc/self/fd").glob("*")]
 
 
-def test_the_default_corpus_ships_and_needs_no_vocabulary(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tiktoken", None)  # importing it fails
-    corpus = load_corpus(None, pytest.fail)
-    assert (corpus.name, len(corpus)) == ("tinyshakespeare", 338_025)
-
-
 # ------------------------------------------------------------------ texts
 
 # Blanks and newlines before and behind words, one by one and in runs; signs that begin a word or
@@ -65,15 +58,6 @@ def test_a_text_in_blocks_has_the_tokens_of_the_whole(size, vocabulary):
     assert tokens == vocabulary.encode(TEXT, allowed_special={data.MARK})
 
 
-def test_the_shipped_tokens_are_those_of_their_text(vocabulary, tmp_path):
-    tokens = load_corpus(None, print).read(0, 338_025)
-    play = vocabulary.decode(tokens.tolist())
-    (tmp_path / "play.txt").write_text(play)
-    corpus = load_corpus(str(tmp_path / "play.txt"), print)
-    assert corpus.sha256 == data.TINYSHAKESPEARE_SHA256
-    assert np.array_equal(corpus.read(0, 338_025), tokens)
-
-
 def test_why_there_is_no_vocabulary(monkeypatch, tmp_path):
     """Of the network, which is asked last, in its own words: a proxy, a name, a certificate."""
     error = ConnectionError("Max retries exceeded")
@@ -90,17 +74,15 @@ def test_why_there_is_no_vocabulary(monkeypatch, tmp_path):
 
 WHOLE = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1104, b"\0")
 SHARD = WHOLE[:1101]
-LLAMA = np.array([20240801, 7, 9], "<i4").tobytes()
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.bin", SHARD, "a.bin is not a whole shard of GPT-2's tokens: it is damaged, or"),
-        ("a.BIN", LLAMA, "a.BIN is not a whole shard of GPT-2's tokens: it is damaged, or"),
+        ("a.BIN", SHARD, "a.BIN is not a whole shard of GPT-2's tokens: it is damaged, or"),
         ("a.txt", b"caf\xe9", "a.txt is no .bin, and no text in UTF-8: unexpected end of data"),
         ("a.txt", b"", "a has no text: 0 tokens"),
-        ("nano/train.bin", LLAMA[8:], "train.bin is not a whole shard .* has no header"),
+        ("nano/train.bin", SHARD[9:], "train.bin is not a whole shard .* has no header"),
         ("nano/data/a.bin", SHARD, r"nano has no shards \(.bin\), but .*nano/data has such files"),
         ("nano/a_val_0.bin", WHOLE, r"all shards \(.bin\) in .*nano are for val or test"),
         ("nano/a.txt", b"", r"nano has no shards \(.bin; .*: `python data/prepare.py"),

@@ -22,7 +22,6 @@ from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without
 
 TOP = rungs_for("cpu")[-1]
-NUMBERS = ", ".join(map(str, (*range(13), *range(21, 28), 31, 32)))
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +78,6 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     path.touch()
     line = refused(capsys, "climb", path, "--out", tmp_path / "out")
     assert "another script has this file name too" in line and not (tmp_path / "out").exists()
-
-
-def test_a_rung_that_is_not_there_is_told_with_those_that_are(capsys):
-    assert refused(capsys, "climb", "99").endswith(": there are " + NUMBERS)
-    assert refused(capsys, "climb", "0-99").endswith(": there are " + NUMBERS)
-    assert "no rung 3 is built on 5" in refused(capsys, "climb", "5-3")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from ladder.commands.main import program
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),
-    ("diff 99", "error there is no rung 99"),
+    ("climb 0-99", "error there is no rung 99: there are 0, 1, 2, 3, "),
+    ("climb 5-3", "no rung 3 is built on 5"),
     (f"diff 3 {ROOT}/pyproject.toml", "pyproject.toml is not a Python script"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
     ("diff adamw", "adamw is 08_adamw_clipping or 10_fused_adamw"),

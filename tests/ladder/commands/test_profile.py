@@ -53,12 +53,7 @@ def test_the_summary_calls_no_rung_faster_whose_range_overlaps():
 
 @pytest.mark.parametrize(
     ("numbers", "stages", "gain"),
-    [
-        ((9, 10), STAGES[2:], "5 %"),
-        ((1, 2), STAGES[:2], "11 %"),
-        ((11, 12), STAGES[:2], "11 %"),
-        ((6, 7), STAGES, "17 %"),
-    ],
+    [((9, 10), STAGES[2:], "5 %"), ((11, 12), STAGES[:2], "11 %"), ((6, 7), STAGES, "17 %")],
 )
 def test_a_rung_gets_what_its_diff_changes(numbers, stages, gain):
     """Forward and backward, which a fused optimizer leaves alone, may be faster by chance."""
@@ -67,7 +62,6 @@ def test_a_rung_gets_what_its_diff_changes(numbers, stages, gain):
     profiles = {"one": profile_of(30.0, 60.0, 10.0), "two": profile_of(20.0, 60.0, 5.0)}
     said = summary(profiles, stages)
     assert f" is {gain} faster than one" in said
-    assert ("changes is optimizer, 11.0 → 6.0: by that two is" in said) == (stages == STAGES[2:])
 
 
 @pytest.mark.cuda

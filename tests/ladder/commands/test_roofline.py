@@ -7,7 +7,6 @@ from ladder.commands import roofline
 from ladder.commands.main import main
 from ladder.measure.rates import CARDS
 from ladder.show.reported import known
-from ladder.show.words import gain_text
 
 
 def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
@@ -29,8 +28,3 @@ def test_a_card_is_found_by_the_words_of_its_name():
     assert roofline.find("rtx4070").name == "RTX 4070"
     assert roofline.find("4070 ti").name == "RTX 4070 Ti"
     assert roofline.find("A40").name == "A40"  # not the RTX A4000
-
-
-def test_a_gain_is_in_times_from_2_up_and_in_per_cent_below():
-    gains = [gain_text(before, 10) for before in (37, 20, 19.9, 10.04, 10.004, 9.8)]
-    assert gains == ["3.7 times", "2.0 times", "+99 %", "+0.4 %", "no change", "−2 %"]

@@ -6,9 +6,8 @@ from climbs import climb_of
 
 from dev.blocks import full_table
 from ladder.log import Log
-from ladder.measure.losses import end_loss, steps_to
+from ladder.measure.losses import steps_to
 from ladder.measure.rows import read_climb
-from ladder.measure.stats import mean_of
 
 SPREAD_BY_ROUND = np.array([[0.0], [0.001], [-0.001]])  # differences are never all the same
 TYING = "01_weight_tying"
@@ -32,21 +31,6 @@ def climb_in(folder, losses, ms=(10, 10), **options):
     times = dict(zip(losses, ms, strict=True))
     climb_of(folder, times, losses=losses, **options)
     return read_climb(folder)
-
-
-def test_the_same_losses_in_all_rounds_are_no_difference():
-    """As of rungs that are identical bit for bit: their spread is zero."""
-    same = mean_of([0.0, 0.0, 0.0])
-    assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
-    assert mean_of([0.5, 0.5, 0.5]).p == 0
-    assert mean_of([0.5, 0.7]).low is None  # two rounds have no interval
-
-
-# ------------------------------------------------------------------ one run
-
-
-def test_the_end_is_the_last_tenth_of_the_steps():
-    assert end_loss(as_log([9.0] * 90 + [5.0, 7.0] * 5)) == pytest.approx(6)
 
 
 def test_steps_to_a_loss_by_hand():

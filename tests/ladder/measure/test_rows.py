@@ -4,9 +4,8 @@ import pytest
 from climbs import HERE, LOGS, a_climb, as_it_ran, climb_of
 
 from ladder.errors import UsageError
-from ladder.log import Log, parse_log
+from ladder.log import Log
 from ladder.measure import rows as results
-from ladder.measure.folder import log_texts
 from ladder.measure.rows import Row, base_row, read_climb
 
 
@@ -50,9 +49,3 @@ def test_a_gain_is_over_the_script_that_a_rung_is_built_on():
     bases = [base_row(row, rows[:index]) for index, row in enumerate(rows[1:], 1)]
     assert bases == [rows[0], rows[1], rows[0], rows[3]]
     assert base_row(rows[3], rows[2:3]) is rows[2]  # 10 is not in the climb: the row above
-
-
-@pytest.mark.parametrize("path", sorted(LOGS.glob("*/runs.log")), ids=lambda path: path.parent.name)
-def test_every_published_log_is_read(path):
-    for name, text in log_texts(path.parent).items():
-        assert parse_log(text, name).steps
