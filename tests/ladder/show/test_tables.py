@@ -1,9 +1,9 @@
 """tables.py: what stands in a cell and below a table."""
 
 import numpy as np
-from climbs import a_climb, as_row, climb_of
+from climbs import NAMES, climb_of
 
-from ladder.measure.rows import Row, read_climb
+from ladder.measure.rows import read_climb
 from ladder.measure.stats import gain_of
 from ladder.show.tables import columns, footnotes
 from ladder.show.words import gain
@@ -27,29 +27,24 @@ def test_a_column_is_shown_if_a_row_has_a_number_for_it(tmp_path):
     assert "gain" not in shown[1] and {"rate", "mfu", "final_loss"} <= {*shown[1]}
 
 
-def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():
-    rows = [as_row([[1000], [1000], [3000]], "baseline"), as_row([[1000]] * 2, "05_torch_compile")]
-    for log in rows[1].logs.values():
-        log.run["script"] = "speedups/05_torch_compile.py"
+def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared(tmp_path):
+    times = {"baseline": 20, "05_torch_compile": 18, "none": None}
+    climb, rows = read_climb(climb_of(tmp_path, times, load_during=1.2, cores=2))
+    baseline, compiled, none = rows
+    baseline.logs[2].notes = ["throttled 2 times"]
+    for step in baseline.logs[3].steps:
+        step["dt_ms"] = 60
+    for log in compiled.logs.values():
+        log.run["script"] = NAMES["05_torch_compile"]
         log.effective = {"compiled": "no"}
-    rows[1].failures[3] = "killed"
-    rows += [Row("none", {}, {1: "no log at all"})]
-    for row in rows:
-        row.mfu = 0.5
-    rows[0].log.notes = ["throttled 2 times"]
-    failed, none, throttled, slow, eager = footnotes(a_climb(), rows)
-    assert throttled == "Round 1 of 00 baseline was throttled 2 times. It is kept."
-    assert failed == "Round 3 of 05 torch.compile failed: killed"
-    assert none == "Round 1 of none failed: no log at all"
+    compiled.mfu = 1.5
+    none.failures[3] = "killed"
+    failed, throttled, slow, eager, busy, mfu = footnotes(climb, rows)[:6]
+    assert failed == "Round 3 of none failed: killed"
+    assert throttled == "Round 2 of 00 baseline was throttled 2 times. It is kept."
+    assert slow.startswith("Round 3 of 00 baseline took 60.0 ms a step, more than twice")
     assert eager.startswith("05 torch.compile ran compiled=no, not yes")
-    assert slow.startswith("Round 3 of 00 baseline took 3000.0 ms a step, more than twice")
-
-
-def test_a_busy_machine_and_an_mfu_that_cannot_be_are_told_below_the_table(tmp_path):
-    times = {"baseline": 20, "01_weight_tying": 0.01}
-    busy = dict(load_during=1.2, cores=2)
-    during, mfu = footnotes(*read_climb(climb_of(tmp_path, times, **busy)))
-    assert during.startswith("Other programs took up to 1.2 of 2 cores during a run")
+    assert busy.startswith("Other programs took up to 1.2 of 2 cores during a run")
     assert mfu.startswith("MFU above 100 %: ")
 
 
