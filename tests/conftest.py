@@ -3,7 +3,6 @@
 import functools
 import os
 import signal
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +13,7 @@ import pytest
 import torch
 from helpers import CARDS, ON_CUDA, SMALL, SMALLER, run_script, rung, write_shard
 
-from ladder.checkout import ROOT
 from ladder.cli import MODELS
-from ladder.commands.main import main
 from ladder.corpus import gpt2_vocabulary, load_corpus
 from ladder.errors import UsageError
 from ladder.log import read_log
@@ -142,19 +139,5 @@ def cuda_log(shard, tmp_path_factory):
         done = run_script(rung(number), *flags)
         assert done.returncode == 0, done.stderr
         return read_log(next(folder.glob("*.log")))
-
-    return run
-
-
-@pytest.fixture
-def ladder(monkeypatch, capsys):
-    """ladder(words…): the command, run in this process, as a process that has ended."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # doctor sets it: put back afterwards
-    monkeypatch.chdir(ROOT)
-
-    def run(*words):
-        status = main([str(word) for word in words])
-        return subprocess.CompletedProcess(words, status, *capsys.readouterr())
 
     return run

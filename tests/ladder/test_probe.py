@@ -14,8 +14,7 @@ CUDNN = ["Torch-Compiled Region: 0/0", "aten::_scaled_dot_product_cudnn_attentio
     ("dtype", "operators", "expected"),
     [
         ("float", [*MATH, "aten::_foreach_addcdiv_"], "off no math foreach"),
-        ("c10::Half", [*MATH, "aten::_foreach_addcdiv_"], "float16 no math foreach"),
-        ("c10::BFloat16", [*FLASH, "aten::_foreach_addcdiv_"], "bfloat16 yes flash foreach"),
+        ("c10::Half", [*FLASH, "aten::_foreach_addcdiv_"], "float16 yes flash foreach"),
         ("c10::BFloat16", [*CUDNN, "aten::_fused_adamw_"], "bfloat16 yes cudnn fused"),
         ("c10::BFloat16", [*MATH, *FLASH], "bfloat16 partly flash unknown"),
     ],
