@@ -65,23 +65,19 @@ def vocabulary():
         pytest.skip(str(error))
 
 
-@pytest.fixture
-def small_model(monkeypatch):
-    """`tiny` is as small as the text allows."""
-    monkeypatch.setitem(MODELS, "tiny", SMALLER)
-
-
 @pytest.fixture(scope="module")
 def smaller():
-    """`tiny` is as small as the text allows, also for the runs that the tests of a module share."""
+    """`tiny` is as small as the text allows, for the runs that the tests of a module share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODELS, "tiny", SMALLER)
         yield
 
 
 @pytest.fixture
-def run_main(shard, tmp_path, small_model):
+def run_main(shard, tmp_path, monkeypatch):
     """run_main(module, *flags): its main() in this process, with that model; the parsed log."""
+
+    monkeypatch.setitem(MODELS, "tiny", SMALLER)
 
     def run(module, *flags):
         folder = tmp_path / "runs"

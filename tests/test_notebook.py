@@ -6,7 +6,6 @@ from helpers import SMALL
 from nbclient import NotebookClient
 
 from ladder.checkout import ROOT
-from ladder.log import read_log
 from ladder.measure.rows import read_climb
 
 
@@ -27,10 +26,6 @@ def test_it_runs_from_top_to_bottom(shard, tmp_path, monkeypatch):
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, kernel_name="python3", timeout=900, resources=where).execute()
 
-    printed = cells["compare"].outputs[0].text
-    for stem in ("baseline", "03_bf16_autocast", "05_torch_compile"):
-        (path,) = (checkout / "runs").glob(f"{stem}-*.log")
-        assert f"{read_log(path).result['median_ms']:.1f} ms" in printed
     (climb,) = drive.glob("climb-*")
     _, rows = read_climb(climb)
     assert [row.name for row in rows] == ["baseline", "01_weight_tying", "03_bf16_autocast"]

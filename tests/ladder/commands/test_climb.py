@@ -129,24 +129,23 @@ KILLED = "os.kill(os.getpid(), 9)"
 
 
 def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
-    """a runs up to B=4, b up to 2, and c at all of them."""
+    """a runs up to B=2, b at 1 alone."""
     monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
-    for name, largest, fail in (("a", 4, MEMORY), ("b", 2, KILLED), ("c", 99, "pass")):
+    for name, largest, fail in (("a", 2, MEMORY), ("b", 1, KILLED)):
         source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
         (tmp_path / f"{name}.py").write_text(source)
     out = tmp_path / "out"
     scripts = sorted(map(str, tmp_path.glob("*.py")))
-    words = f"--batch-sizes 4 1 2 8 16 --rounds=2 --out {out}"
+    words = f"--batch-sizes 4 1 2 8 --rounds=2 --out {out}"
     assert main(["climb", *scripts, *words.split()]) == 0
     said = capsys.readouterr().out
     begun = " ".join(re.findall(r"^(\w+), round", said, re.M))
-    first = "a_B1 a_B2 a_B4 a_B8 b_B1 b_B2 b_B4 c_B1 c_B2 c_B4 c_B8 c_B16"
-    assert begun == f"{first} c_B16 c_B8 c_B4 c_B2 c_B1 b_B2 b_B1 a_B4 a_B2 a_B1"
-    assert "b_B4, round 1 of 2: failed: out of memory (all of it: b_B4.r1.stderr) (7 of " in said
+    assert begun == "a_B1 a_B2 a_B4 b_B1 b_B2 b_B1 a_B2 a_B1"
+    assert "b_B2, round 1 of 2: failed: out of memory (all of it: b_B2.r1.stderr) (5 of " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
     table = full_table(("", *read_climb(out)))
-    assert "| b, B=4 | out\xa0of\xa0memory |" in table and "b, B=8" not in table
+    assert "| b, B=2 | out\xa0of\xa0memory |" in table and "b, B=4" not in table
 
 
 # ------------------------------------------------------------------ transformers

@@ -16,15 +16,9 @@ def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
 
 
 def test_a_column_is_shown_if_a_row_has_a_number_for_it(tmp_path):
-    """And of a climb that failed, why it did."""
-    failed = climb_of(tmp_path / "failed", {"baseline": None, "01_weight_tying": None})
-    (failed / "baseline.r1.failed").write_text("killed")
-    alone = climb_of(tmp_path / "alone", {"baseline": 20})
-    shown = []
-    for folder in (failed, alone):
-        shown.append([column.name for column in columns(*read_climb(folder))])
-    assert shown[0] == ["rung", "ms"]
-    assert "gain" not in shown[1] and {"rate", "mfu", "final_loss"} <= {*shown[1]}
+    alone = climb_of(tmp_path, {"baseline": 20})
+    shown = {column.name for column in columns(*read_climb(alone))}
+    assert "gain" not in shown and {"rate", "mfu", "final_loss"} <= shown
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared(tmp_path):

@@ -3,18 +3,19 @@
 import re
 
 import pytest
+from climbs import LOG
 
 from ladder.commands.main import main
 from ladder.errors import UsageError
-from ladder.log import mfu_line, pairs_line, step_line
+from ladder.log import mfu_line, pairs_line, parse_log, step_line
 from ladder.show import training
 
-RUN = {
-    "script": "ddp_run.py", "commit": "0123456789ab", "torch": "2.13.0", "python": "3.12",
-    "device": "<b>Test GPU", "model": "gpt2", "params": 124475904, "B": 16, "T": 1024,
-    "total_batch": 500_000, "ranks": 2, "steps": 100, "data": "my text", "data_sha256": "abcdef",
-    "tokens": 10_000_000, "seed": 1337, "epoch_batches": 20,
-}  # fmt: skip
+RUN = parse_log(LOG, "baseline").run | {
+    "device": "<b>Test GPU",
+    "total_batch": 500_000,
+    "ranks": 2,
+    "steps": 100,
+}
 
 
 def write_log(path, first, last, vals=(), result="", **run):
