@@ -62,12 +62,6 @@ def change(folder, **facts):
     replace(Climb.read_from(folder), **facts).save()
 
 
-def edit(folder, old, new):
-    """Change a text in all logs and in climb.json of a climb."""
-    for path in [*folder.glob("*.log"), folder / "climb.json"]:
-        path.write_text(path.read_text().replace(old, new))
-
-
 def log_of(ms, losses=(), **run) -> str:
     """The log of a run whose steps took `ms` milliseconds, with these values in its run line.
 

@@ -1,9 +1,10 @@
 """log.py: lines of a log, written and read back, and the numbers of RESULT."""
 
-from ladder.log import mfu_line, pairs_line, read_log, result, step_line, warmup_of
+from climbs import LOG
 
-FIELDS = dict.fromkeys(("script", "commit", "torch", "python", "device", "model", "data"), "x")
-FIELDS |= dict.fromkeys(("params", "B", "T", "tokens", "steps", "epoch_batches"), "16")
+from ladder.log import mfu_line, pairs_line, parse_log, read_log, result, step_line, warmup_of
+
+FIELDS = parse_log(LOG, "baseline").run
 MFU = mfu_line(10**9, None, None)
 RESULT = 'RESULT {"status": "ok", "peak_bytes": null}'
 
@@ -12,7 +13,7 @@ def test_lines_survive_a_round_trip(tmp_path):
     path = tmp_path / "a.log"
     device = "NVIDIA H100 80GB HBM3"
     lines = [
-        pairs_line("run", FIELDS | {"device": device, "data": 'a "b" \\ c\n', "B": 16}),
+        pairs_line("run", FIELDS | {"device": device, "data": 'a "b" \\ c\n', "B": 4}),
         "note  downloading",
         step_line(19, 50, loss=6.123456, dt=0.09831, tok_per_s=166657.3, norm=1.5, lr=6e-4),
         pairs_line("effective", {"matmul": "tf32", "autocast": "bfloat16"}),

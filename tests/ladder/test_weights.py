@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from ladder import weights
 from ladder.checkout import ROOT
-from ladder.corpus import VOCABULARY_FILES, cache_folder, gpt2_vocabulary
+from ladder.corpus import VOCABULARY_FILES, cache_folder
 from ladder.errors import UsageError
 
 DDP = load(ROOT / "ddp_run.py")
@@ -92,12 +92,8 @@ HARD = [
 ]
 
 
-def test_transformers_makes_tiktokens_ids(tmp_path, monkeypatch):
+def test_transformers_makes_tiktokens_ids(vocabulary, tmp_path, monkeypatch):
     """Offline, with what a run of longer sequences saves."""
-    try:
-        vocabulary = gpt2_vocabulary()
-    except UsageError as error:
-        pytest.skip(str(error))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(cache_folder()))  # tiktoken reads both names
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)

@@ -44,10 +44,7 @@ def profile_of(forward, backward, optimizer):
 
 
 def test_the_summary_calls_no_rung_faster_whose_range_overlaps():
-    one = profile_of(10.0, 21.0, 8.0)
-    said = summary({"one": one, "two": profile_of(10.0, 16.0, 5.0)})
-    assert said.startswith("two takes 32.0 ms a step and is 25 % faster than one, 40.0; ")
-    said = summary({"one": one, "two": profile_of(10.0, 20.0, 7.0)})
+    said = summary({"one": profile_of(10.0, 21.0, 8.0), "two": profile_of(10.0, 20.0, 7.0)})
     assert "is not clearly faster than one, 40.0; " in said
 
 

@@ -25,20 +25,12 @@ def test_all_rungs_on_an_h100_run_what_they_declare():
         assert ran(number) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "other", "said"),
-    [
-        (0, {"matmul": "tf32"}, "matmul=tf32, not fp32"),
-        (5, {"compiled": "partly"}, "compiled=partly, not yes"),
-        (10, {"optimizer": "foreach"}, "optimizer=foreach, not fused"),
-    ],
-)
-def test_what_a_rung_ran_otherwise_is_told_of_it_and_those_after_it(number, other, said):
-    for later in {number, max(1, number), 10}:
-        found = ran(later, **other)
-        # From 02 on TF32 is right.
-        expected = [] if other == {"matmul": "tf32"} and later == 10 else [said]
-        assert [text[: len(said)] for text in found] == expected
+def test_what_a_rung_ran_otherwise_is_told_of_it_and_those_after_it():
+    (told,) = ran(1, matmul="tf32")
+    assert told.startswith("matmul=tf32, not fp32")
+    for number in (5, 10):
+        (told,) = ran(number, compiled="partly")
+        assert told.startswith("compiled=partly, not yes")
 
 
 @pytest.mark.parametrize(

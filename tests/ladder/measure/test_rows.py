@@ -1,23 +1,12 @@
 """rows.py: from the logs of a climb to rows."""
 
 import pytest
-from climbs import HERE, LOGS, a_climb, as_it_ran, climb_of
+from climbs import a_climb, climb_of
 
 from ladder.errors import UsageError
 from ladder.log import Log
 from ladder.measure import rows as results
 from ladder.measure.rows import Row, base_row, read_climb
-
-
-def test_a_step_of_several_batches_counts_all_its_tokens(tmp_path):
-    """As ddp_run.py's: four times the tokens in the same time are four times the rate."""
-    folder = as_it_ran(LOGS / f"{HERE}-keep-memory", tmp_path / "climb")
-    _, (_, before) = read_climb(folder)
-    for path in folder.glob("11_keep_memory.r*.log"):
-        path.write_text(path.read_text().replace(" T=256 ", " T=256 total_batch=4096 "))
-    _, (_, after) = read_climb(folder)
-    assert after.tok_per_s == pytest.approx(4 * before.tok_per_s)
-    assert after.gain.value == pytest.approx(4 * before.gain.value)
 
 
 def test_logs_of_two_commits_make_a_table_only_if_climb_json_names_both(tmp_path):

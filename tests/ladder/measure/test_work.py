@@ -64,7 +64,6 @@ def test_every_card_has_rates():
     ("name", "expected", "source"),
     [
         ("A100 SXM 80GB", [19.18, 264.53 / 2, 264.53], "its owner, tf32 as half of bfloat16"),
-        ("T4", [4.35, 4.35, 41.93], "measured by 3 owners"),  # it has no TF32 units
         # The middle of five shares: a 4090's, a 4090's, a 4060's.
         (
             "RTX 4070",
