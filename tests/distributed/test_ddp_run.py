@@ -27,10 +27,6 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
                 C = len(w) // 3
                 w[C : 2 * C] = reference[C : 2 * C] = 0
             assert (w - reference).norm() <= 1e-4 * reference.norm() + 1e-7, name
-    log = last_log(two)
-    assert log.run["ranks"] == "2"
-    tokens_per_ms = 512 / log.result["median_ms"]
-    assert log.result["tok_per_s"] == pytest.approx(1000 * tokens_per_ms, rel=1e-3)
 
 
 IN_BUCKETS = """

@@ -9,10 +9,10 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from ladder.checkout import ROOT
 from ladder.errors import exit_with, explain
 
-FOLDER = ROOT / "tests" / "recordings"
+RECORDED = (ROOT / "tests" / "recordings" / "errors.json").read_text()
 
 
-@pytest.mark.parametrize("case", json.loads((FOLDER / "errors.json").read_text()))
+@pytest.mark.parametrize("case", json.loads(RECORDED))
 def test_an_error_that_a_user_can_put_right_is_explained(case):
     error = type(case["class"], (RuntimeError,), {})(case["text"])
     wrapped = RuntimeError("backend='inductor' raised:")  # as torch.compile does

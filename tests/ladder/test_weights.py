@@ -83,9 +83,7 @@ def test_a_model_of_another_kind_is_refused(saved):
 
 HARD = [
     "  The sea\n\n\n  \t x",
-    "naïve café — 日本語 🤖👩‍👩‍👧 ",
-    "don't I'LL we've\r\n",
-    "a" * 300 + " 1234567 3.14",
+    "naïve café — 日本語 🤖👩‍👩‍👧 don't I'LL we've\r\n",
     "\u00a0\u2028 zero\u200bwidth",
     "Ġ <|endoftext",
     "".join(map(chr, range(1, 0x500))),

@@ -5,7 +5,6 @@ import shlex
 
 from ladder.commands import roofline
 from ladder.commands.main import main
-from ladder.measure.rates import CARDS
 from ladder.show.reported import known
 
 
@@ -20,11 +19,3 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
     assert "The roofline of RTX 4070 at B=2: 179 → 48 ms, calculated" in said
     assert f"training with ddp_run.py, tok/s: {known()['H100 SXM']['training']}" in said
     assert "In 6 hours, with validation: --steps 2,490\n" in said  # 21,600 s x 0.97 / 8.4 s
-
-
-def test_a_card_is_found_by_the_words_of_its_name():
-    for name in CARDS:
-        assert roofline.find(name).name == name
-    assert roofline.find("rtx4070").name == "RTX 4070"
-    assert roofline.find("4070 ti").name == "RTX 4070 Ti"
-    assert roofline.find("A40").name == "A40"  # not the RTX A4000

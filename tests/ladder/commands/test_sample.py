@@ -26,11 +26,9 @@ def test_sample_writes_text_that_the_seed_decides(tmp_path, monkeypatch, capsys)
     assert "small has 256 tokens, GPT-2's vocabulary 50257" in capsys.readouterr().err
     monkeypatch.setattr("ladder.commands.sample.GPT2_VOCAB_SIZE", 256)
     assert ladder(["sample"]) == 2
-    for number in (1, 2):  # the second has no model yet
-        folder = Path("checkpoints", f"20261128-000000-{number}")
-        folder.mkdir(parents=True)
-        (folder / f"ddp_run-2026112{number}-000000-000000.log").touch()
-    saved_model(Path("checkpoints", "20261128-000000-1"))
+    folder = Path("checkpoints", "20261128-000000-1")
+    saved_model(folder)
+    (folder / "ddp_run-20261128-000000-000000.log").touch()
     capsys.readouterr()
     texts = []
     for seed in (1, 1, 2):

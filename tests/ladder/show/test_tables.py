@@ -5,7 +5,7 @@ from climbs import NAMES, climb_of
 
 from ladder.measure.rows import read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.tables import columns, footnotes
+from ladder.show.tables import footnotes
 from ladder.show.words import gain
 
 
@@ -13,12 +13,6 @@ def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
     assert gain(gain_of(np.log([1.1, 1.2]))) == "+14.9 % (2 rounds)"
     assert gain(gain_of(np.log([0.9]))) == "−10.0 % (1 round)"
     assert gain(gain_of(np.log([0.9997]))) == "no change (1 round)"
-
-
-def test_a_column_is_shown_if_a_row_has_a_number_for_it(tmp_path):
-    alone = climb_of(tmp_path, {"baseline": 20})
-    shown = {column.name for column in columns(*read_climb(alone))}
-    assert "gain" not in shown and {"rate", "mfu", "final_loss"} <= shown
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared(tmp_path):
