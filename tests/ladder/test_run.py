@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import statistics
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def test_a_run_of_one_step_is_no_measurement(run_main, monkeypatch):
     assert len(log.steps) == 1 and log.result["status"] == "ok"
     assert log.mfu["mfu"] == "unknown"  # of a CPU, and no guess
     assert "attention" not in log.effective and "not a measurement" in " ".join(log.notes)
+
+
+def test_logs_in_order_of_their_names_are_in_order_of_time(run_main, tmp_path, monkeypatch):
+    """As `ladder report` reads those of a run that was resumed on a machine elsewhere."""
+    for zone in ("Asia/Tokyo", "UTC"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        run_main(load(rung(0)), "--steps", 1)
+    names = sorted(tmp_path.rglob("*.log"))
+    assert names == sorted(names, key=os.path.getmtime)
 
 
 @pytest.fixture
