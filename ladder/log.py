@@ -26,7 +26,9 @@ def pairs_line(name: str, pairs: dict) -> str:
     return f"{name:5s} " + " ".join(words)
 
 
-def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
+def step_line(
+    step: int, steps: int, *, loss: float, dt: float, tok_per_s: float, **more: float
+) -> str:
     """One step: `dt` in seconds, `tok_per_s` in tokens per second, `more` values a rung adds."""
     line = f"step {step + 1:4d}/{steps} | loss {loss:.6f} | dt {dt * 1e3:8.2f} ms"
     line += f" | tok/s {tok_per_s:7.0f}"
@@ -36,15 +38,15 @@ def step_line(step: int, steps: int, *, loss, dt, tok_per_s, **more) -> str:
 
 
 def result(
-    times,
-    losses,
+    times: list[float],
+    losses: list[float],
     *,
-    steps,
-    tokens_per_step,
-    flops_per_token,
-    peak_flops,
-    world_size=1,
-    peak_bytes=None,
+    steps: int,
+    tokens_per_step: int,
+    flops_per_token: int,
+    peak_flops: float | None,
+    world_size: int = 1,
+    peak_bytes: int | None = None,
 ) -> dict:
     """RESULT's numbers. `times` (seconds) and `losses` are those of the steps done so far.
 

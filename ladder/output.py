@@ -4,6 +4,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import IO
 
 from ladder.files import silence
 from ladder.text import printable
@@ -62,7 +63,7 @@ class Output:
         if self.rank == 0:
             self._write(sys.stdout, line)
 
-    def _write(self, file, line: str):
+    def _write(self, file: IO, line: str):
         try:
             print(printable(line), file=file, flush=True)
         except BrokenPipeError:
