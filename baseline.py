@@ -1,19 +1,8 @@
-"""00 baseline: GPT-2 (124M), plainly
+"""GPT-2 (124M), trained with:
 
-Change: plain PyTorch in FP32, the reference. Every file in speedups/ is the file before it plus one
-  change. (Until rung 01 ties embedding and head, the model has 163M parameters.)
-Why: on an A100 most of a step is multiplication in FP32, which tensor cores cannot do. With B=16
-  sequences of T=1024 tokens, a step multiplies 14.0 TFLOP. An A100's owner measured 19.2 TFLOP/s:
-  730 ms, attention included, of the 851 ms that `ladder roofline --gpu "A100 SXM 80GB"` calculates.
-  Its tensor cores ran bfloat16 at 14 times that rate. A GeForce's FP32 is faster: owners of a 4090
-  measured 55 TFLOP/s (two thirds of the data sheet), 1.6 times that in TF32 and 3 times in
-  bfloat16. The rest of the step is memory traffic. Attention written out makes much of it: its
-  scores take 16 x 12 x 1024 x 1024 x 4 bytes = 805 MB a layer, and scale, mask and softmax each
-  read and write them again. Expect 02 and 03 to shorten the multiplication, most on data-center
-  cards. 05 and 06 shorten the traffic.
-Numerics: the reference for all other rungs.
-Run: python baseline.py
-Effective: matmul=fp32 autocast=off compiled=no attention=math optimizer=foreach/for-loop
+00 baseline: plain PyTorch in FP32
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

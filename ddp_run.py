@@ -1,18 +1,22 @@
-"""DDP
+"""GPT-2 (124M), trained with:
 
-Change: rung 10 on several GPUs (11 and 12 are for CPUs); batch, validation and checkpoints of a
-  real run. With --recompute also what memory/31 and 32 do.
-Why: each rank holds the whole model and works on its own rows of the batch; the gradients are
-  averaged between the ranks, 4 bytes x 124.5M = 498 MB once a step. DistributedDataParallel sends
-  them in buckets while the rest of the backward pass still computes. Where the link is too slow for
-  that (no NVLink), PyTorch's bf16_compress_hook, not used here, would send half the bytes. The
-  batch is fixed in tokens (--total-batch): more ranks mean fewer micro-steps each, and the same
-  training. --recompute computes blocks and logits again in backward: 12 GB then hold B=64, not 8,
-  and a step takes a quarter to a third longer.
-Numerics: rounding, between any two numbers of ranks, and with --recompute: the same tokens in the
-  same order; only the order of sums differs. The batch differs from rung 10's, and so does the
-  training.
-Run: torchrun --standalone --nproc_per_node=2 ddp_run.py
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+a real run: batches of --total-batch tokens, validation, checkpoints; --recompute (memory/31, 32)
+DDP: each rank trains on its part of the batch, and gradients are averaged between ranks
+
+Run it with torchrun --standalone --nproc_per_node=2, or on one device with python.
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

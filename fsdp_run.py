@@ -1,11 +1,23 @@
-"""FSDP
+"""GPT-2 (124M), trained with:
 
-Change: ddp_run.py with weights, gradients and AdamW's moments sharded over the ranks, by FSDP2.
-Why: each of DDP's ranks holds 16 bytes a parameter (4 weight, 4 gradient, 8 moments), 24.9 GB for
-  gpt2-xl; fully_shard leaves 16 / n on each of n. But DDP's 8 bytes a parameter are sent in each
-  micro-step (weights before both passes, gradients after): it pays where DDP needs too small a B.
-Numerics: rounding, against ddp_run.py and between any two numbers of ranks.
-Run: torchrun --standalone --nproc_per_node=2 fsdp_run.py --model gpt2-medium
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+a real run: batches of --total-batch tokens, validation, checkpoints; --recompute (memory/31, 32)
+DDP: each rank trains on its part of the batch, and gradients are averaged between ranks
+FSDP: weights, gradients and moments are sharded over the ranks
+
+Run it with torchrun --standalone --nproc_per_node=2, or on one device with python.
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

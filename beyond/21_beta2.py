@@ -1,17 +1,19 @@
-"""21 beta2
+"""GPT-2 (124M), trained with:
 
-Change: AdamW forgets the squares of the gradients by tokens, not by steps: beta2 = 0.95 to the
-  power of the batch, as a part of the 524,288 tokens that 0.95 was chosen for.
-Why: the second moment is a running mean, of which beta2 = 0.95 forgets half in 13.5 steps: 7.1
-  million tokens of GPT-3's batches, but 14 thousand of a batch of 1,024. That mean is over too few
-  tokens to say how large a gradient usually is, so each weight's step is noisy. With the half-life
-  kept at 7.1 million tokens, beta2 is 0.9999 for 1,024 tokens a step, 0.9984 for 16,384, and 0.95,
-  which changes nothing, for 524,288 (Marek et al. 2025, 2507.07101: GPT-2 124M at 1,024 tokens a
-  step did best with 0.9999). A run shorter than the half-life divides by the mean of all its
-  squares, since Adam corrects for its start at zero.
-Numerics: changes the function. Other second moments.
-Run: python beyond/21_beta2.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

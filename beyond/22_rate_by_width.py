@@ -1,16 +1,20 @@
-"""22 rate by width
+"""GPT-2 (124M), trained with:
 
-Change: the learning rate falls with the root of the width (n_embd). 6e-4 stays that of GPT-2 124M,
-  768 wide; tiny, 128 wide, gets 1.5e-3, and gpt2-xl, 1,600 wide, 4.2e-4.
-Why: AdamW moves every weight by about the rate, whatever the gradient. An output sums n_embd
-  products, so the same rate moves it further in a wide model. How much lower the rate has to be is
-  found by trying: nanochat scales by the root of the width, and GPT-3's own rates fall faster, from
-  6e-4 at 768 to 2e-4 at 2,048. A rate that does not fit costs as much as a later rung gains: 124M
-  ended 0.07 nats higher at 8.2e-4 than at 6e-4, and tiny 0.2 higher at 6e-4 than at 2.4e-3
-  (RUNLOG.md).
-Numerics: changes the function. Another learning rate; at a width of 768 it is the same.
-Run: python beyond/22_rate_by_width.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

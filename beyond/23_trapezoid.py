@@ -1,15 +1,21 @@
-"""23 trapezoid
+"""GPT-2 (124M), trained with:
 
-Change: the rate warms up for 100 steps at most (a fifth of a run that is shorter than 500 steps),
-  stays level, and falls linearly towards zero over the last 30 %, instead of along a cosine.
-Why: a cosine is at its highest rate for a moment only. A level rate makes progress for longer, and
-  the fall to zero lets the noise of a large rate average out (Haegele et al. 2024). The warm-up
-  must not be short: in one of 6 steps to 2e-3, 124M jumped to a loss of 10.3. It need not be a
-  fifth of a long run either: what it waits for are the second moments and the first layers.
-  modded-nanogpt's records end in a linear fall, the fifth over its last 1,450 of 5,100 steps.
-Numerics: changes the function. The rate of every step.
-Run: python beyond/23_trapezoid.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+23 trapezoid: the learning rate stays level, then falls linearly, in place of the cosine
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

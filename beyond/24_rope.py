@@ -1,16 +1,22 @@
-"""24 rotary positions
+"""GPT-2 (124M), trained with:
 
-Change: queries and keys are rotated by their position; the table of position embeddings goes.
-Why: a score then depends on position only through the distance of query and key, in every layer,
-  and nothing has to be learnt for that (RoFormer, Su et al. 2021). Each pair of dimensions turns by
-  an angle that grows with the position, between 1 radian and 0.00013 a token. The table instead
-  adds 768 numbers to a token, which mix where it is with what it is, and learns each of its 1,024
-  rows by itself. Values are not rotated: they say what is there, not where. modded-nanogpt's second
-  record has it, together with three times the rate.
-Numerics: changes the function. 0.8M parameters fewer. Pairs are (i, i + 32), as in modded-nanogpt;
-  RoFormer's are neighbours. They turn in FP32; under autocast attention takes them in bfloat16.
-Run: python beyond/24_rope.py
-Removes: nothing: for the loss; costs a little time
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+23 trapezoid: the learning rate stays level, then falls linearly, in place of the cosine
+24 rotary positions: queries and keys are rotated by their position, in place of a table
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

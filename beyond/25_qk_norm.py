@@ -1,16 +1,23 @@
-"""25 query-key norm
+"""GPT-2 (124M), trained with:
 
-Change: queries and keys are divided by their root mean square, each head's by its own.
-Why: a score is the product of two vectors that learnt matrices make. Where these grow, softmax
-  picks one position, and its gradient is almost zero. Divided so, a vector of 64 dimensions has
-  length 8, and a score is 8 at most after the usual division by 8. (The idea is Henry et al.'s,
-  2020, with a learnt scale. Here the norm has no weights, so attention cannot get sharper than
-  that.) Rotation keeps lengths: before or after it is the same. modded-nanogpt's fifth record
-  brought it together with 26, padded embeddings, heads of 128 and projections that begin at zero,
-  among others: 5,100 steps to 3.28 instead of 6,200.
-Numerics: changes the function.
-Run: python beyond/25_qk_norm.py
-Removes: nothing: for the loss; costs a little time
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+23 trapezoid: the learning rate stays level, then falls linearly, in place of the cosine
+24 rotary positions: queries and keys are rotated by their position, in place of a table
+25 query-key norm: queries and keys are divided by their root mean square
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

@@ -1,13 +1,24 @@
-"""26 ReLU squared
+"""GPT-2 (124M), trained with:
 
-Change: the MLP has the square of a ReLU instead of GELU.
-Why: above zero GELU is nearly a line. The square answers four times as strongly to a pattern twice
-  as strong, and is exactly zero below zero. Found by an automatic search (Primer, So et al. 2021).
-  It needs no tanh. The code of modded-nanogpt's fifth record, which brought it, says "~1-2% better
-  than GELU".
-Numerics: changes the function.
-Run: python beyond/26_relu_squared.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+23 trapezoid: the learning rate stays level, then falls linearly, in place of the cosine
+24 rotary positions: queries and keys are rotated by their position, in place of a table
+25 query-key norm: queries and keys are divided by their root mean square
+26 ReLU squared: the MLP has the square of a ReLU in place of GELU
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

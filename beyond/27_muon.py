@@ -1,22 +1,25 @@
-"""27 Muon
+"""GPT-2 (124M), trained with:
 
-Change: Muon updates the matrices inside the blocks. Embeddings, biases and LayerNorms keep AdamW.
-Why: a gradient G = U S V^T (its singular value decomposition) has a few large numbers in S: a step
-  along it moves a matrix in a few directions. Muon steps along U V^T, in all of them about equally
-  far. torch.optim.Muon keeps a momentum and brings its S to about 1 by five Newton-Schulz steps.
-  The result is scaled to AdamW's usual step, 0.2 lr a weight (match_rms_adamw, Liu et al. 2025), so
-  rate and decay stay. A row of an embedding is a token of its own: the table stays with AdamW. One
-  moment is kept, not two. The 15 matmuls on each of 48 matrices are 1.5 TFLOP a step, whatever the
-  batch: at T=1024 11 % of the FLOPs of 16,384 tokens, and 174 % of those of 1,024. In time it is
-  more: they are small, and over 1,000 kernels start. In modded-nanogpt, each at the best of about
-  20 settings, Adam ended at 3.3406 after 5,100 steps of 138.6 ms, Muon at 3.2760 after as many of
-  142.0 (its work shared by 8 H100). Its code warns that Muon may not suit small batches.
-Numerics: changes the function. Another rule of update; the gradient's size no longer matters.
-  c_attn, which makes q, k and v, is one matrix here; modded-nanogpt has three. In float16 a step
-  that overflows in one optimizer's gradients is skipped by that one alone.
-Run: python beyond/27_muon.py
-Removes: nothing: for the loss; costs time
-Effective: autocast=bfloat16/bfloat16+float16/bfloat16+float32
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+21 beta2: AdamW forgets the squares of gradients by tokens, not by steps
+22 rate by width: the learning rate falls with the root of the width, n_embd
+23 trapezoid: the learning rate stays level, then falls linearly, in place of the cosine
+24 rotary positions: queries and keys are rotated by their position, in place of a table
+25 query-key norm: queries and keys are divided by their root mean square
+26 ReLU squared: the MLP has the square of a ReLU in place of GELU
+27 Muon: the matrices inside the blocks get steps of one size in all directions
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

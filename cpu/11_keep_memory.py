@@ -1,15 +1,19 @@
-"""11 keep memory
+"""GPT-2 (124M), trained with:
 
-Change: the C library keeps freed memory instead of returning it to the system.
-Why: on a CPU every large tensor gets fresh pages from the operating system, which takes them back
-  when the tensor is freed. The first touch of each page is a fault: the system takes over and
-  zeroes its 4 KiB, about a microsecond. Every step allocates gradients (498 MB), logits and their
-  gradient (103 MB each at B=4, T=256 in bfloat16) and activations again, together 1.2 GB: 300,000
-  faults, 0.3 s. Pages that are kept fault once. Expect less where the system hands out pages of 2
-  MiB, and nothing on a GPU, where PyTorch's own allocator keeps memory already.
-Numerics: identical. The same arithmetic, in memory that was used before.
-Run: python cpu/11_keep_memory.py
-Removes: page faults in every step
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+11 keep memory: the C library keeps freed memory instead of returning it to the system
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import ctypes

@@ -1,21 +1,20 @@
-"""12 causal blocks
+"""GPT-2 (124M), trained with:
 
-Change: on a CPU, attention takes 128 queries at a time and skips the keys after them. The matmuls
-  are batched over all heads, in bfloat16, or in FP32 where the CPU has no bfloat16 units.
-Why: a GPU's flash attention saves moving the (T, T) scores through memory. A CPU's caches hold the
-  scores of a few heads anyway. PyTorch's fused kernel for CPUs takes 64 queries of one head (256
-  from T=768 on) and up to 512 keys at a time, and masks afterwards: it leaves out no key at T=256
-  and a quarter of them at T=1024. Here, 128 queries are multiplied only with the keys up to the
-  last of them, which leaves out 1/4 of them at T=256 and 7/16 at T=1024. Nor is q x k multiplied
-  again backward. So attention takes 5.4 instead of 8.5 GFLOP a sequence at T=256, 36 % less. Its
-  scores are in memory again. The larger part of the gain is probably that the matmul library gets
-  all heads in one call (RUNLOG.md, 21 November 2026). Expect nothing on a GPU, which keeps rung
-  06's operator. This rung has no use once PyTorch's kernel for CPUs skips the keys that it masks.
-Numerics: rounding. Scores and probabilities are stored between the matmuls in the matmuls' type,
-  as before rung 06.
-Run: python cpu/12_causal_blocks.py
-Removes: a quarter of attention's keys, at T=256
-Effective: attention=math/flash/efficient/cudnn
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+11 keep memory: the C library keeps freed memory instead of returning it to the system
+12 causal blocks: attention on a CPU takes 128 queries at a time and skips the keys after them
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import ctypes

@@ -9,17 +9,18 @@ of more than some 50 MB, for a fixed held-out split, and for other programs.
 
 import os
 import shutil
-from glob import glob
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ladder.cli import Parser, at_least, path
 from ladder.commands.main import program
-from ladder.corpus import MAGIC, VERSION, tokenize
+from ladder.corpus import MAGIC, VERSION, is_new, tokenize
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import write_atomic
-from ladder.text import show
+from ladder.text import say
 
 SHARD_TOKENS = 100_000_000
 
@@ -31,18 +32,20 @@ def write_shard(path: Path, tokens: np.ndarray):
     write_atomic(path, np.concatenate((header.view("<u2"), tokens)))
 
 
-def texts_in(source: Path) -> list[Path]:
-    """A text file, or the .txt and .md files in and below a folder, in order, no hidden ones."""
-    if not source.is_dir():
-        return [source]
-    texts = []
-    for name in glob("**", root_dir=source, recursive=True):
-        file = source / name
-        if file.suffix.lower() in (".txt", ".md") and file.is_file():
-            texts.append(file)
-    if not texts:
-        raise UsageError(f"{source} has no .txt or .md files")
-    return sorted(texts)
+def texts_in(path: Path, seen: set) -> Iterator[Path]:
+    """A text file, or the .txt and .md files in and below a folder, in order, no hidden ones.
+
+    What is in `seen` by another name is left out, and a note says so. Raises OSError.
+    """
+    if not is_new(path, seen):
+        say(f"note  {path} is left out: it is read already, or held out")
+    elif path.is_dir():
+        for inner in sorted(path.iterdir()):
+            is_text = inner.is_dir() or inner.suffix.lower() in (".txt", ".md")
+            if is_text and not inner.name.startswith("."):
+                yield from texts_in(inner, seen)
+    else:
+        yield path
 
 
 def write_split(folder: Path, name: str, tokens: np.ndarray):
@@ -51,10 +54,10 @@ def write_split(folder: Path, name: str, tokens: np.ndarray):
         some = tokens[start : start + SHARD_TOKENS]
         path = folder / f"{name}_{number:06d}.bin"
         write_shard(path, some)
-        show(f"{path.name}: {len(some)} tokens")
+        say(f"{path.name}: {len(some)} tokens")
 
 
-def parse(argv):
+def parse(argv: list[str] | None) -> Namespace:
     """The flags."""
     parser = Parser(__doc__)
     add = parser.add_argument
@@ -67,37 +70,39 @@ def parse(argv):
     return parser.parse_args(argv)
 
 
-def prepare(argv):
+def prepare(argv: list[str] | None):
     """Tokenize a text and write its shards, NAME_train_000000.bin, … and NAME_val_000000.bin, …,
     into a new folder. Raises UsageError.
     """
     args = parse(argv)
-    source = Path(args.text).resolve()
+    source = Path(os.path.abspath(args.text))  # of a link the name is its own, not its target's
     name = source.name if source.is_dir() else source.stem
     out = Path(args.out or Path(__file__).with_name(name))
     unfinished = out / ".unfinished"
     if out.exists() and os.listdir(out) not in ([], [unfinished.name]):
         raise UsageError(f"{out} exists already: delete it, or choose another --out")
-    texts = texts_in(source)
-    held_out = texts_in(Path(args.val).resolve()) if args.val else []
-    texts = [text for text in texts if text not in held_out]
+    seen = set()
+    held_out = list(texts_in(Path(args.val), seen)) if args.val else []
+    texts = list(texts_in(source, seen))
+    if not texts:
+        raise UsageError(f"{source} has no .txt or .md files, or all are held out")
     # Before the text is read, which may take an hour. Nothing trains on a part of the shards: those
     # in here are not read, and all come out at once.
     shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
     unfinished.mkdir(parents=True)
     try:
-        (train,) = tokenize(name, texts, show).shards
+        (train,) = tokenize(name, texts, say).shards
         cut = len(train) - int(len(train) * args.val_fraction)
         splits = {"train": train[:cut], "val": train[cut:]}
         if held_out:
-            (splits["val"],) = tokenize(args.val, held_out, show).shards
+            (splits["val"],) = tokenize(args.val, held_out, say).shards
         for split, tokens in splits.items():
             write_split(unfinished, f"{name}_{split}", tokens)
         for shard in unfinished.iterdir():
             shard.rename(out / shard.name)
     finally:
         shutil.rmtree(unfinished)
-    show(f"written: {out}")
+    say(f"written: {out}")
 
 
 if __name__ == "__main__":

@@ -4,45 +4,33 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
-from fewer_steps import START, by_stem, own_steps, shares
-
-from ladder.cli import BLOCK_SIZE
+from dev.fewer_steps import START, by_stem, own_steps, shares
+from dev.reports import errors_text, ladders, near_top, share_of
+from ladder.cards import find_gpu
+from ladder.checkout import ROOT
 from ladder.corpus import TINYSHAKESPEARE_SHA256
-from ladder.files import ROOT
-from ladder.machine import find_gpu
-from ladder.measure.docstrings import describe, title
 from ladder.measure.folder import Climb
+from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
-from ladder.show.diffs import diff_lines
-from ladder.show.reported import gain_text, reported_shares
-from ladder.show.tables import (
-    Cell,
-    columns,
-    factor,
-    footnotes,
-    loss_change,
-    percent,
-    table,
-    with_interval,
-)
+from ladder.show import words
+from ladder.show.diffs import code_diff
+from ladder.show.reported import known
+from ladder.show.tables import Cell, all_columns, columns, footnotes, table
 
 A100 = "NVIDIA A100-SXM4-80GB"
-RTX_4070 = "NVIDIA GeForce RTX 4070"
 # The one climb in README.md that is not ours, and its B.
 REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8"))
 B = 16
 NO_BREAK = "\N{NO-BREAK SPACE}"
-STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
 NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
-FIVE_CARDS = ("RTX 4070", "RTX 3090", "RTX 4090", "A100 SXM 80GB", "H100 SXM")
+FIVE_CARDS = ("RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
     "RTX 3060", "RTX 3090", "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "T4",
     "V100 SXM2 16GB", "A10G", "L4", "A100 40GB", "A100 SXM 80GB", "H100 SXM", "H200 SXM",
@@ -78,35 +66,35 @@ def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
     return marked_climbs("staircase", "beyond/README.md")
 
 
-def marked_climbs(name: str, page="README.md") -> list[tuple[str, Climb, list[Row]]]:
+def marked_climbs(name: str, page: str = "README.md") -> list[tuple[str, Climb, list[Row]]]:
     """The climbs of the block of this name in a page."""
     text = (ROOT / page).read_text("utf-8")
     folders = re.findall(f"<!-- {name} (.*?) -->", text)
     return read_climbs(" ".join(folders))
 
 
-def pipes(lines: list[list[Cell]], words=(0,)) -> str:
-    """A Markdown table. The columns of `words` are at the left, those of numbers at the right.
+def pipes(lines: list[list[Cell]], left: tuple[int, ...] = (0,)) -> str:
+    """A Markdown table. The columns of `left` are at the left, those of numbers at the right.
 
     Cells are no HTML.
     """
     header, *body = lines
-    ruler = [Cell("---" if k in words else "---:") for k in range(len(header))]
+    ruler = [Cell("---" if k in left else "---:") for k in range(len(header))]
     text = ""
     for line in [header, ruler, *body]:
         texts = []
         for k, cell in enumerate(line):
             one_line = " ".join(cell.text.replace("|", r"\|").split())
-            if line is not header and k not in words:  # a number stays on one line
+            if line is not header and k not in left:  # a number stays on one line
                 one_line = one_line.replace(" ", "\N{NO-BREAK SPACE}")
             texts.append(f"**{one_line}**" if cell.bold else one_line)
         text += f"| {' | '.join(texts)} |\n"
     return text.replace("<", "&lt;")
 
 
-def text_table(heads: list[str], lines: list[list[str]], words=(0,)) -> str:
-    """A Markdown table; the columns of `words` are at the left."""
-    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], words)
+def text_table(heads: list[str], lines: list[list[str]], left: tuple[int, ...] = (0,)) -> str:
+    """A Markdown table; the columns of `left` are at the left."""
+    return pipes([[Cell(text) for text in line] for line in [heads, *lines]], left)
 
 
 def embedded(name: str, alt: str, folder: str) -> str:
@@ -147,8 +135,9 @@ def full_table(of_climb: tuple) -> str:
 def losses_table(of_climb: tuple) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
     _, climb, rows = of_climb
-    headings = {"rung": "rung", "loss": "loss", "loss_change": climb.comparison.loss_heading}
-    return pipes(table(rows, headings))
+    wanted = ("rung", "loss", "change")
+    shown = [column for column in all_columns(climb, rows) if column.name in wanted]
+    return pipes(table(rows, shown))
 
 
 def measured(*climbs: tuple) -> str:
@@ -198,7 +187,7 @@ def reported_rungs() -> list[Path]:
 
 def rungs_table() -> str:
     """The ten rungs: how much each changes, what it removes, and calculated times."""
-    gpu = find_gpu(RTX_4070)
+    gpu = CARDS[FIVE_CARDS[0]]
     compare = batch_to_compare(gpu.memory)
     lines = []
     for path in rungs():
@@ -208,16 +197,28 @@ def rungs_table() -> str:
             [
                 f"[{title(path)}]({relative_name(path)})",
                 "as 06" if path.stem == AS_BEFORE else ms,
+                reported_gain(gpu.name, path.stem),
+                reported_gain(find_gpu(A100).name, path.stem),
                 describe(path).get("Removes", "").removeprefix("nothing: "),
                 lines_changed(path),
             ]
         )
-    heads = ["rung", "ms", "what it removes", "lines"]
-    return f"""Milliseconds of a step on an RTX 4070 at a batch of {compare}, *calculated*: the
-[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time. It does not
-show what 07 gains.
+    heads = ["rung", "ms", "RTX 3090", "A100", "what it removes", "lines"]
+    return f"""Milliseconds of a step on an {gpu.name} at a batch of {compare}, *calculated*: the
+[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time, which does not
+show what 07 gains. On an {gpu.name} and an A100: [*reported*](docs/reported.md#ladders) gains.
 
-{text_table(heads, lines, words=(0, 2))}"""
+{text_table(heads, lines, left=(0, 4))}"""
+
+
+def reported_gain(name: str, stem: str) -> str:
+    """What a rung gained on a card over the one timed before it, as reported; else nothing."""
+    before = None
+    for row in ladders()[name]:
+        if before and row["rung"] == stem:
+            return words.gain_text(1 / before, 1 / row["tok_per_s"])
+        before = row["tok_per_s"]
+    return ""
 
 
 def lines_changed(path: Path) -> str:
@@ -225,7 +226,7 @@ def lines_changed(path: Path) -> str:
     base = base_of(path)
     if base is None:
         return ""
-    signs = [line[0] for line in diff_lines(base, path)[2:] if line[1:].strip()]
+    signs = [line[0] for line in code_diff(base, path) if line[1:].strip()]
     return f"+{signs.count('+')} −{signs.count('-')}".removesuffix(" −0")
 
 
@@ -241,7 +242,7 @@ def beyond_lines(*climbs: tuple) -> str:
         share = shares(rows)[top]
         steps = f"{share.value:.2f}"
         if share.low is not None:
-            steps = with_interval(share, "{:.2f}".format, "")
+            steps = words.with_interval(share, "{:.2f}".format, "")
         seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
         size = int(run["B"]) * int(run["T"])
         what = f"{run['steps']} steps of {size:,} tokens, {seeds}"
@@ -294,7 +295,7 @@ def loss_cell(path: Path, rows: list[Row]) -> str:
     """What a rung does to the loss; a dash if it did not run."""
     row = by_stem(rows).get(path.stem)
     change = row.loss_change if row else None
-    return bold_if(loss_change(change), change)
+    return bold_if(words.difference(change), change) if change else "–"
 
 
 def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
@@ -302,7 +303,7 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
     if stem not in found:
         return "–"
     share = found[stem]
-    return bold_if(factor(share), share) if share else "not reached"
+    return bold_if(words.share(share), share) if share else "not reached"
 
 
 # ------------------------------------------------------------------ cards
@@ -310,46 +311,53 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
 
 def cards_table() -> str:
     """The cards of README.md, in columns that a phone has room for."""
-    lines = [CARD_HEADS, *(card_line(name) for name in FIVE_CARDS)]
-    (card, faster, rate), *lines = [[line[0], line[5], line[7]] for line in lines]
-    return text_table([card, faster, f"{rate} at a larger batch"], lines)
+    lines = [[line[0], line[3], line[5]] for line in card_lines(FIVE_CARDS, "docs/")]
+    return text_table(["card", "rung 10 is faster, times", "training, tok/s"], lines)
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    return text_table(CARD_HEADS, [card_line(name) for name in MORE_CARDS])
+    heads = ["card", "GB", "B to compare", "rung 10 is faster, times", "B to train"]
+    return text_table([*heads, "`ddp_run.py`, tok/s"], card_lines(MORE_CARDS, ""))
 
 
-CARD_HEADS = ["card", "GB", "B to compare", "baseline, tok/s", "02 gains", "rung 10 is faster"]
-CARD_HEADS += ["B to train", "`ddp_run.py`, tok/s"]
+def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
+    """Of each card the B that fit, and what is known: reported, with a link, or calculated. A star:
+    its rates are estimated."""
+    lines = []
+    for name in names:
+        gpu = CARDS[name]
+        star = "" if name in measured_rates() else r"\*"
+        texts = []
+        for key, place in (("gain", "ladders"), ("training", "nearly-rung-10")):
+            text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
+            texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
+        compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
+        first = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
+        lines.append([*first, texts[0], f"{train}", texts[1]])
+    return lines
 
 
-def card_line(name: str) -> list[str]:
-    """The B that fit a card and what is calculated there, its tok/s at the share of the roofline
-    that others reached. A star: its rates are estimated."""
-    gpu = CARDS[name]
-    rates = rates_of(gpu)
-    compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
-    ms = {stem: sum(roofline_ms(step, rates)) for stem, step in work(compare).items()}
-    *batch, update = roofline_ms(work(train)["10_fused_adamw"], rates)
-    trained = sum(batch) + update * train * BLOCK_SIZE / STEP_TOKENS
-    star = "" if name in measured_rates() else r"\*"
-    return [
-        f"{name}{star}",
-        f"{gpu.memory:g}",
-        f"{compare}",
-        tok_per_s(compare, ms["baseline"]),
-        gain_text(ms["01_weight_tying"], ms["02_tf32"]),
-        gain_text(ms["baseline"], ms["10_fused_adamw"]),
-        f"{train}",
-        tok_per_s(train, trained),
-    ]
+def reports_table() -> str:
+    """The reports near rung 10 in docs/reported.md, the fastest first."""
+    lines = []
+    for row in near_top()[::-1]:
+        who = f"[{row['who']}]({row['source']})"
+        share = f"{share_of(row) * 100:.0f} %"
+        rate = f"{row['tok_per_s']:,.0f}"
+        lines.append([row["gpu"], who, f"{row['B']:.0f}", rate, share, row["differs"]])
+    heads = ["card", "who", "B", "tok/s", "of the roofline", "differs in"]
+    return text_table(heads, lines, left=(0, 1, 5))
 
 
-def tok_per_s(batch: int, ms: float) -> str:
-    """The tokens per second at the median share of the roofline, in two digits: `44,000`."""
-    rate = 1e3 * batch * BLOCK_SIZE / ms * median(reported_shares().values())
-    return f"{float(f'{rate:.2g}'):,.0f}"
+def ladders_table() -> str:
+    """The reported ladders: what each rung gained there over the one timed before it."""
+    lines = []
+    for path in rungs()[2:]:
+        gains = [reported_gain(name, path.stem) for name in ladders()]
+        if any(gains):
+            lines.append([title(path), *gains])
+    return text_table(["rung", *ladders()], lines)
 
 
 # ------------------------------------------------------------------ machines
@@ -394,7 +402,7 @@ def machines_table() -> str:
                 f"{ran[0].tok_per_s:.0f}",
                 f"{ran[10].tok_per_s:.0f}",
                 f"{top.tok_per_s:.0f} ({max(ran)})",
-                percent(top.total),
+                words.gain(top.total),
                 f"[{climb.started[:10]}]({folder})",
             ]
         )
@@ -414,6 +422,9 @@ MAKERS = {
     "staircase": staircase,
     "cards": cards_table,
     "more-cards": more_cards_table,
+    "reports": reports_table,
+    "ladders": ladders_table,
+    "errors": errors_text,
     "machines": machines_table,
     "table": full_table,
     "losses": losses_table,

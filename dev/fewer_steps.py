@@ -26,7 +26,7 @@ def shares(rows: list[Row]) -> dict[str, Estimate | None]:
 
 
 def by_stem(rows: list[Row]) -> dict[str, Row]:
-    """The rows that ran, of the staircase as it is: what was tried and not kept is in RUNLOG.md."""
+    """The rows that ran, of the staircase as it is: what was tried besides is in its RUNLOG."""
     kept = {START, *(path.stem for path in branch("beyond"))}
     return {row.stem: row for row in rows if row.logs and row.stem in kept}
 

@@ -3,9 +3,12 @@
 import re
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
-from blocks import (
+from markupsafe import Markup
+
+from dev.blocks import (
     A100,
     REPORTED,
     B,
@@ -15,23 +18,21 @@ from blocks import (
     measured_climbs,
     reported_rungs,
 )
-from fewer_steps import START, curves
-from markupsafe import Markup
-
-from ladder.files import ROOT
-from ladder.machine import find_gpu
-from ladder.measure.docstrings import title
+from dev.fewer_steps import START, curves
+from ladder.cards import find_gpu
+from ladder.checkout import ROOT
+from ladder.measure.notes import title
 from ladder.measure.rates import rates_of
 from ladder.measure.rows import first_log
 from ladder.measure.scripts import base_of, number_of
 from ladder.measure.work import LABELS, roofline_ms, work
-from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture, axis_of
+from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
-from ladder.show.reported import gain_text, reported_gpus, share_of
 from ladder.show.tables import title_of, titles
-from ladder.show.training import draw_loss, read_run, training_section
+from ladder.show.training import draw_loss, read_training, training_section
+from ladder.show.words import gain_text
 
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
@@ -48,9 +49,9 @@ TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
-    drawing = {"ladder": draw_ladder, "cards": draw_cards, "learned": draw_learned}
+    drawing = {"ladder": draw_ladder, "learned": draw_learned}
     drawing["step"] = draw_step
-    drawing["curve"] = partial(draw_loss, [read_run(TRAINING)])
+    drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
     for _, climb, rows in measured_climbs():
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     drawing["beyond"] = draw_beyond
@@ -98,21 +99,26 @@ def draw_ladder(width: int) -> Picture:
             bar.right = gain_text(before, ms)
         picture.bars([bar], 0.8)
         if before:
-            draw_heart(picture, f" + {heart_of(path)} ", part)
+            draw_heart(picture, f" + {heart_of(path)}", part)
         before = ms
     return picture
 
 
 def draw_heart(picture: Picture, code: str, part: float):
-    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it."""
-    letter = min(7.5, picture.width / len(code))  # pixels
+    """A `+` line of a diff on its ground, behind the bar above; where it is narrow, below it, and
+    on two lines if it needs them."""
+    letter = 7.5 if picture.wide else 6.8  # pixels
+    lines = wrap(code, int(picture.width / letter) - 1, subsequent_indent="     ")
     x, y = 0, picture.y + 6
     if picture.wide:
         x, y = 228 + part * 538, picture.y - 20
     else:
-        picture.y += 24
-    picture.rect(x, y - 11, len(code) * letter, 22, "added")
-    picture.text(x, y + 4, code, "added-ink mono", letter / 0.602)
+        picture.y += 6 + 18 * len(lines)
+    longest = max(map(len, lines))
+    picture.rect(x, y - 11, (longest + 1) * letter, 4 + 18 * len(lines), "added")
+    for line in lines:
+        picture.text(x, y + 4, line, "added-ink mono", letter / 0.602)
+        y += 18
 
 
 def heart_of(path: Path) -> str:
@@ -121,7 +127,7 @@ def heart_of(path: Path) -> str:
     for line in diff_lines(base_of(path), path)[2:]:
         if line.startswith("+") and all(words in line for words in heart.split("…")):
             return heart
-    raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS in dev/pictures.py")
+    raise ValueError(f"{path.stem} adds no line with {heart}: mend HEARTS")
 
 
 # ------------------------------------------------------------------ gains
@@ -133,7 +139,6 @@ def draw_learned(width: int) -> Picture:
     found = machines()
     labels = {}
     bars = {}  # by title
-    gains = []
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
         name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
         rate = machine.climb.rate("peak_flops") / 1e12
@@ -143,35 +148,13 @@ def draw_learned(width: int) -> Picture:
             if row.gain:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
-                gains.append(row.gain)
     picture.legend(labels)
-    picture.bars([*bars.values()], 0, axis_of(gains, True), CURVES)
+    picture.say("Dots: what a rung gains, filled if significant, with the interval")
+    picture.bars([*bars.values()], 0, "tok/s vs. previous", colors=CURVES)
     return picture
 
 
-# ------------------------------------------------------------------ cards, and parts of a step
-
-
-def draw_cards(width: int) -> Picture:
-    """22 GPUs: the reported tokens per second, and which share of the roofline that is."""
-    fastest = {row["gpu"]: row for row in sorted(reported_gpus(), key=lambda row: row["tok_per_s"])}
-    rows = [*fastest.values()][::-1]
-    picture = Picture(width, "22 GPUs: tokens per second, reported, and share of the roofline")
-    picture.say(
-        "Thousand tokens a second at B: reported. Share of the roofline: calculated, ms of ms"
-    )
-    bars = []
-    for row in rows:
-        rate = row["tok_per_s"]
-        share = share_of(row)
-        ms = row["ms_a_step"]
-        rung = " (baseline)" if row["rung"] == "baseline" else ""
-        bar = Bar(f"{row['gpu']}{rung}", [(rate / rows[0]["tok_per_s"], "reported", "")])
-        bar.end = f"{rate / 1000:.3g}, B={row['B']:.0f}"
-        bar.right = f"{share * 100:.0f} %: {ms * share:,.0f} of {ms:,.0f}"
-        bars.append(bar)
-    picture.bars(bars, 0.6)
-    return picture
+# ------------------------------------------------------------------ parts of a step
 
 
 def draw_step(width: int) -> Picture:

@@ -2,30 +2,30 @@
 
 Edit rung N, do not commit yet, and run
 
-  python dev/propagate.py 3     applies the edit of rung 03 to 04 and all later rungs
-  python dev/propagate.py 0     applies the edit of baseline.py to every rung and candidate
-  python dev/propagate.py 11    to 12 alone: 21 and 31 go on from rung 10
+  python -m dev.propagate 3     applies the edit of rung 03 to 04 and all later rungs
+  python -m dev.propagate 0     applies the edit of baseline.py to every rung and candidate
+  python -m dev.propagate 11    to 12 alone: 21 and 31 go on from rung 10
 
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
-itself; docstrings stay as they are. If a script changed the same words as you, both versions are
+itself. If a script changed the same words as you, both versions are
 written there between <<<<<<< and >>>>>>>, those that go on from it wait, and the status is 1.
-Resolve it, then go on from that script: python dev/propagate.py 9. Commit before you edit the same
+Resolve it, then go on from that script: python -m dev.propagate 9. Commit before you edit the same
 lines again.
 """
 
 import sys
 from pathlib import Path
 
+from ladder.checkout import git, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import git, require_own, write_atomic
-from ladder.measure.docstrings import parts_of, split_source
 from ladder.measure.merge import merge
 from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
 
 
-def run(argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Merge and write script by script, and print their names. Returns 1 after a conflict."""
     parser = Parser(__doc__)
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
@@ -35,25 +35,25 @@ def run(argv: list[str]) -> int:
     later = followers(edited)
     if not later:
         raise UsageError(f"no rung goes on from {relative_name(edited)}")
-    base, theirs = committed_code(edited), parts_of(edited)[1]
+    base, theirs = committed(edited), edited.read_text("utf-8")
     if theirs == base:
-        raise UsageError(f"{relative_name(edited)} has no uncommitted edit (outside its docstring)")
+        raise UsageError(f"{relative_name(edited)} has no uncommitted edit")
     lines = []  # printed at the end: a closed pipe must not stop it half-way
     waiting = []
     for path in later:
         if path in waiting:
             continue
-        docstring, ours = parts_of(path)
+        ours = path.read_text("utf-8")
         merged = merge(base, ours, theirs)
         if merged == ours:
             lines.append(f"{relative_name(path)} has it already")
             continue
-        write_atomic(path, (docstring + merged).encode())
+        write_atomic(path, merged.encode())
         lines.append(f"{relative_name(path)} changed")
         if "\n<<<<<<< " in merged:
             waiting += [path, *followers(path)]
             lines.append("with a conflict: keep what it needs of both, delete the markers, and")
-            lines.append(f"python dev/propagate.py {path.stem}")
+            lines.append(f"python -m dev.propagate {path.stem}")
     print(*lines, sep="\n")
     return int(bool(waiting))
 
@@ -67,14 +67,14 @@ def followers(path: Path) -> list[Path]:
     return reached[1:]
 
 
-def committed_code(path: Path) -> str:
-    """The code of a script as last committed, without its docstring. Raises UsageError."""
-    committed = git("show", f"HEAD:./{relative_name(path)}")
-    if committed.returncode:
-        why = f"git knows no committed {relative_name(path)} to compare with: {committed.stderr}"
+def committed(path: Path) -> str:
+    """A script as last committed. Raises UsageError."""
+    shown = git("show", f"HEAD:./{relative_name(path)}")
+    if shown.returncode:
+        why = f"git knows no committed {relative_name(path)} to compare with: {shown.stderr}"
         raise UsageError(why)
-    return split_source(committed.stdout)[1]
+    return shown.stdout
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

@@ -1,12 +1,12 @@
 """Put a finished climb into the repository: of the 124M model, or of 100 steps and more.
 
-    python dev/publish.py runs/climb-20261121-101500 "bf16 autocast is the step that counts"
+    python -m dev.publish runs/climb-20261121-101500 "bf16 autocast is the step that counts"
 
-The folder may be your own, or what somebody sent. The raw logs go into logs/, an entry is put on
-top of RUNLOG.md, folded below the sentence, and the machine gets its row there. With --readme
-README.md shows what this climb measured, for its kind of device. A climb of another model or text
-is for the loss, and README.md does not show it. The climb has to come from a committed state, so
-that its logs name what was measured. To undo it, use git.
+The folder may be your own, or what somebody sent. The raw logs go into logs/, and an entry, folded
+below the sentence, on top of RUNLOG.md, or of beyond/RUNLOG.md if the climb is long enough for the
+loss. With --readme README.md shows what this climb measured, for its kind of device, but not if it
+has another model or text. `python -m dev.regenerate` then makes the tables. The climb has to come
+from a committed state, so that its logs name what was measured. To undo it, use git.
 """
 
 import lzma
@@ -16,14 +16,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from blocks import USUAL, measured_climbs, other_setting, render
-
+from dev.blocks import USUAL, measured_climbs, other_setting
+from ladder.checkout import COMMITTED, ROOT, SCRIPTS, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import COMMITTED, ROOT, SCRIPTS, require_own, write_atomic
 from ladder.measure.effective import differences
-from ladder.measure.folder import PACKED, Climb, climb_logs
+from ladder.measure.folder import PACKED, Climb
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import rungs
@@ -32,12 +32,12 @@ from ladder.show.tables import caption
 LARGE = 2**20  # bytes of logs that are compressed
 
 
-def run(argv: list[str]):
+def main(argv: list[str]):
     """Publish what the command line names."""
     parser = Parser(__doc__)
     parser.add_argument("climb", type=Path, help="its folder")
     parser.add_argument("finding", help="what it shows, in one sentence")
-    shown = "show it in README.md, for its kind of device (default: in RUNLOG.md alone)"
+    shown = "show it in README.md, for its kind of device (default: in a run log alone)"
     parser.add_argument("--readme", action="store_true", help=shown)
     args = parser.parse_args(argv)
     require_own(Path(__file__))
@@ -45,22 +45,23 @@ def run(argv: list[str]):
 
 
 def publish(folder: Path, finding: str, in_readme: bool = False):
-    """Copy the logs, add the entry, make the pages anew. Raises UsageError, and changes nothing, if
-    the climb may not be published."""
+    """Copy the logs, add the entry, name them in README.md. Raises UsageError, and changes nothing,
+    if the climb may not be published."""
     climb, rows = read_climb(folder)
     check(folder, climb, rows, in_readme)
     target = new_target(climb)
     shown = target.relative_to(ROOT).as_posix()
     copy_climb(folder, target, climb)
-    runlog = (ROOT / "RUNLOG.md").read_text("utf-8")
-    newest = re.search(r"^## \d{4}-", runlog, re.MULTILINE).start()
-    runlog = runlog[:newest] + entry(climb, rows, shown, finding) + runlog[newest:]
-    write_atomic(ROOT / "RUNLOG.md", render(runlog).encode())
-    readme = (ROOT / "README.md").read_text("utf-8")
+    is_for_the_loss = int(first_log(rows).run["steps"]) >= MIN_STEPS
+    runlog = ROOT / ("beyond/RUNLOG.md" if is_for_the_loss else "RUNLOG.md")
+    text = runlog.read_text("utf-8")
+    newest = re.search(r"^## \d{4}-", text, re.MULTILINE).start()
+    text = text[:newest] + entry(climb, rows, shown, finding) + text[newest:]
+    write_atomic(runlog, text.encode())
     if in_readme:
-        readme = with_climb(readme, shown, climb)
-    write_atomic(ROOT / "README.md", render(readme).encode())
-    print(f"published in {shown}: read what `git diff` shows, then commit")
+        readme = ROOT / "README.md"
+        write_atomic(readme, with_climb(readme.read_text("utf-8"), shown, climb).encode())
+    print(f"published in {shown}: run python -m dev.regenerate, read `git diff`, then commit")
 
 
 def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
@@ -106,8 +107,8 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
     """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
     target.mkdir(parents=True)
     name_of_text = climb.data and Path(climb.data).name  # not where it lies
-    replace(climb, data=name_of_text).write_to(target)
-    texts = climb_logs(folder, climb).items()
+    replace(climb, data=name_of_text, folder=target).save()
+    texts = climb.logs().items()
     packed = "".join(f"{name}.r{k}.log\n{text}" for (name, k), text in texts).encode()
     if len(packed) < LARGE:
         write_atomic(target / PACKED, packed)
@@ -130,13 +131,12 @@ def with_climb(readme: str, shown: str, climb: Climb) -> str:
 
 
 def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
-    """The entry of RUNLOG.md for one climb, folded below what it found."""
+    """The entry of a run log for one climb, folded below what it found, with an empty table."""
     log = first_log(rows)
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
     how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores:g} cores; \
 {rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {log.measured_steps} measured."""
-    block = render(f"<!-- table {shown} -->\n<!-- end -->")
     # What a log says is text: no marker of ours, no HTML.
     return f"""{heading.replace("<", "&lt;")}
 
@@ -146,7 +146,8 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
 
 Raw logs: `{shown}`
 
-{block}
+<!-- table {shown} -->
+<!-- end -->
 
 </details>
 
@@ -154,4 +155,4 @@ Raw logs: `{shown}`
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

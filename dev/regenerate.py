@@ -1,36 +1,69 @@
 """Make every generated file again: run it before you commit.
 
-    python dev/regenerate.py
+    python -m dev.regenerate
 
-The counts of each script whose code has changed (ladder/measure/work.json), the blocks between
-markers in README.md, RUNLOG.md, beyond/README.md and docs/your-card.md, and the pictures in docs/.
-It takes seconds, and up to two minutes if all scripts have changed. A rung of the ten that no climb
-has yet gets a row without a gain.
+The counts of each script whose code has changed (ladder/measure/work.json), what is known of each
+card (ladder/show/known.json), the blocks between markers in every page, and the pictures in docs/.
+It takes seconds, and a few minutes if all scripts or dev/count_work.py have changed. A rung of the
+ten that no climb has yet gets a row without a gain.
 """
 
+import ast
+import hashlib
+import json
 import sys
 from pathlib import Path
 
-from blocks import render
-from count_work import count_changed
-from pictures import pictures
-
+from dev import count_work
+from dev.blocks import render
+from dev.pictures import pictures
+from dev.reports import known_json
+from ladder.checkout import ROOT, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
-from ladder.files import ROOT, require_own, write_atomic
+from ladder.disk import write_atomic
+from ladder.measure.notes import code_of
+from ladder.measure.scripts import rungs_for
+from ladder.measure.work import SIZES, WORK, counted
 
 
-def run(argv: list[str]):
+def main(argv: list[str]):
+    """Write what has changed."""
     Parser(__doc__).parse_args(argv)
     require_own(Path(__file__))
     count_changed()
-    for name in ("README.md", "RUNLOG.md", "beyond/README.md", "docs/your-card.md"):
-        path = ROOT / name
+    write_atomic(ROOT / "ladder" / "show" / "known.json", known_json().encode())
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("beyond/*.md")]:
         write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
     for name, picture in pictures().items():
         write_atomic(ROOT / "docs" / name, picture.encode())
     print("done: git status says what has changed")
 
 
+def count_changed():
+    """Count each script whose code is not that of its counts in work.json, and write the file."""
+    counts = {}
+    for device in SIZES:
+        counts[device] = {}
+        for script in rungs_for(device):
+            code = fingerprint(script)
+            found = counted().get(device, {}).get(script.stem, {})
+            if found.get("code") != code:
+                print(f"counting {script.stem} for {device}", flush=True)
+                found = count_work.count(script, device) | {"code": code}
+            counts[device][script.stem] = found
+    write_atomic(WORK, json.dumps(counts, indent=1).encode() + b"\n")
+    counted.cache_clear()
+
+
+def fingerprint(script: Path) -> str:
+    """The hash of what a script's counts depend on: its code and count_work.py's, not comments."""
+    digest = hashlib.sha256()
+    for path in (script, Path(count_work.__file__)):
+        code = ast.parse(code_of(path))
+        digest.update(ast.unparse(code).encode())
+    return digest.hexdigest()[:12]
+
+
 if __name__ == "__main__":
-    raise SystemExit(program(run, sys.argv[1:]))
+    raise SystemExit(program(main, sys.argv[1:]))

@@ -50,13 +50,13 @@ class Batches:
         turns = (self.seed - DEFAULT_SEED) * GOLDEN_RATIO
         self.first_row = int(turns % 1 * self.rows_per_epoch)
 
-    def __next__(self):
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of this rank's next rows, each (B, T) int64 on the CPU."""
         first = self.position + self.rank * self.B
         self.position += self.world_size * self.B
         return self.rows(range(first, first + self.B))
 
-    def rows(self, numbers: range):
+    def rows(self, numbers: range) -> tuple[torch.Tensor, torch.Tensor]:
         """x and y of these rows, each (len(numbers), T) int64 on the CPU.
 
         Row numbers continue from one epoch to the next. Raises UsageError if a row has a token id

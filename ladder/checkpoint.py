@@ -27,9 +27,9 @@ from torch.optim import Optimizer
 
 from ladder import weights
 from ladder.corpus import Corpus
+from ladder.disk import lock, runs_by_time, write_atomic
 from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
-from ladder.files import lock, runs_by_time, write_atomic
 from ladder.run import NotFinite, Run
 from ladder.weights import BEST
 

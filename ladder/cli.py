@@ -5,10 +5,14 @@ import math
 import os
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, unseen_gpu
 from ladder.memory import ddp_batch, default_batch_size, memory_of
+
+if TYPE_CHECKING:  # --help of a subcommand works without it
+    import torch
 
 MODELS = {
     # 4 layers, but the real vocabulary and block size: for tests and quick looks.
@@ -23,10 +27,10 @@ ON_CUDA = dict(steps=50, seq_len=1024, total_batch=524288, val_tokens=10485760)
 ELSEWHERE = dict(steps=20, seq_len=256, total_batch=4096, val_tokens=4096)
 
 
-def at_least(low: int, read: type = int, below: float = math.inf):
+def at_least(low: int, read: type = int, below: float = math.inf) -> Callable:
     """An argparse type: integers, or with `read=float` finite numbers, from `low` to `below`."""
 
-    def number(text: str):
+    def number(text: str) -> float:
         value = read(text)
         if not low <= value < below:
             raise argparse.ArgumentTypeError(
@@ -118,15 +122,18 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, flags: dict = FLAGS)
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with a flag in one line, without all flags: `error` raises UsageError."""
 
-    def __init__(self, description: str | None, **more):
+    def __init__(self, description: str | None, **more: object):
         as_it_is = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=as_it_is, **more)
 
-    def error(self, message: str):
-        raise UsageError(f"{message} (see {self.prog} --help)")
+    def error(self, message: str) -> NoReturn:
+        how = f"see {self.prog} --help"
+        if "--local" in message:  # of torch.distributed.launch
+            how = "start ddp_run.py with torchrun, which needs none"
+        raise UsageError(f"{message} ({how})")
 
 
-def parse_args(doc, argv=None):
+def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the flags every script takes; `doc` is the script's docstring.
 
     Returns model, steps, batch_size (B), seq_len (T), seed, shuffle, device (torch.device), data
@@ -136,7 +143,9 @@ def parse_args(doc, argv=None):
     return _parse(doc, argv, FLAGS, _complete)
 
 
-def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
+def parse_ddp_args(
+    doc: str, argv: list[str] | None = None, world_size: int = 1, sharded: bool = False
+) -> argparse.Namespace:
     """Parse DDP_FLAGS as parse_args does FLAGS. T may be of any length.
 
     Where weights are `sharded`, as in fsdp_run.py, a larger B fits.
@@ -144,7 +153,9 @@ def parse_ddp_args(doc, argv=None, world_size: int = 1, sharded: bool = False):
     return _parse(doc, argv, DDP_FLAGS, _complete_ddp, world_size, sharded)
 
 
-def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
+def _parse(
+    doc: str, argv: list[str] | None, flags: dict, complete: Callable, *ranks: int
+) -> argparse.Namespace:
     """Parse `flags`, fill in the defaults by device, and complete(args, *ranks) the others.
 
     Exits with one line after an error that a user can fix.
@@ -168,13 +179,13 @@ def _parse(doc, argv, flags: dict, complete: Callable, *ranks):
     return args
 
 
-def _complete(args):
+def _complete(args: argparse.Namespace):
     """Fill in B."""
     if args.batch_size is None:
         args.batch_size = default_batch_size(args.device, MODELS[args.model], args.seq_len)
 
 
-def _complete_ddp(args, world_size: int, sharded: bool):
+def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
     """Fill in B, the schedule and the dtype. Raises UsageError if flags do not go together."""
     if args.steps == 0:
         args.ckpt_every = 0  # nothing is trained
@@ -205,7 +216,7 @@ def _complete_ddp(args, world_size: int, sharded: bool):
         )
 
 
-def pick_device(name: str | None):
+def pick_device(name: str | None) -> "torch.device":
     """The torch.device called `name`, or the best there is. Raises UsageError if there is none."""
     import torch  # not above: --help of a subcommand works without it
 

@@ -8,18 +8,23 @@ zeros), then the tokens as uint16.
 
 import hashlib
 import os
+import re
 import shlex
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ladder.errors import UsageError
-from ladder.files import ROOT
+from ladder.checkout import ROOT
+from ladder.errors import UsageError, chain_of
+
+if TYPE_CHECKING:
+    import tiktoken
 
 # Of the text whose tokens are in data/tinyshakespeare.bin.
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -28,6 +33,8 @@ END_OF_TEXT = 50256
 MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
+BIN = "[!.]*.[bB][iI][nN]"  # not the ._*.bin of macOS
+SPLIT = re.compile("(?<![a-z])(train|val|valid|validation|test)(?![a-z])")
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
     "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
@@ -66,7 +73,7 @@ class Corpus:
         return np.concatenate((part, rest))
 
 
-def load_corpus(path: str | None, print0) -> Corpus:
+def load_corpus(path: str | None, print0: Callable) -> Corpus:
     """The corpus at `path` (a text, a shard, a folder of shards), or the default.
 
     `print0` is called with a line for what a user may not expect. Raises UsageError.
@@ -74,7 +81,7 @@ def load_corpus(path: str | None, print0) -> Corpus:
     return _load(path, print0)[0]
 
 
-def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
+def load_splits(path: str | None, print0: Callable) -> tuple[Corpus, Corpus]:
     """The corpus to train on, and held-out text: a folder's val shards, else the last 10 %."""
     corpus, held_out = _load(path, print0)
     if held_out:
@@ -84,16 +91,17 @@ def load_splits(path: str | None, print0) -> tuple[Corpus, Corpus]:
     return replace(corpus, last=cut), end
 
 
-def _load(path: str | None, print0) -> tuple[Corpus, Corpus | None]:
+def _load(path: str | None, print0: Callable) -> tuple[Corpus, Corpus | None]:
     """The corpus at `path`, and that of its val shards or None."""
     try:
         if path is None:
             shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
+        where.stat()  # raises OSError if it is not there, before a vocabulary is looked for
         if where.is_dir():
             return _read_folder(where, print0)
-        if where.suffix == ".bin":
+        if where.suffix.lower() == ".bin":
             return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
     except OSError as error:
@@ -116,31 +124,64 @@ def read_shard(path: Path) -> np.ndarray:
     # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
     # let a program open.
     first = HEADER_BYTES // 2
-    words = torch.from_file(str(path), size=first + count, dtype=torch.uint16)
-    return words[first:].numpy()
+    try:
+        words = torch.from_file(str(path), size=first + count, dtype=torch.uint16).numpy()
+    except RuntimeError:  # some network drives map no files
+        words = np.fromfile(path, dtype="<u2")
+    return words[first:]
 
 
-def _read_folder(folder: Path, print0) -> tuple[Corpus, Corpus | None]:
-    """The shards of a folder, and apart from them those with `val` in their name.
-
-    As in fineweb_val_000000.bin: no `train` stands behind it.
-    """
-    train = []
-    val = []
-    paths = sorted(folder.glob("[!.]*.bin"))
-    shards = [path for path in paths if np.fromfile(path, "<i4", 1).tolist() == [MAGIC]]
-    if shards != paths:
-        print0(f"note  {len(shards)} of {len(paths)} .bin files are shards, others are not read")
-    for path in shards:
-        split = val if path.stem.rfind("val") > path.stem.rfind("train") else train
-        split.append(read_shard(path))
+def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]:
+    """The shards to train on in a folder, and apart from them those that are held out."""
+    files = [path for path in sorted(folder.iterdir()) if path.match(BIN)]
+    files.sort(key=lambda path: split_of(path) == "train")  # so that none is on both sides
+    splits = {"train": [], "val": [], "test": []}
+    seen = set()
+    for path in files:
+        if np.fromfile(path, "<i4", 1).tolist() == [MAGIC] and is_new(path, seen):
+            splits[split_of(path)].append(read_shard(path))
+    train, val, _ = splits.values()
     if not train:
-        raise UsageError(
-            f"{folder} has no shards (.bin): `python data/prepare.py {shlex.quote(str(folder))}` "
-            "makes them of texts"
-        )
+        raise UsageError(_why_none_to_train_on(folder, files))
+    left_out = len(files) - len(train) - len(val)
+    if left_out:
+        why = "for tests, no shards, or other names of one"
+        print0(f"note  {left_out} of {len(files)} .bin files are not read: {why}")
     name = folder.resolve().name
     return _corpus_of(name, train), _corpus_of(name, val) if val else None
+
+
+def _why_none_to_train_on(folder: Path, files: list[Path]) -> str:
+    """What to do with a folder of these .bin files. Raises UsageError if one is no shard."""
+    for path in files:
+        read_shard(path)
+    if files:
+        return f"all shards (.bin) in {folder} are for val or test: there is none to train on"
+    for path in folder.glob(f"*/{BIN}"):
+        return f"{folder} has no shards (.bin), but {path.parent} has such files: name that"
+    make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
+    return f"{folder} has no shards (.bin; not the .npy of build-nanogpt): {make}"
+
+
+def split_of(shard: Path) -> str:
+    """`train`, `val` or `test`, by the last such word in a shard's name (else `train`).
+
+    As in fineweb_val_000000.bin, and in val_train_000000.bin, made of val.txt; not in medieval.bin.
+    """
+    *_, word = ["train", *SPLIT.findall(shard.stem.lower())]
+    return "val" if word.startswith("val") else word
+
+
+def is_new(path: Path, seen: set) -> bool:
+    """Whether `seen` does not have this file or folder yet, by any name; it is then added.
+
+    Links give a text several names, and may have a folder in itself. Raises OSError.
+    """
+    found = path.stat()
+    identity = (found.st_dev, found.st_ino)
+    before = len(seen)
+    seen.add(identity)
+    return len(seen) > before
 
 
 def _corpus_of(name: str, shards: list[np.ndarray]) -> Corpus:
@@ -155,7 +196,7 @@ def _corpus_of(name: str, shards: list[np.ndarray]) -> Corpus:
 # ------------------------------------------------------------------ texts
 
 
-def tokenize(name: str, files: list[Path], print0) -> Corpus:
+def tokenize(name: str, files: list[Path], print0: Callable) -> Corpus:
     """A corpus of texts (UTF-8) in this order, with <|endoftext|> between them.
 
     Raises UsageError, OSError.
@@ -170,13 +211,13 @@ def tokenize(name: str, files: list[Path], print0) -> Corpus:
                 tokens.extend(some)
         except UnicodeDecodeError as error:
             why = f"{error.reason}; iconv -c leaves out what is not"
-            raise UsageError(f"{path} is no text in UTF-8: {why}") from error
+            raise UsageError(f"{path} is no .bin, and no text in UTF-8: {why}") from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
 
 
-def read_blocks(path: Path, digest, print0) -> Iterator[str]:
+def read_blocks(path: Path, digest: "hashlib._Hash", print0: Callable) -> Iterator[str]:
     """A text, 2**18 characters at a time. Raises OSError, UnicodeDecodeError."""
     with path.open(encoding="utf-8", newline="") as file:
         for number, block in enumerate(iter(partial(file.read, 2**18), ""), 1):
@@ -189,35 +230,24 @@ def read_blocks(path: Path, digest, print0) -> Iterator[str]:
 def encode(blocks: Iterable[str]) -> Iterator[list[int]]:
     """The tokens of a text that comes in blocks: those of the whole text.
 
-    What follows a block may change its last words. So its last 64 tokens are held back, and their
-    text is encoded again with the next block. If the first token comes out as before, the tokens
-    in front of it stand: in byte pair encoding each two neighbours decide whether they go
-    together, and a word that is cut goes on as a word of its kind.
+    It is cut before a blank or a newline that follows a letter or a sign: there a word of GPT-2's
+    pattern ends, whatever follows. What is behind the last such place waits for the next block.
     """
-    vocabulary = gpt2_vocabulary()
-    encode_all = partial(vocabulary.encode, allowed_special={MARK})
-    held = ""  # the text of tokens[cut:]
-    tokens = []
-    cut = 0
+    encode_all = partial(gpt2_vocabulary().encode, allowed_special={MARK})
+    text = ""
     for block in blocks:
-        new = encode_all(held + block)
-        if tokens and new[0] != tokens[cut]:
-            new = encode_all(vocabulary.decode(tokens) + block)
-        else:
-            yield tokens[:cut]
-        tokens = new
-        cut = max(0, len(tokens) - 64)
-        # Not inside a character of UTF-8.
-        while vocabulary.decode_single_token_bytes(tokens[cut])[0] in range(0x80, 0xC0):
-            cut -= 1
-        held = vocabulary.decode(tokens[cut:])
-    yield tokens
+        text += block
+        found = re.match(r"(?s).*\S(?=[ \n])", text)
+        if found:
+            yield encode_all(found[0])
+            text = text[found.end() :]
+    yield encode_all(text)
 
 
 # ------------------------------------------------------------------ GPT-2's vocabulary
 
 
-def gpt2_vocabulary():
+def gpt2_vocabulary() -> "tiktoken.Encoding":
     """tiktoken's GPT-2 encoding. Raises UsageError if neither its cache nor the network has it."""
     import tiktoken
 
@@ -231,8 +261,10 @@ def gpt2_vocabulary():
                 Path(folder, name).read_bytes()
             except OSError as unread:
                 why = unread.strerror
+        *_, cause = chain_of(error)  # of a proxy, a name that is not found, a certificate
         raise UsageError(
-            f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}, and no network brought it; "
+            f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}, and no network brought it "
+            f"({type(error).__name__}: {cause}); "
             "name a folder of yours in TIKTOKEN_CACHE_DIR, and connect once, or copy "
             f"{' and '.join(VOCABULARY_FILES)} into it from that of another machine"
         ) from error

@@ -5,7 +5,8 @@ Without a process group each function does its work for the one process that the
 
 import os
 import sys
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -13,9 +14,9 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from ladder.batches import Batches
+from ladder.checkout import commit
 from ladder.corpus import Corpus, load_splits
 from ladder.errors import UsageError
-from ladder.files import commit
 
 
 def addresses() -> dist.Store:
@@ -31,7 +32,7 @@ def addresses() -> dist.Store:
 
 
 @contextmanager
-def clean_exit():
+def clean_exit() -> Iterator[None]:
     """Let a rank that exits inside do so at once, with its status; torchrun then ends the others.
 
     Python's shutdown would abort gloo's threads, and hide the status.
@@ -47,7 +48,7 @@ def clean_exit():
         raise
 
 
-def on_rank_0(function: Callable, *args, **options):
+def on_rank_0(function: Callable, *args: object, **options: object) -> object:
     """Call a function on rank 0, and return on all ranks what it returns.
 
     If it raises, the others exit with 0, so that rank 0 can print its error: if another rank
@@ -75,7 +76,7 @@ def all_gather(*values: float) -> list[tuple[float, ...]]:
     return list(zip(*rows, strict=True))
 
 
-def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
+def load_text(args: Namespace, print0: Callable) -> tuple[Corpus, Corpus]:
     """Read text and held-out text. Raises UsageError if rank 0 has others, or one is too short."""
     text, held_out = load_splits(args.data, print0)
     Batches(text, args.batch_size, args.seq_len)  # raises UsageError without a batch
@@ -88,7 +89,7 @@ def load_text(args, print0: Callable) -> tuple[Corpus, Corpus]:
     return text, held_out
 
 
-def scatter(state: dict, model):
+def scatter(state: dict, model: torch.nn.Module):
     """Copy the weights in `state`, which rank 0 has, to the shards of all ranks."""
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(model, state, options=options)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -71,8 +72,9 @@ _CAUSES = {
     ),
     # cuda_utils.c and __triton_launcher are what Triton compiles: the command that failed has them.
     r"InvalidCxxCompiler|Python\.h|Failed to find C compiler|cuda_utils\.c|__triton_launcher": (
-        "torch.compile found no working compiler: install gcc, g++ and the Python headers (apt "
-        "install g++ python3-dev), or name other compilers with CC and CXX, or run a rung below 05"
+        "torch.compile found no working compiler ({}): install gcc, g++ and the Python headers "
+        "(apt install g++ python3-dev), or name other compilers with CC and CXX, or run a rung "
+        "below 05"
     ),
     "TritonMissing|GPUTooOldForTriton": (
         "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer and Triton (on "
@@ -81,6 +83,13 @@ _CAUSES = {
     ),
     "No usable temporary directory": (
         "no folder for temporary files can be written: name one in TMPDIR"
+    ),
+    # As getcwd() says it: of no file.
+    "No such file or directory$": "the folder that this was started in is gone: cd to another",
+    "^InductorError: ImportError": (
+        "what torch.compile's compiler made does not load ({}): the compiler has other libraries "
+        "than this Python; name the system's own in CXX, or its libraries in LD_LIBRARY_PATH (on a "
+        "Mac brew install libomp), or run a rung below 05"
     ),
     # Inductor could not write, compile or load its generated code. {} is how its error begins.
     "^InductorError: (OSError|PermissionError|FileNotFoundError|CppCompileError|IndexError)": (
@@ -91,12 +100,9 @@ _CAUSES = {
 }
 
 
-def explain(error: BaseException) -> str | None:
-    """One line for an error whose cause is known and lies outside the script, else None.
-
-    Looks through the whole chain of causes, because torch.compile wraps what its backend raised.
-    """
-    while error is not None:
+def explain(raised: BaseException) -> str | None:
+    """One line for an error whose cause is known and lies outside the script, else None."""
+    for error in chain_of(raised):
         if isinstance(error, UsageError):
             return str(error)
         text = f"{type(error).__name__}: {error}"
@@ -107,5 +113,11 @@ def explain(error: BaseException) -> str | None:
         # script: show its traceback.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             return f"{error.filename2 or error.filename or 'the system'}: {error.strerror}"
-        error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
     return None
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, the one that it was raised for, and so on: torch.compile wraps its backend's."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__

@@ -1,26 +1,29 @@
-"""What this machine is: device name, rates of GPUs, peak memory, half precision, load.
+"""What this machine is and is doing: device name, half precision, memory, cores, launchers.
 
-Functions import torch, the module does not: `ladder roofline` starts at once. `device` is a
-torch.device.
+Functions import torch, the module does not: `ladder roofline` starts at once.
 """
 
-import csv
 import os
 import platform
 import re
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+from ladder.cards import find_gpu
+from ladder.disk import read_or_empty
+
+if TYPE_CHECKING:
+    import torch
 
 
-def extra(measure: Callable):
+def extra(measure: Callable) -> Callable:
     """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
 
     @wraps(measure)
-    def measure_or_none(*arguments):
+    def measure_or_none(*arguments: object) -> object:
         try:
             return measure(*arguments)
         except Exception:
@@ -29,68 +32,13 @@ def extra(measure: Callable):
     return measure_or_none
 
 
-class GPU(NamedTuple):
-    """Dense rates in TFLOP/s with FP32 accumulation, bandwidth in GB/s, memory in GB.
-
-    Dense is half of a figure "with sparsity". None: not looked up.
-    """
-
-    name: str  # for people; several names of a driver may share it
-    generation: str  # cards whose matmuls reach like shares of their data sheets
-    source: str
-    note: str
-    dtype: str  # what `half` multiplies: bfloat16, or float16 where that is all it has
-    half: float
-    fp32: float | None
-    tf32: float | None  # FP32's rate where it has no TF32 units: rung 02 changes nothing there
-    bandwidth: float | None
-    memory: float | None
-
-
-def read_data_sheets() -> dict[str, GPU]:
-    """The rows of gpus.csv by the beginning, in whole words, of the name that the driver gives.
-
-    Where the column `source` begins with "calculated", no half-precision figure of NVIDIA's was
-    found. Then `half` is multiprocessors x FLOP a clock x boost clock, with 512 FLOP on a GeForce
-    and 1024 on an RTX card. Where NVIDIA gives a figure, it is the same: 82 x 512 x 1.695 GHz = 71
-    TFLOP/s for an RTX 3090, 84 x 1024 x 1.8 GHz = 154.8 for an RTX A6000, 68 x 512 x 1.545 GHz =
-    53.8 for an RTX 2080 Ti. FP32 is half of it on a GeForce, a quarter on an RTX 20. A laptop has
-    the highest clock of its range: with less power it is slower.
-    """
-    sheets = {}
-    with Path(__file__).with_name("gpus.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            driver = row.pop("driver")
-            for column in ("half", "fp32", "tf32", "bandwidth", "memory"):
-                row[column] = float(row[column]) if row[column] else None
-            sheets[driver] = GPU(**row)
-    return sheets
-
-
-DATA_SHEETS = read_data_sheets()
-# After a name these mean another chip, a part of one (MIG, or the gigabytes of a virtual GPU, as in
-# "NVIDIA A10-4Q"), or leave the chip open (MI250).
-OTHER_CHIP = re.compile(r"\b(Ti|D|SUPER|Super|Laptop|Max|NVL|MIG|MI250|\d+(A|B|C|Q|CME))\b")
-
-
-def find_gpu(name: str | None) -> GPU | None:
-    """The row of a GPU by the name that its driver gives, such as `NVIDIA A100-SXM4-80GB`."""
-    name = re.sub(r"[\s-]+", " ", name or "") + " "
-    known = [driver for driver in DATA_SHEETS if name.startswith(f"{driver} ")]
-    driver = max(known, key=len, default="")
-    # What follows may be memory or form factor ("H200 141GB"), but not another chip.
-    if OTHER_CHIP.search(name.removeprefix(driver)):
-        return None
-    return DATA_SHEETS.get(driver)
-
-
-def device_name(device) -> str:
+def device_name(device: "torch.device") -> str:
     """The device's own name, such as `NVIDIA H100 80GB HBM3` or `AMD EPYC (2 threads)`."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    found = re.search(r"model name\s*: (.*\S)", _read("/proc/cpuinfo"))
+    found = re.search(r"model name\s*: (.*\S)", read_or_empty("/proc/cpuinfo"))
     name = found[1] if found else platform.machine()
     if device.type == "mps":
         return f"{name} GPU"
@@ -98,27 +46,40 @@ def device_name(device) -> str:
     return f"{name} (1 thread)" if threads == 1 else f"{name} ({threads} threads)"
 
 
-def _read(*path) -> str:
-    """The text of a file of Linux; empty if there is none that we may read."""
-    with suppress(OSError):
-        return Path(*path).read_text()
-    return ""
+# How many processes they started: torchrun, srun, Open MPI, MPICH, Flux, HPE's PALS.
+LAUNCHERS = (
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "FLUX_JOB_SIZE",
+    "PALS_LOCAL_SIZE",
+)
 
 
-def peak_flops(device) -> float | None:
+def started_with_others() -> str | None:
+    """What says that a launcher started more than this process, as `PMI_SIZE is 2`."""
+    for name in LAUNCHERS:
+        processes = os.environ.get(name, "1")
+        if processes != "1":
+            return f"{name} is {processes}"
+    return None
+
+
+def peak_flops(device: "torch.device") -> float | None:
     """The device's dense peak in half precision in FLOP/s, or None if it is not in the table."""
     gpu = find_gpu(device_name(device))
     return gpu.half * 1e12 if gpu else None
 
 
-def peak_bytes(device) -> int | None:
+def peak_bytes(device: "torch.device") -> int | None:
     """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU under Linux."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # getrusage's figure would start at the parent's peak.
-    kibibytes = re.search(r"VmHWM:\s+(\d+) kB", _read("/proc/self/status"))
+    kibibytes = re.search(r"VmHWM:\s+(\d+) kB", read_or_empty("/proc/self/status"))
     return int(kibibytes[1]) * 1024 if kibibytes else None
 
 
@@ -127,7 +88,7 @@ def peak_bytes(device) -> int | None:
 AMD_WITH_BF16 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
-def half_precision(device):
+def half_precision(device: "torch.device") -> "torch.dtype":
     """The dtype for autocast: torch.bfloat16 where the device multiplies it, else float16 on a GPU.
 
     Emulated bfloat16 would be slower than FP32. torch.float32, with which autocast stays off, on a
@@ -163,16 +124,6 @@ def _cpu_has_bf16() -> bool:
 
 
 @extra
-def busy(load=None) -> str | None:
-    """A line if the load, by default that of the last minute, is above three quarters of the cores
-    that this process may use; else None."""
-    load = load or os.getloadavg()[0]
-    cores = usable_cores()
-    if load > 0.75 * cores:
-        return f"load {load:.1f} on {cores:g} core(s) in the last minute: wait if others run"
-
-
-@extra
 def usable_cores() -> float:
     """How many cores this process may use, by its affinity and its container's quota."""
     cores = os.cpu_count()
@@ -192,25 +143,13 @@ def throttled() -> int:
     return sum(map(int, counts))
 
 
-def _of_cgroups(name: str) -> list:
+def _of_cgroups(name: str) -> list[str]:
     """What a file of this process's control groups, and of those around them, holds."""
     texts = []
-    for controllers, path in re.findall(r":(|cpu.*):/(.*)", _read("/proc/self/cgroup")):
+    for controllers, path in re.findall(r":(|cpu.*):/(.*)", read_or_empty("/proc/self/cgroup")):
         group = Path("/sys/fs/cgroup", controllers, path)
-        texts += [_read(folder, name) for folder in (group, *group.parents)]
+        texts += [read_or_empty(folder, name) for folder in (group, *group.parents)]
     return texts
-
-
-@extra
-def cpu_seconds_of_others() -> float:
-    """CPU time of all programs since the machine started, but for this one and those that it
-    waited for; None where this one has a share of the cores, as others may have theirs."""
-    if usable_cores() < os.cpu_count():
-        return None
-    counts = _read("/proc/stat").split()[1:9]
-    user, nice, system, _idle, _disk, *interrupts = map(int, counts)
-    ticks = user + nice + system + sum(interrupts)
-    return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 @extra

@@ -3,17 +3,22 @@
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # --help of a subcommand works without it
+    import torch
+
 RESERVE = 2e9  # bytes of a GPU for CUDA (half a gigabyte) and a desktop
 
 
-def default_batch_size(device, size: dict, T: int) -> int:
+def default_batch_size(device: "torch.device", size: dict, T: int) -> int:
     """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
     if device.type != "cuda":
         return 4
     return max(1, min(16, baseline_batch(memory_of(device), size, T)))
 
 
-def memory_of(device) -> float:
+def memory_of(device: "torch.device") -> float:
     """A GPU's memory in bytes."""
     import torch  # not above: --help of a subcommand works without it
 
@@ -39,7 +44,9 @@ def baseline_batch(memory: float, size: dict, T: int) -> int:
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 
-def ddp_batch(memory: float, size: dict, T: int, shards=None, recompute=False) -> int:
+def ddp_batch(
+    memory: float, size: dict, T: int, shards: int | None = None, recompute: bool = False
+) -> int:
     """The same for ddp_run.py, compiled and in half precision, as it is or with --recompute.
 
     For fsdp_run.py `shards` is the number of ranks that share weights, gradients and moments.
@@ -47,17 +54,18 @@ def ddp_batch(memory: float, size: dict, T: int, shards=None, recompute=False) -
     L = size["n_layer"]
     C = size["n_embd"]
     V = 50304
-    # Bytes: 4 weight, 4 gradient (which DDP sends from there), 8 AdamW's moments, 2 in half
-    # precision.
+    # Bytes: 4 weight, 4 gradient (kept; of several ranks it is a view of DDP's buckets), 8 AdamW's
+    # moments, 2 in half precision.
     P = parameters(L, C, V)
     fixed = 18 * P
     if shards:  # the first three; of the token embedding every rank has all but the moments too
         fixed = 16 * P / shards + 14 * V * C
     # Bytes a token: activations, embeddings and last LayerNorm, and in half precision the logits
-    # and their gradient; with --recompute the inputs of blocks, one block, and an eighth of those.
+    # and their gradient; with --recompute the inputs of blocks, and an eighth of the logits three
+    # times in FP32: one block computed again takes less.
     per_token = L * 36 * C + 10 * C + 4 * V
     if recompute:
-        per_token = L * 4 * C + 36 * C + 10 * C + V / 2
+        per_token = L * 4 * C + 10 * C + 12 * V / 8
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 

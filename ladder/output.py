@@ -1,12 +1,12 @@
 """Where the lines of a run go: the screen, its log, and a copy of the log beside checkpoints."""
 
+import os
 import shutil
 import signal
 import sys
 from pathlib import Path
 from typing import IO
 
-from ladder.files import silence
 from ladder.text import printable
 
 
@@ -45,7 +45,7 @@ class Output:
     def print(self, line: str):
         """Write one line to the logs and to stdout."""
         self.log(line)
-        self.show(line)
+        self.say(line)
 
     def error(self, line: str):
         """Write one line to the logs and to stderr, on all ranks."""
@@ -58,7 +58,7 @@ class Output:
         for file in self.logs:
             self._write(file, line)
 
-    def show(self, line: str):
+    def say(self, line: str):
         """Write one line to stdout alone."""
         if self.rank == 0:
             self._write(sys.stdout, line)
@@ -75,3 +75,8 @@ class Output:
             self.lost = True
             why = f"cannot write {file.name}: {error.strerror}"
             self.error(f"{why}: the run goes on without it")
+
+
+def silence(stream: IO):
+    """Send what a broken stream still buffers, and all that follows, to os.devnull."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

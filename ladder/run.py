@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import platform
 import signal
 import sys
@@ -20,8 +19,8 @@ from torch.nn import Module
 
 from ladder import machine, probe
 from ladder.batches import Batches
+from ladder.checkout import ROOT, commit, require_own
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
-from ladder.files import ROOT, commit, require_own
 from ladder.log import mfu_line, pairs_line, result, step_line
 from ladder.output import Output
 from ladder.signals import Signals, signals_to
@@ -84,10 +83,9 @@ class Run:
             sys.stdout.reconfigure(errors="backslashreplace")
         # 30 lines of PyTorch 2.15 before the error that becomes our one line
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
-        # As torchrun, and Slurm's srun without it, say how many processes they started.
-        copies = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-        if self.world_size == 1 and copies != "1":
-            alone = f"WORLD_SIZE or SLURM_STEP_NUM_TASKS is {copies}, but this would train alone"
+        others = machine.started_with_others()
+        if self.world_size == 1 and others:
+            alone = f"{others}, but this would train alone"
             exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
         try:
             require_own(self.path)
@@ -212,7 +210,7 @@ class Run:
             self.output.log(line)
             if len(self.times) > 1:  # the first step may compile
                 line += f" | left {timedelta(seconds=round(dt * self.steps_left))}"
-            self.output.show(line)
+            self.output.say(line)
             scale = self.scaler.get_scale()
             skipped = scale < self.scale
             recording = self.watcher.end(dt, skipped)
@@ -302,7 +300,7 @@ def finish(run: Run, status: str) -> dict[str, object]:
     if run.rank == 0 and numbers["tok_per_s"]:
         speed = f"{numbers['tok_per_s']:,.0f} tok/s, {numbers['median_ms']:,.1f} ms a step"
         loss = f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}"
-        run.output.show(f"{run.output.logs[0].name}: {speed}, {loss}")
+        run.output.say(f"{run.output.logs[0].name}: {speed}, {loss}")
     return found
 
 

@@ -9,7 +9,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 def printable(text: str, keep: str = "") -> str:
     r"""`text` with its control characters escaped (a newline as \n), except those in `keep`."""
 
-    def escaped(found):
+    def escaped(found: re.Match) -> str:
         character = found[0]
         if character in keep:
             return character
@@ -18,6 +18,6 @@ def printable(text: str, keep: str = "") -> str:
     return CONTROL.sub(escaped, text)
 
 
-def show(line: str):
+def say(line: str):
     """Print one line as logs have it: a file name in it cannot control the terminal."""
     print(printable(line))

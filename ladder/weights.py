@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from ladder.corpus import GPT2_VOCAB_SIZE, VOCABULARY_FILES, VOCABULARY_SHA256, cache_folder
+from ladder.disk import write_atomic
 from ladder.errors import Damaged, UsageError
-from ladder.files import write_atomic
 
 BEST = "best"  # the folder of a run's best model, beside its checkpoints
 WEIGHTS = "model.safetensors"

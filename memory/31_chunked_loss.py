@@ -1,19 +1,19 @@
-"""31 chunked loss
+"""GPT-2 (124M), trained with:
 
-Change: logits and loss are computed for an eighth of the tokens at a time, and again in the
-  backward pass. The model returns no logits where it returns a loss.
-Why: of all that a step keeps for the backward pass the logits are the largest: 50304 numbers a
-  token, in half precision, then their gradient, and zeros for the gradient of the returned logits:
-  302 of some 641 KB a token. Here an eighth's are in memory at a time, without the zeros: 25 KB a
-  token. The price is the head's matmul once more: 2 x 768 x 50304 FLOPs a token, 9 % of a step's
-  arithmetic at T=1024, 4 % with gpt2-medium. More parts save little more: PyTorch's issue 136702
-  reports a GPT-2 with its loss in 8, 16, 32, 64: 14.0, 13.3, 12.9, 12.6 GB and 195, 197, 206,
-  243 ms. F.linear_cross_entropy (PyTorch 2.13) would be one call, but under autocast on a CPU it
-  multiplied in FP32 (a loss took 11.1 s, not 3.6), and with inputs cast by hand its result had
-  bfloat16's three digits.
-Numerics: rounding. A sum of eight sums.
-Run: python memory/31_chunked_loss.py
-Removes: seven eighths of the logits
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+31 chunked loss: logits and loss of an eighth of the tokens at a time, never all of them
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

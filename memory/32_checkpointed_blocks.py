@@ -1,16 +1,20 @@
-"""32 checkpointed blocks
+"""GPT-2 (124M), trained with:
 
-Change: a block keeps its input alone. Backward computes the rest of the block again.
-Why: between forward and backward each of the 12 blocks keeps some 36 bytes a token and channel, in
-  half precision: inputs of the matmuls, GELU, LayerNorms, q, k and v. That is 332 KB a token for
-  the model, where the blocks' inputs alone are 37 KB. Only one block at a time then has its
-  activations in memory. The price is a second forward pass of the blocks: a quarter to a third of a
-  step. So it is for what does not fit otherwise: a small card, or a larger model. What is left is
-  mostly 16 bytes a parameter. A third rung does not follow: moments in 8 bits take another library
-  (torchao), an update inside backward forbids clipping and gradients of several batches.
-Numerics: identical. The same kernels on the same numbers, one more time.
-Run: python memory/32_checkpointed_blocks.py
-Removes: activations inside the blocks; costs a second forward
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+31 chunked loss: logits and loss of an eighth of the tokens at a time, never all of them
+32 checkpointed blocks: a block keeps its input alone, and backward computes the rest again
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

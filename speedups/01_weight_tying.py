@@ -1,17 +1,9 @@
-"""01 weight tying
+"""GPT-2 (124M), trained with:
 
-Change: the token embedding and the output head share one matrix. So does the released GPT-2.
-Why: AdamW has one 50257 x 768 matrix less to update, 38.6M parameters. Unfused AdamW reads or
-  writes 20 numbers per parameter (rung 10): 20 x 4 bytes x 38.6M = 3.1 GB a step. Adding up the
-  gradients of both uses takes two reads and a write of 154 MB, so 2.6 GB are saved: 1.3 ms at an
-  A100's 2039 GB/s, 0.13 s on a CPU that moves 20 GB/s. The head's matmul stays, so no FLOP is
-  saved. Expect 463 MB less memory at its peak (weight and two moments; the gradients come after
-  it), but on a GPU hardly any time. The loss may rise, as fewer weights are left to train: the one
-  long run of a model like this that we found ended 0.182 higher when tied (docs/reported.md).
-Numerics: changes the function. 124,439,808 parameters instead of 163,037,184; the gradients of
-  both uses add up in the one matrix.
-Run: python speedups/01_weight_tying.py
-Removes: the update of 38.6M parameters
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

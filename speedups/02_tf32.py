@@ -1,18 +1,10 @@
-"""02 TF32
+"""GPT-2 (124M), trained with:
 
-Change: FP32 matmuls may round their operands to TF32.
-Why: tensor cores multiply TF32 but not FP32: some 132 instead of 19 TFLOP/s on an A100 (half of
-  its bfloat16 rate, as an owner measured it). TF32 has FP32's 8 exponent bits and 10 of its 23
-  mantissa bits; sums stay FP32. Tensors still take 4 bytes a number in memory, so the traffic
-  between the matmuls takes as long as before. That is why an A100's roofline falls from 850 to 244
-  ms, 3.5 times and not 7. Needs an Ampere GPU or newer. Expect less on a GeForce: its data sheet
-  gives TF32 the rate of FP32, but owners measured 1.3 to 1.9 times that rate, and a step gains
-  some 10 to 40 % by `ladder roofline`. Expect nothing on a CPU without TF32 units.
-Numerics: rounding. Each matmul operand loses 13 bits: an error below 2^-10 of its value if they
-  are cut off, below 2^-11 if it is rounded to the nearest.
-Run: python speedups/02_tf32.py
-Removes: FP32 arithmetic outside tensor cores
-Effective: matmul=tf32
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

@@ -1,27 +1,11 @@
-"""03 bf16 autocast
+"""GPT-2 (124M), trained with:
 
-Change: forward and loss run under bfloat16 autocast. Matmuls take and give bfloat16. A GPU without
-  bfloat16 units (T4, V100, RTX 20) gets float16 and a gradient scaler. On an x86 CPU without them
-  (AVX512_BF16 or AMX) autocast stays off: emulated, bfloat16 is slower than FP32.
-Why: tensor cores multiply bfloat16 at twice their TF32 rate (an A100's owner measured 265
-  TFLOP/s), and each number takes half the memory. Weights, gradients and AdamW's moments stay FP32.
-  Backward ops reuse the dtype that autocast chose for their forward op, so `loss.backward()`
-  belongs outside. But the traffic between the matmuls hardly falls: softmax and
-  its saved output stay FP32 on CUDA, and each step casts the weights to bfloat16 and their
-  gradients back, 2 x 123.6M x 6 bytes = 1.5 GB. Of an A100's 244 ms (roofline) this traffic takes
-  115 before and 110 after; only the other half, the matmuls, takes half the time. Expect 40 % at
-  most there, not twice the speed; more where matmuls are most of a step, less without tensor cores.
-  float16 needs the scaler because it rounds numbers below 3.0e-8 to zero: at B=16, T=1024 the
-  gradient of most logits starts at 1 / 50257 / 16384 = 1.2e-9. The scaler multiplies the loss by
-  65536 before backward and divides the gradients by it afterwards; if one has overflowed, it skips
-  the step and halves its factor.
-Numerics: rounding. Each matmul operand and result is off by up to 2^-8 of its value (2^-11 in
-  float16). On a CPU the loss is computed in FP32. On CUDA autocast does not cast cross-entropy to
-  FP32, although PyTorch's documentation lists it (see autocast_mode.h). So the log-probabilities
-  are bfloat16: one near 11 is rounded by up to 0.03.
-Run: python speedups/03_bf16_autocast.py
-Removes: half of the matmuls' time
-Effective: autocast=bfloat16/float16
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

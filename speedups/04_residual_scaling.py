@@ -1,15 +1,12 @@
-"""04 residual scaling
+"""GPT-2 (124M), trained with:
 
-Change: projections into the residual stream start with std 0.02 / sqrt(2 * n_layer), not 0.02.
-  These are c_proj of attention and MLP.
-Why: it is here because GPT-2 has it (section 2.3 of its paper). In the 124M model 24 such
-  projections add to the residual stream, and the variances of what they add sum up. Divided by
-  sqrt(24), all of them together add as much as one alone. Expect no speed on any device, as the
-  same kernels run. We know of no report of what it does to the loss of GPT-2; torchtitan found
-  similar losses with and without another rule, which depends on the layer (docs/reported.md).
-Numerics: changes the function. Other initial weights.
-Run: python speedups/04_residual_scaling.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

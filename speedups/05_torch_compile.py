@@ -1,22 +1,13 @@
-"""05 torch.compile
+"""GPT-2 (124M), trained with:
 
-Change: one call compiles the model: neighbouring operators become one kernel.
-Why: run one by one, every elementwise operator reads its whole input from memory and writes its
-  whole output back. The largest are the scores of attention: at B=16, T=1024 403 MB a layer in
-  bfloat16. Scale, mask (a copy and a fill), the cast to FP32, softmax and the cast back read or
-  write 403 MB sixteen times, 6.4 GB a layer in forward, beside what the two matmuls around them
-  move. The compiler fuses them into one kernel that keeps the values in registers: one read and
-  one write, 0.8 GB. (GELU stays one kernel between two matmuls and moves as much as before.) In a
-  step, 157 of 225 GB between the matmuls disappear, and an A100's roofline falls from 177 to 100
-  ms. The matmuls stay library calls. The first step compiles and is logged separately; it is
-  short if the compiler finds its earlier work in the cache on disk. Expect less where matmuls are
-  most of a step. Counting the compilation, a run of a few dozen steps takes longer.
-Numerics: rounding. Fused chains round to bfloat16 less often and sum in another order. On CUDA,
-  rungs 03 and 04 compute the loss in bfloat16. Here the loss's kernel reads bfloat16 logits,
-  computes in FP32 and keeps that in registers.
-Run: python speedups/05_torch_compile.py
-Removes: round trips through memory between kernels
-Effective: compiled=yes
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

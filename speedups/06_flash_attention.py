@@ -1,22 +1,14 @@
-"""06 flash attention
+"""GPT-2 (124M), trained with:
 
-Change: attention is one fused operator, without a mask buffer.
-Why: written out, the (T, T) scores of every head go through memory: 403 MB a layer in bfloat16 at
-  B=16, T=1024, written by one matmul, read and written by the compiled softmax, and read by the
-  next matmul, 1.6 GB; then again in backward. A GPU's fused kernel walks over tiles that fit into
-  on-chip memory. It keeps a running maximum and sum for each row, computes the scores again in
-  backward, and skips the tiles above the diagonal, half of all. All memory traffic of a step, that
-  of the matmuls included, falls from 131 to 65 GB, an A100's roofline from 100 to 70 ms. Scores
-  that are not stored also leave room for a larger batch: a card of 12 GB trains with B=8, where the
-  baseline, which stores them in FP32, fits B=2 (docs/your-card.md). PyTorch picks cuDNN's kernel
-  (above 9.15) on H100, H200 and B200, the memory-efficient one on cards older than the A100 (T4,
-  V100), elsewhere FlashAttention 2; the `effective` line says which ran. The saving per token grows
-  with T: expect a third of the step at T=1024 and a tenth at T=256. On a CPU expect it to be slower
-  at T=256: its kernel skips nothing there.
-Numerics: rounding. The softmax is summed tile by tile.
-Run: python speedups/06_flash_attention.py
-Removes: traffic and memory of the (T, T) scores
-Effective: attention=flash/efficient/cudnn
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

@@ -1,17 +1,15 @@
-"""07 vocab 50304
+"""GPT-2 (124M), trained with:
 
-Change: the vocabulary is padded from 50257 to 50304, a multiple of 128.
-Why: fast tensor-core kernels load 16 bytes at once, 8 numbers in bfloat16. 50257 is odd, so most
-  rows of the logits do not start at a multiple of 16 bytes, and the largest matmul of the model
-  gets slower kernels, unless the compiler pads it itself, with a copy every step. A multiple of 8
-  would cure that. 128 is also the width of a common tile, so no tile is partly empty: 50304 = 393
-  x 128, for 0.03 % more FLOPs a step. Expect little where the compiler pads already, or on a CPU.
-Numerics: changes the function. 47 more logits take part in the softmax. No corpus contains their
-  ids, so they are never a target: they add about 47 / 50304 = 0.0009 to the first loss, and
-  training then pushes their probability towards zero. (The first losses of two logs, of 06 and 07,
-  differ by more: a larger table shifts every random draw after it.)
-Run: python speedups/07_vocab_50304.py
-Removes: misaligned rows of the logits
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

@@ -1,18 +1,16 @@
-"""08 AdamW and clipping
+"""GPT-2 (124M), trained with:
 
-Change: AdamW has GPT-3's settings, and gradients are clipped. From the GPT-3 paper: betas (0.9,
-  0.95) instead of PyTorch's (0.9, 0.999), eps 1e-8, the gradient clipped to a global norm of 1.0,
-  weight decay 0.1 instead of 0.01. From nanoGPT: decay on matrices and embeddings only. The step
-  line also shows norm.
-Why: for the loss, not for speed. Clipping limits what one bad batch can do. Biases and LayerNorms
-  need no decay. In long runs of others the decay shows, clipping hardly (docs/reported.md). A beta2
-  of 0.95 forgets half of the squared gradients in 13.5 steps, 0.999 in 693. GPT-3 has 0.95 for half
-  a million tokens a step. At a CPU's 1,024 a step 0.999 ended lower, in short runs of a small model
-  (docs/measuring.md). Only clipping takes time: one more pass over 498 MB of gradients to measure
-  them and one to scale them, two reads and a write, 1.5 GB, 0.7 ms on an A100.
-Numerics: changes the function. The update rule changes.
-Run: python speedups/08_adamw_clipping.py
-Removes: nothing: for the loss; costs a little time
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

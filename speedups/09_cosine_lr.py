@@ -1,19 +1,17 @@
-"""09 cosine LR
+"""GPT-2 (124M), trained with:
 
-Change: the learning rate warms up to 6e-4, twice 08's, then falls along a cosine. The warm-up is
-  linear, over the first fifth of --steps; the last step has a tenth of 6e-4. The step line also
-  shows lr.
-Why: for the loss, not for speed: setting the rate costs two Python assignments a step. AdamW's
-  second moments are noise at first, so small steps come first; later a large rate makes progress,
-  and a small one at the end settles. 6e-4 is what the GPT-3 paper gives for 125M parameters and
-  batches of half a million tokens, the size that ddp_run.py trains with on GPUs. The batches here
-  have 1,024 tokens on a CPU and up to 16,384 on a GPU. In one short run of each (a small model, 512
-  tokens a step), 2.4e-3 ended lower than 6e-4, and lower than 08 at any of four rates (RUNLOG.md).
-  The one long run that we found with warm-up, cosine and a higher rate (3.5 times as high there,
-  twice here) ended 0.090 lower than one at a constant rate (docs/reported.md).
-Numerics: changes the function. The learning rate changes every step.
-Run: python speedups/09_cosine_lr.py
-Removes: nothing: for the loss
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

@@ -1,17 +1,18 @@
-"""10 fused AdamW
+"""GPT-2 (124M), trained with:
 
-Change: the optimizer updates all parameters in one fused kernel.
-Why: an update reads weight, gradient and two moments and writes all but the gradient: 7 x 4 bytes
-  x 124.5M = 3.5 GB. PyTorch's default for GPUs does the same arithmetic in eight passes over whole
-  lists of tensors, which read or write 20 numbers per parameter; on a CPU it goes through the
-  tensors one by one. The 13 x 4 bytes x 124.5M = 6.5 GB saved take an A100 3.2 ms. It also saves
-  launches: in each of the two groups of parameters one pass takes the place of eight. Expect 3 % of
-  the 93 ms that a step of 07 is reported to take on an A100 at B=16, more at a small B, and less
-  where gradients are accumulated. On a CPU that moves 20 GB/s, 6.5 GB take 0.3 s.
-Numerics: rounding. The same formula, evaluated in another order.
-Run: python speedups/10_fused_adamw.py
-Removes: over half of the optimizer's traffic
-Effective: optimizer=fused
+00 baseline: plain PyTorch in FP32
+01 weight tying: the token embedding and the output head share one matrix
+02 TF32: FP32 matmuls round their operands to TF32, which tensor cores multiply
+03 bf16 autocast: matmuls take and give bfloat16, or float16 with a gradient scaler
+04 residual scaling: projections into the residual stream start with smaller weights
+05 torch.compile: neighbouring operators become one kernel and skip the way through memory
+06 flash attention: scores, mask and softmax in one kernel; no (T, T) matrix in memory
+07 vocab 50304: a multiple of 128, so that rows of logits are aligned for tensor cores
+08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
+09 cosine LR: the learning rate warms up, then falls along a cosine
+10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+
+Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math

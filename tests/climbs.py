@@ -5,8 +5,8 @@ import shlex
 from dataclasses import replace
 from importlib.metadata import version
 
+from ladder.checkout import ROOT
 from ladder.cli import pick_device
-from ladder.files import ROOT
 from ladder.log import Log, pairs, pairs_line, step_line
 from ladder.machine import device_name
 from ladder.measure.folder import Climb, log_texts
@@ -19,7 +19,7 @@ PUBLISHED = LOGS / f"{HERE}-climb-3"  # 13 rungs, three rounds
 LOG = log_texts(PUBLISHED)["baseline.r1"]
 NAMES = {path.stem: path.relative_to(ROOT).as_posix() for path in all_scripts()}
 # By the large matmul.
-FOUND = {"rates": {"peak_flops": 1e12}}
+FOUND = {"peak_flops": 1e12}
 
 
 def a_climb(**facts) -> Climb:
@@ -45,14 +45,14 @@ def a_climb(**facts) -> Climb:
 def write_climb(folder, scripts, **facts):
     """Write the climb.json of these scripts, of which none has run. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    a_climb(scripts=[*scripts], **facts).write_to(folder)
+    a_climb(scripts=[*scripts], folder=folder, **facts).save()
     return folder
 
 
 def as_it_ran(published, folder):
     """Copy a published climb to what it was before: a file for each log. Returns the folder."""
     folder.mkdir()
-    Climb.read_from(published).write_to(folder)
+    replace(Climb.read_from(published), folder=folder).save()
     for name, text in log_texts(published).items():
         (folder / f"{name}.log").write_text(text)
     return folder
@@ -60,7 +60,7 @@ def as_it_ran(published, folder):
 
 def change(folder, **facts):
     """Change these facts in the climb.json of a climb."""
-    replace(Climb.read_from(folder), **facts).write_to(folder)
+    replace(Climb.read_from(folder), **facts).save()
 
 
 def edit(folder, old, new):

@@ -11,13 +11,10 @@ import pytest
 import torch
 
 from ladder import machine
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
 from ladder.commands.main import main
-from ladder.files import ROOT
-from ladder.measure.docstrings import parts_of
 from ladder.measure.scripts import all_scripts, number_of
-
-sys.path.insert(0, str(ROOT / "dev"))  # whose modules the tests import as they import each other
 
 SMALL = ["--model", "tiny", "--batch-size", "2", "--seq-len", "64", "--device", "cpu"]
 # cuDNN below 9.15.1 may read out of bounds where 128 does not divide T (pytorch issue 169849).
@@ -47,19 +44,19 @@ def rung(number: int) -> Path:
 
 def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
     """Write a rung or candidate with a mistake in its code to `path`: `wrong` for `right`."""
-    docstring, code = parts_of(script)
-    assert code.count(right) == 1, right
-    path.write_text(docstring + code.replace(right, wrong))
+    source = script.read_text()
+    assert source.count(right) == 1, right
+    path.write_text(source.replace(right, wrong))
     return path
 
 
-def code_lines(path: Path) -> list[str]:
-    """The lines of a script with its docstring and its blank lines left out."""
-    return [line for line in parts_of(path)[1].split("\n") if line.strip()]
+def lines_of(path: Path) -> list[str]:
+    """The lines of a script, blank ones left out."""
+    return [line for line in path.read_text().split("\n") if line.strip()]
 
 
 def changed_lines(before: list[str], after: list[str]) -> list[str]:
-    """The + and - lines between the code_lines of two scripts: how large a change is."""
+    """The + and - lines between the lines_of two scripts: how large a change is."""
     diff = list(unified_diff(before, after, n=0, lineterm=""))[2:]
     return [line for line in diff if not line.startswith("@@")]
 

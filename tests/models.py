@@ -1,6 +1,7 @@
 """Models and runs of the scripts, made so that a mistake shows."""
 
 import functools
+import re
 
 import pytest
 import torch
@@ -8,8 +9,8 @@ import transformers
 from helpers import SCRIPTS, SMALLER, TINY, load, rung
 
 from ladder import machine, weights
-from ladder.files import ROOT
-from ladder.measure.docstrings import describe
+from ladder.checkout import ROOT
+from ladder.measure.notes import describe
 
 
 def tiny(module, tied=False, **sizes):
@@ -101,10 +102,11 @@ def uncompiled(model, **_):
     return model
 
 
-def spied_run(run_main, module, steps, scale=None, compiler=uncompiled):
+def spied_run(run_main, module, steps, scale=None, growth_interval=2000, compiler=uncompiled):
     """Run main() with spies for optimizers; returns that of AdamW, and the log.
 
-    With `scale` it multiplies float16, as on a GPU without bfloat16, and its scaler starts there.
+    With `scale` it multiplies float16, as on a GPU without bfloat16, and its scaler starts there,
+    and doubles after `growth_interval` steps without an overflow.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.optim, "AdamW", SpyAdamW)
@@ -113,10 +115,17 @@ def spied_run(run_main, module, steps, scale=None, compiler=uncompiled):
         if scale:
             for place in (machine, module):
                 patch.setattr(place, "half_precision", lambda _: torch.float16)
-            scaler = functools.partial(torch.amp.GradScaler, init_scale=scale)
+            settings = dict(init_scale=scale, growth_interval=growth_interval)
+            scaler = functools.partial(torch.amp.GradScaler, **settings)
             patch.setattr(torch.amp, "GradScaler", scaler)
         log = run_main(module, "--steps", steps)
     return SpyAdamW.made, log
+
+
+def skipped_steps(log) -> list[int]:
+    """The steps, from 0 on, that a run skipped because a gradient overflowed float16."""
+    found = [re.match(r"step (\d+) skipped", note) for note in log.notes]
+    return [int(match[1]) - 1 for match in found if match]
 
 
 def losses_of(log) -> list[float]:

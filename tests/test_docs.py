@@ -2,23 +2,29 @@
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
-from blocks import BLOCK, beyond_climbs, measured_climbs, render
 from climbs import HERE, LOGS
-from pictures import pictures
 from rich.console import Console
 
+from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
+from dev.pictures import pictures
+from dev.reports import known_json
+from ladder.checkout import ROOT, git
 from ladder.commands.main import COMMANDS, main
-from ladder.files import ROOT, git
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
+from ladder.measure.notes import without_docstring
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import all_scripts
-from ladder.show.tables import caption, for_terminal, percent
+from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
+from ladder.show.reported import known
+from ladder.show.tables import caption, for_terminal
+from ladder.show.words import gain
 
-PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/README.md"]
+PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/RUNLOG.md"]
+PAGES += [f"{folder}/README.md" for folder in ("speedups", *BRANCHES)]
 PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -55,14 +61,14 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
     rows = re.findall(r"^\|.*?\]\((logs/[^)]+)\)(.*)", BLOCK.sub("", page("RUNLOG.md")), re.M)
     assert len(rows) > 9
     for folder, cells in rows:
-        found = [percent(row.gain) for row in read_climb(ROOT / folder)[1]]
-        for gain in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
-            assert gain in found, (folder, gain)
+        found = [gain(row.gain) for row in read_climb(ROOT / folder)[1] if row.gain]
+        for text in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
+            assert text in found, (folder, text)
 
 
 def test_examples_are_what_is_printed(capsys):
     """Line by line, but for blanks."""
-    assert main(["diff", "5"]) == main(["roofline", "--gpu", "RTX 4070"]) == 0
+    assert main(["roofline", "--gpu", "RTX 3090"]) == 0
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
@@ -71,65 +77,40 @@ def test_examples_are_what_is_printed(capsys):
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)
 
-    gain = re.search("An RTX 4070 gains (.*? times)", page("README.md"))[1]
-    assert f"{gain} (calculated, not measured)" in printed
-    diff, *_, log, _ = code_blocks(page("README.md"))
+    command, *lines = code_blocks(page("README.md"))[0].splitlines()
+    diff = subprocess.run(command[2:].split(), cwd=ROOT, capture_output=True, text=True)
+    assert lines == diff.stdout.splitlines()
+    gained = re.search("An RTX 3090 gained (.*?) times", page("README.md"))[1]
+    assert f"times as fast: {gained} (reported, to 07)" in printed
+    *_, log, _ = code_blocks(page("README.md"))
     (roofline,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
     climb = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
     two_ranks = code_blocks(section("docs/train.md", "Several GPUs"))[2]
-    for block in (diff, log, roofline, climb, two_ranks):
+    for block in (log, roofline, climb, two_ranks):
         for line in block.splitlines():
             assert line == "…" or words(line) in printed, line
 
 
-# What has changed in the scripts since the climb that README.md shows and cannot show in its times:
-# names, where and in which order text is read (round 1 reads the same), FP32 said in so many words,
-# and autocast, which is now made once before the steps and not in each of them.
-SINCE_THEN = {
-    "future": "mask",
-    "scaler = run.scaler = torch.amp": "scaler = torch.amp",
-    "run.dtype, run.scaler = (dtype, scaler)\n": "",
-    "batches, dtype=dtype, scaler=scaler)": "batches)",
-    "run.say": "run.print0",
-    "corpus = load_corpus(args.data, run.print0)\n": "",
-    "Batches(load_corpus(args.data, run.print0), B, T)": "Batches(corpus, B, T, seed=args.seed)",
-    "seed=args.seed, shuffle=args.shuffle)": "seed=args.seed)",
-    "torch.set_float32_matmul_precision('highest')\n": "",
-    "autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)\n": "",
-    "with torch.autocast(device.type, dtype=dtype):": "with autocast:",
-}
-
-
 def code_of(source: str) -> str:
-    """A script's code without docstrings, comments and SINCE_THEN."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        is_documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-        if is_documented and ast.get_docstring(node):
-            del node.body[0]
-    text = re.sub("^ +", "", ast.unparse(tree), flags=re.MULTILINE)
-    for old, new in SINCE_THEN.items():
-        text = text.replace(old, new)
-    return text
+    """A script's code without its docstring and comments."""
+    return ast.unparse(ast.parse(without_docstring(source)))
 
 
-def test_a_climb_in_readme_ran_the_code_that_stands_here():
-    """Else README.md has to show another climb, or these scripts have to be measured again.
+def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
+    """As it is at the climb's commit, or at that up to which RUNLOG.md says what has changed since.
 
-    The whole script is compared with itself at the climb's commit, without docstrings and comments.
-    It may differ in SINCE_THEN, which lists each change, so that a new one needs a decision. What
-    scripts import from ladder/ is not compared: of that, only `next(batches)` is timed.
+    Else measure again, or say what has changed. What scripts import is not compared: of that, only
+    `next(batches)` is timed.
     """
     here = {path.stem: path for path in all_scripts()}
+    said = dict(re.findall(r"Since commit (\w+), up to (\w+)", words(page("RUNLOG.md"))))
     for _, climb, _ in measured_climbs() + beyond_climbs():
-        for script in climb.scripts:
-            if Path(script).stem not in here:  # tried, and not shown: it went
-                continue
-            then = git("show", f"{climb.commit}:{script}")
+        commit = said.get(climb.commit, climb.commit)
+        for stem in here.keys() & {Path(script).stem for script in climb.scripts}:
+            then = git("show", f"{commit}:{relative_name(here[stem])}")
             if then.returncode:
                 pytest.skip(f"no history: {then.stderr}")
-            now = here[Path(script).stem].read_text(encoding="utf-8")
-            assert code_of(now) == code_of(then.stdout), script
+            assert code_of(here[stem].read_text("utf-8")) == code_of(then.stdout), stem
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -168,8 +149,9 @@ def anchors(path) -> list[str]:
     return found
 
 
-def test_the_generated_pictures_are_what_is_made_of_the_repository():
-    """Else: python dev/regenerate.py."""
+def test_the_generated_files_are_what_is_made_of_the_repository():
+    """Else: python -m dev.regenerate."""
+    assert page("ladder/show/known.json") == known_json()
     for name, made in pictures().items():
         assert page(f"docs/{name}") == made, name
 
@@ -182,6 +164,32 @@ def test_drawn_numbers(variant):
         change = rows[1].loss_change
         words = f"+{-change.value:.3f} ({-change.high:.3f} to {-change.low:.3f})"
         assert words in beta2
-    hours = re.findall(r", ([\d.]+) h<", (ROOT / f"docs/loss{variant}.svg").read_text("utf-8"))
+    hours = re.findall(r", ([\d.–]+) h<", (ROOT / f"docs/loss{variant}.svg").read_text("utf-8"))
     page = (ROOT / "docs" / "train.md").read_text("utf-8")
     assert len(hours) == 8 and all(f"| {number} |" in page for number in hours)
+
+
+def hours(steps: str, rates: str) -> str:
+    """Hours of so many steps of ddp_run.py, 3 % of them validation, from the highest rate on."""
+    found = []
+    for rate in reversed(re.findall(r"[\d,]+", rates)):
+        tokens = float(steps.replace(",", "")) * 524288
+        found.append(f"{tokens / 3600 / 0.97 / float(rate.replace(',', '')):.1f}")
+    return "–".join(found)
+
+
+def test_the_hours_of_cards_follow_from_what_is_known_of_them():
+    """README.md's sentence, and the table of docs/train.md, in which a card's name stands once."""
+    _, text = page("docs/train.md").split("| one card |")
+    _, _, *rows = text.split("\n\n")[0].splitlines()
+    assert len(rows) == 8
+    rates = ""
+    for row in rows:
+        card, rate, cell, steps = [cell.strip() for cell in row.split("|")[1:5]]
+        if card:
+            rates = known()[card]["training"].partition(" (")[0]
+        assert rate in ("", rates)
+        assert cell == hours(steps, rates), card
+    rates = known()["RTX 3090"]["training"].partition(" (")[0]
+    said = re.search(r"One RTX\s3090 takes (.*?) to (.*?) hours", page("README.md"))
+    assert "–".join(said.groups()) == hours("1,000", rates)

@@ -8,7 +8,7 @@ import pytest
 from helpers import SMALL
 from nbclient import NotebookClient
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.measure.rows import read_climb
 

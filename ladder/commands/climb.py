@@ -13,7 +13,8 @@ on this machine.
                                        tokens per second and memory by B
     ladder climb transformers 0 10     beside transformers' GPT-2, compiled and
                                        in plain FP32
-    ladder climb --resume runs/climb-… go on with a climb that was stopped
+    ladder climb --resume runs/climb-… go on with a climb that was stopped; where
+                                       its time was over, for as long again
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 0,
 and so on: a machine that slows down slows neighbours alike. A quick climb runs
@@ -32,33 +33,49 @@ lines, this is not possible: the rung is named and left out. With
 --batch-sizes, out of memory is a result, and larger sizes are not tried.
 """
 
+import platform
+import re
 import sys
 import tempfile
+from argparse import ArgumentParser, Namespace
 from contextlib import closing, suppress
-from functools import partial
+from datetime import datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
-from ladder import cli
+from ladder import cli, machine
+from ladder.checkout import commit
+from ladder.corpus import load_corpus
+from ladder.disk import lock
 from ladder.errors import UsageError
-from ladder.files import lock
 from ladder.measure import rounds, scripts
-from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_logs
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
+from ladder.measure.losses import MIN_STEPS
+from ladder.measure.process import given_flags
 from ladder.measure.rows import Row, read_climb, rounds_begun
 from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
+from ladder.text import say
+
+IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
+PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
+# Rungs (-1: the device's last), steps and rounds of a quick climb. Without CUDA 02, 04 and 06 to 10
+# hardly change the time of a step, and to run one of them takes up to a minute.
+QUICK_ON_CUDA = ((*range(6), -1), 12, 3)
+QUICK_ELSEWHERE = ((0, 1, 3, 5, -1), 4, 1)
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
-    quick = "a first look in five minutes: rungs 0 to 5, 10 and the last, few steps"
+    quick = "a first look in five minutes: a few rungs, few steps"
     add("--quick", action="store_true", default=None, help=quick)
     one_out = f"the top rung, and it without each of these (or of all): {A_RUNG}"
     add("--without", nargs="*", metavar="RUNG", help=one_out)
@@ -67,102 +84,168 @@ def add_arguments(parser):
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=cli.path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
-    minutes = "begin no run after this time"
-    add("--max-minutes", type=cli.positive, metavar="MINUTES", help=minutes)
+    add("--max-minutes", type=cli.positive, metavar="MINUTES", help="begin no run after this time")
     add("--out", type=cli.path, help="new folder for code, logs and results (default: runs/…)")
-    cli.add_flags(parser.add_argument_group("flags of every script"), *rounds.PASSED_ON)
+    cli.add_flags(parser.add_argument_group("flags of every script"), *PASSED_ON)
 
 
-def run(args) -> int:
+def main(args: Namespace) -> int:
     """The subcommand. Returns the exit status."""
     if args.resume:
-        return resume(args)
+        climb = stopped(args)
+    else:
+        climb, sources = plan(args)
+        rounds.begin(climb, sources, args.out)
+    console = screen()
+    go_on(climb, console)
+    return report(climb.folder, console)
+
+
+# ------------------------------------------------------------------ what is asked for
+
+
+def stopped(args: Namespace) -> Climb:
+    """The climb to go on with. Raises UsageError if there is none, or more was asked for."""
+    for name, value in vars(args).items():
+        if name != "resume" and value not in (None, []):
+            raise UsageError("--resume does what the climb was asked for: give nothing else")
+    climb = Climb.read_from(Path(args.resume))
+    if not (climb.folder / "code").is_dir():  # a published one
+        raise UsageError(f"{climb.folder} is no climb to go on with: it has no code/")
+    return climb
+
+
+def plan(args: Namespace) -> tuple[Climb, Sources]:
+    """What the command line asks for, with the defaults of the device: a climb that has not begun,
+    and its scripts by their names in its copy of the code.
+
+    Raises UsageError if that makes no climb, or every run would fail for it.
+    """
+    from ladder.batches import Batches  # it imports torch, which --help need not
+
+    kind, sources = choose(args)
+    flags = given_flags(args, *PASSED_ON)
+    if args.batch_sizes:
+        flags.append(f"--batch-size={max(args.batch_sizes)}")
+    asked = cli.parse_args(__doc__, flags)
+    if asked.device.type == "cuda" and not args.batch_sizes:
+        args.batch_size = asked.batch_size  # what is free, and so the default, may change
+    Batches(load_corpus(args.data, say), asked.batch_size, asked.seq_len)
+    climb = Climb(
+        kind=kind,
+        started=f"{datetime.now():%Y-%m-%d %H:%M}",
+        commit=commit(),
+        rounds=args.rounds or 3,
+        scripts=[*sources],
+        flags=given_flags(args, *IN_FLAGS),
+        seed=asked.seed,
+        shuffled=asked.shuffle is None and asked.steps >= MIN_STEPS,
+        device=machine.device_name(asked.device),
+        device_type=asked.device.type,
+        system=f"{platform.system()} {platform.machine()}",
+        cores=machine.usable_cores(),
+        versions={name: version(name) for name in ("torch", "numpy")},
+        peak_dtype=str(machine.half_precision(asked.device)).removeprefix("torch."),
+        rates={},
+        batch_sizes=sorted(set(args.batch_sizes or [])),
+        data=args.data and str(Path(args.data).resolve()),
+        quick=bool(args.quick),
+        max_minutes=args.max_minutes,
+    )
+    return climb, sources
+
+
+def choose(args: Namespace) -> tuple[str, Sources]:
+    """The kind of the climb and its scripts; of a quick one fills in steps, rounds and time."""
     device_type = cli.pick_device(args.device).type
     rungs = scripts.rungs_for(device_type)
     if args.without is not None:
-        return climb_without(args, rungs)
+        if args.quick or args.batch_sizes:
+            raise UsageError("--without goes with neither --quick nor --batch-sizes")
+        return "without", without_each(args.rungs, args.without, rungs)
+    if args.batch_sizes and args.batch_size:
+        raise UsageError("give --batch-size or --batch-sizes, not both")
     if args.quick:
-        steps, in_rounds = (12, 3) if device_type == "cuda" else (4, 1)
+        numbers, steps, in_rounds = QUICK_ON_CUDA if device_type == "cuda" else QUICK_ELSEWHERE
+        rungs = [rungs[number] for number in numbers]
         args.steps = args.steps or steps
         args.rounds = args.rounds or in_rounds
         args.max_minutes = args.max_minutes or 5
-        rungs = [*rungs[:6], rungs[10], rungs[-1]]
     chosen = select(args.rungs) or rungs
     of_transformers = scripts.transformers_scripts()
     if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
         raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
-    if args.batch_sizes and args.batch_size:
-        raise UsageError("give --batch-size or --batch-sizes, not both")
     kind = "climb"
     if args.batch_sizes:
         kind = "batch-sizes"
     elif chosen[0] in of_transformers:
         kind = "transformers"
-    return begin_and_run(args, kind, chosen)
+    return kind, sources_of(chosen)
 
 
-def resume(args) -> int:
-    """Go on with a climb. Returns the exit status."""
-    for name, value in vars(args).items():
-        if name != "resume" and value not in (None, []):
-            raise UsageError("--resume does what the climb was asked for: give nothing else")
-    folder = Path(args.resume)
-    Climb.read_from(folder)  # raises UsageError if there is none
-    if not (folder / "code").is_dir():  # a published one
-        raise UsageError(f"{folder} is no climb to go on with: it has no code/")
-    return run_and_report(folder)
-
-
-def climb_without(args, rungs: list[Path]) -> int:
-    """Climb the top rung, and it without single rungs. Returns the exit status."""
-    if len(args.rungs) > 1:
+def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> Sources:
+    """The top rung, and it without each of the others named, or of all."""
+    if len(tops) > 1:
         raise UsageError("name one top rung before --without, and what to leave out after it")
-    if args.quick or args.batch_sizes:
-        raise UsageError("--without goes with neither --quick nor --batch-sizes")
-    if args.rungs:
-        rungs = select([f"0-{args.rungs[0]}"])
+    if tops:
+        rungs = select([f"0-{tops[0]}"])
     top = rungs[-1]
-    made = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for rung in select(args.without) or rungs[1:]:
-            source = rung in rungs[1:] and without(scripts.base_of(rung), rung, top)
-            if not source:
-                why = f"it is not below {top.stem}, or a later rung changed it too"
-                print(f"{rung.stem} cannot be left out: {why}")
-                continue
-            path = Path(scratch, f"without_{rung.name}")
-            path.write_text(source, encoding="utf-8")
-            made.append(path)
-        if not made:
-            raise UsageError("none of these changes can be taken back from the top script")
-        return begin_and_run(args, "without", [top, *made])
+    sources = sources_of([top])
+    for rung in select(left_out) or rungs[1:]:
+        source = rung in rungs[1:] and without(scripts.base_of(rung), rung, top)
+        if source:
+            sources[f"without_{rung.name}"] = source.encode()
+        else:
+            why = f"it is not below {top.stem}, or a later rung changed it too"
+            print(f"{rung.stem} cannot be left out: {why}")
+    if len(sources) == 1:
+        raise UsageError("none of these changes can be taken back from the top script")
+    return sources
 
 
-def begin_and_run(args, kind: str, chosen: list[Path]) -> int:
-    """Climb these scripts. Returns the exit status."""
-    return run_and_report(rounds.begin(args, kind, chosen))
+def sources_of(chosen: list[Path]) -> Sources:
+    """Scripts by their names in the copy of the code; those from outside lie beside baseline.py.
+
+    Raises UsageError if one has the file name of another script: its logs would too; or a name with
+    blanks, which the names of logs cannot have.
+    """
+    ours = scripts.known()
+    of_stem = {path.stem: path for path in ours}
+    sources = {}
+    for path in chosen:
+        if of_stem.setdefault(path.stem, path) != path:
+            raise UsageError(f"{path}: another script has this file name too: rename yours")
+        if not re.fullmatch(r"[\w.-]+\.py", path.name):
+            raise UsageError(f"{path}: a script's name has letters, digits, _, - and . alone")
+        name = scripts.relative_name(path) if path in ours else path.name
+        sources[name] = path.read_bytes()
+    return sources
 
 
-def run_and_report(folder: Path) -> int:
-    """Do what is left of a climb and print its table. Returns 1 if a run failed, else 0.
+# ------------------------------------------------------------------ what is done
+
+
+def go_on(climb: Climb, console: Console) -> None:
+    """Do what is left of a climb.
 
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises UsageError if another process climbs there.
     """
     tables.titles()  # reads the scripts now: the checkout may change during the climb
-    console = screen()
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
-    with closing(lock(folder)), room as scratch:
+    with closing(lock(climb.folder)), room as scratch:
         try:
-            show_table = partial(print_table, folder, console)
-            rounds.run_rounds(folder, Path(scratch), console, show_table)
+            rounds.climb_rounds(climb, Path(scratch), console, print_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
                 console.now("")
-                ended = len(climb_logs(folder, Climb.read_from(folder)))
-                go_on = f"ladder climb --resume {quote(str(folder))}"
-                print(f"stopped; runs kept: {ended}. Go on: {go_on}", file=sys.stderr)
+                how = f"ladder climb --resume {quote(str(climb.folder))}"
+                print(f"stopped; runs kept: {len(climb.kept())}. Go on: {how}", file=sys.stderr)
             raise
+
+
+def report(folder: Path, console: Console) -> int:
+    """Print what a climb found. Returns 1 if a run failed, else 0."""
     climb, rows = print_table(folder, console)
     good = [row for row in rows if row.logs]
     if good:

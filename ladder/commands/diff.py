@@ -1,18 +1,20 @@
 """Show what one rung changes, line by line.
 
-With one rung it prints its diff against the rung that it adds one change to
-(for 31 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py), and what its
-docstring says of that. With two it compares those two scripts; of neighbours
-it says that, too. The diff itself leaves out docstrings.
+With one rung it prints its note (what it changes, why that helps, what it does
+to the numbers) and its diff against the rung that it adds one change to: for
+31 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py. With two it prints the
+diff of those two scripts.
 
   ladder diff 5        the one change of rung 05; also `ladder diff compile`
   ladder diff 3 7      everything that rungs 04 to 07 changed together
 """
 
+from argparse import ArgumentParser, Namespace
+
 from rich.text import Text
 
 from ladder.errors import UsageError
-from ladder.measure.docstrings import docstring
+from ladder.measure.notes import describe
 from ladder.measure.scripts import A_RUNG, base_of, one_script
 from ladder.show.console import screen
 from ladder.show.diffs import diff_lines
@@ -21,11 +23,11 @@ from ladder.text import printable
 STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
 
 
-def run(args) -> int:
+def main(args: Namespace) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
     if len(args.rungs) > 2:
         raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
@@ -34,10 +36,11 @@ def run(args) -> int:
     if before is None:
         raise UsageError(f"{after.name} is built on no other: name two, as in ladder diff 3 7")
     console = screen()
-    for line in diff_lines(before, after) or ["the code of the two is the same"]:
+    diff = diff_lines(before, after)
+    note = {} if start else describe(after)
+    for name, words in note.items():
+        console.say(f"{name}: {words}\n")
+    for line in diff or ["the two are the same"]:
         # Not wrapped: what is piped on must stay a diff.
         console.print(Text(printable(line, keep="\t"), STYLES.get(line[0], "")), soft_wrap=True)
-    if before == base_of(after):
-        text, _, _ = docstring(after).partition("\nEffective:")  # that is for tools
-        console.print(Text("\n" + printable(text, keep="\n")))
     return 0

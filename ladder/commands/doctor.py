@@ -12,6 +12,7 @@ driver is here.
 
 import platform
 import tempfile
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import torch
@@ -19,11 +20,11 @@ from rich.text import Text
 
 from ladder.cli import add_flags, pick_device
 from ladder.errors import UsageError
-from ladder.log import Log, pairs, read_log
+from ladder.log import Log, read_log
 from ladder.machine import device_name, unseen_gpu
-from ladder.measure.docstrings import describe, title
-from ladder.measure.effective import differences
-from ladder.measure.process import check_ended_well, run_python
+from ladder.measure.effective import declared_here, differences
+from ladder.measure.notes import describe, title
+from ladder.measure.process import check_ended_well, start_python
 from ladder.measure.scripts import base_of, rungs_for
 from ladder.show.console import new_table, screen
 
@@ -33,11 +34,11 @@ TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
 NO_GAIN_ON_CPUS = ("06_flash_attention", "07_vocab_50304")
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     add_flags(parser, "device")
 
 
-def run(args) -> int:
+def main(args: Namespace) -> int:
     """Print what the machine is, and a line for each rung. The first that cannot run is the last.
 
     Returns 1 if a rung cannot run, or a GPU is not seen.
@@ -56,8 +57,9 @@ def run(args) -> int:
     logs = {}
     failed = False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for path in rungs_for(device.type):
-            console.now(f"three steps of {title(path)} ...")
+        rungs = rungs_for(device.type)
+        for path in rungs:
+            console.now(f"{len(logs) + 1} of {len(rungs)}: three steps of {title(path)} ...")
             try:
                 logs[path] = three_steps(path, device, Path(folder))
                 helps, why = judge(path, logs, device)
@@ -75,7 +77,7 @@ def three_steps(path: Path, device: torch.device, folder: Path) -> Log:
     """The log of a rung's steps. Raises UsageError, saying why, if it failed."""
     log_dir = folder / path.stem
     flags = (*FLAGS, f"--device={device}", f"--log-dir={log_dir}")
-    done = run_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
+    done = start_python(path, *flags, TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled"))
     check_ended_well(done)
     (log_path,) = log_dir.glob("*.log")
     return read_log(log_path)
@@ -91,11 +93,11 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
         return "–", "the reference"
     fields = describe(path)
     log, before = logs[path], logs[base]
-    if fields["Numerics"].startswith(("identical", "rounding")):
+    if fields.get("Numerics", "").startswith(("identical", "rounding")):
         check_losses(log, before, title(base))
     for difference in differences([log]):
         return "no", f"it ran {difference}"
-    for key in pairs(fields.get("Effective", "").split()):
+    for key in declared_here(path):
         value = log.effective.get(key, "unknown")
         if value == "unknown":
             return value, f"PyTorch does not tell which {key} ran: climb"
@@ -103,13 +105,13 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
             return "no", f"{key}={value} as before: this device has no units for it"
     if device.type == "cpu" and path.stem in NO_GAIN_ON_CPUS:
         return "no", "it runs, but gained nothing on CPUs that we measured"
-    removes = fields["Removes"]
+    removes = fields.get("Removes", "nothing: its note does not say what")
     if removes.startswith("nothing"):
         return "–", removes.removeprefix("nothing: ")
     return "yes", f"removes {removes}"
 
 
-def check_losses(log: Log, before: Log, name: str):
+def check_losses(log: Log, before: Log, name: str) -> None:
     """Raise UsageError if the losses of two runs differ by more than rounding: some compilers and
     kernels are wrong."""
     for one, other in zip(log.steps, before.steps, strict=True):

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ladder.checkout import require_own
 from ladder.cli import Parser
 from ladder.errors import UsageError, explain
-from ladder.files import require_own, silence
+from ladder.output import silence
 from ladder.signals import signals_to
 from ladder.text import printable
 
-# Each is a module of this package with a docstring, add_arguments(parser) and run(args) -> status.
+# Each is a module of this package with a docstring, add_arguments(parser) and main(args) -> status.
 COMMANDS = {
     "climb": "run rungs interleaved, several times: what each one gains here",
     "diff": "show the one change of a rung, or the changes between any two",
@@ -44,10 +45,10 @@ def command(argv: list[str]) -> int:
     module = importlib.import_module(f"ladder.commands.{name}")
     parser = Parser(module.__doc__, prog=f"ladder {name}")
     module.add_arguments(parser)
-    return module.run(parser.parse_args(words))
+    return module.main(parser.parse_args(words))
 
 
-def program(function: Callable, *args) -> int:
+def program(function: Callable, *args: object) -> int:
     """Run function(*args) as a program and return its exit status.
 
     It is 2 after one line that says what was wrong, and 128 plus its number after a signal. What
@@ -55,7 +56,7 @@ def program(function: Callable, *args) -> int:
     """
     signals = []
 
-    def interrupt(number, _frame):
+    def interrupt(number: int, _frame: object):
         signals.append(number)
         if len(signals) == 1:  # a second one must not interrupt what the first has to save
             raise KeyboardInterrupt

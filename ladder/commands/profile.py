@@ -23,15 +23,15 @@ from statistics import median
 from rich.table import Table
 
 from ladder.cli import add_flags, at_least, path
+from ladder.disk import make_folder
 from ladder.errors import UsageError
-from ladder.files import make_folder
 from ladder.log import read_log
-from ladder.measure.process import check_ended_well, given_flags, run_python
+from ladder.measure.process import check_ended_well, given_flags, start_python
 from ladder.measure.scripts import A_RUNG, select
 from ladder.measure.stages import STAGES, WARMUP_STEPS, touched
 from ladder.show.console import new_table, screen
-from ladder.show.gains import as_fast
 from ladder.show.tables import titles
+from ladder.show.words import as_fast
 
 PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
 
@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser):
     parser.add_argument("--out", type=path, help="new folder for results (default: runs/profile-…)")
 
 
-def run(args: Namespace) -> int:
+def main(args: Namespace) -> int:
     """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
     scripts = select(args.rungs)
     if len(scripts) > 2:
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
             line = f"profiling {path.stem}: {steps} steps, minutes on a CPU"
             print(line, file=sys.stderr, flush=True)
             words = (folder / path.stem, path, *flags, f"--steps={steps}", f"--log-dir={folder}")
-            done = run_python("-m", "ladder.measure.stages", *words, **env)
+            done = start_python("-m", "ladder.measure.stages", *words, **env)
             check_ended_well(done)
             name = titles().get(path.stem, path.stem)
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))

@@ -10,28 +10,29 @@ it, open it from disk. A run may be under way. Its log will do instead of its
 folder of checkpoints; a run of --steps 0 becomes a line to beat.
 """
 
+import argparse
 import webbrowser
 from contextlib import suppress
 from datetime import timezone
 from pathlib import Path
 
 from ladder import cli
+from ladder.disk import runs_by_time, write_atomic
 from ladder.errors import UsageError
-from ladder.files import runs_by_time, write_atomic
 from ladder.measure.folder import Climb
 from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section
-from ladder.text import show
+from ladder.text import say
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser):
     what = "folders of climbs, folders of checkpoints or logs"
     parser.add_argument("paths", nargs="*", type=cli.path, help=what)
     parser.add_argument("--out", type=cli.path, default="report.html", help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
 
-def run(args) -> int:
+def main(args: argparse.Namespace) -> int:
     """Write the page and say what went in. Returns 0; raises UsageError and writes nothing if it
     cannot be made."""
     out = Path(args.out)
@@ -47,9 +48,9 @@ def run(args) -> int:
     sections = [training_section(runs)] if runs else []
     sections += climbs
     for section in sections:
-        show(f"{section.id}: {section.headline}")
+        say(f"{section.id}: {section.headline}")
     write_atomic(out, page(sections).encode())
-    show(f"written: {out} (for a browser)")
+    say(f"written: {out} (for a browser)")
     if args.open:
         webbrowser.open(out.resolve().as_uri())
     return 0

@@ -1,8 +1,9 @@
-"""The work of each rung, counted, and the time it takes at a GPU's rates: an
-estimate.
+"""What a GPU can gain, and the work of each rung behind that: an estimate.
 
   ladder roofline                      FLOPs, bytes and kernels of a step
-  ladder roofline --gpu 4070           and its time, at the largest B that fits
+  ladder roofline --gpu 4070           what that card gains, and how fast it trains
+  ladder roofline --gpu 4070 --hours 6     and the --steps that fill six hours
+  ladder roofline --hours 6 --step-ms 8400     the same for a step as you measured it
   ladder roofline --gpu "H100 SXM" --batch-size 64
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The
@@ -10,16 +11,17 @@ work is that of GPT-2 124M at T=1024. Matmuls and attention take as long as
 their rate or the bandwidth makes them, the rest as the bandwidth does; caches
 are ignored. `gain` is in speed, over the rung before. The last column is the
 time at the share of the roofline that others reached with rung 10: on that
-GPU, else the middle half of all.
+GPU if somebody reported it, else on four fifths of the others.
 """
 
-from statistics import quantiles
+import argparse
 
 from rich.table import Table
 
-from ladder.cli import positive
+from ladder.cards import GPU, find_gpu
+from ladder.cli import positive, rate
 from ladder.errors import UsageError
-from ladder.machine import GPU, find_gpu, first_line
+from ladder.machine import first_line
 from ladder.measure.rates import CARDS, UNITS, rates_of, source_of
 from ladder.measure.work import (
     AS_BEFORE,
@@ -30,25 +32,38 @@ from ladder.measure.work import (
     roofline_ms,
     work,
 )
-from ladder.show.console import new_table, screen
-from ladder.show.reported import gain_text, reported_shares
+from ladder.show.console import Screen, new_table, screen
+from ladder.show.reported import known
 from ladder.show.tables import titles
+from ladder.show.words import gain_text, span
+
+STEP_TOKENS = 524288  # of a step of ddp_run.py on a GPU
+HOUR = 3600 * 0.97  # seconds of training: validation takes the rest
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser):
     names = f"default: this machine's; one of: {', '.join(CARDS)}"
     parser.add_argument("--gpu", type=find, help=names)
     largest = "default: the largest that fits the baseline, at most 16"
     parser.add_argument("--batch-size", type=positive, help=largest)
+    parser.add_argument("--hours", type=rate, help="print the --steps of ddp_run.py that fill them")
+    median = (
+        "median_ms of a step of ddp_run.py on your machine (default: what is known of the card)"
+    )
+    parser.add_argument("--step-ms", type=rate, help=median)
 
 
-def run(args) -> int:
+def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     gpu = args.gpu or here()
     B = args.batch_size or (batch_to_compare(gpu.memory) if gpu else 16)
     steps = work(B)
     console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
+    if gpu:
+        print_answer(console, gpu)
+    if args.hours:
+        console.say(f"{steps_line(args.hours, args.step_ms, gpu)}\n")
     if gpu:
         print_times(console, gpu, B, steps)
     console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
@@ -79,33 +94,48 @@ def here() -> GPU | None:
     return gpu if gpu and gpu.bandwidth else None
 
 
-def print_times(console, gpu: GPU, B: int, steps: dict[str, dict]):
+def print_answer(console: Screen, gpu: GPU):
+    """What somebody with this GPU asks first."""
+    card = known()[gpu.name]
+    hours = [STEP_TOKENS * 1000 / rate / HOUR for rate in card["tok_per_s"][::-1]]
+    fits, train = largest_batch(gpu.memory), batch_to_train(gpu.memory)
+    console.say(f"{gpu.name}, GPT-2 124M:")
+    console.say(f"  rung 10 over the baseline, times as fast: {card['gain']}")
+    console.say(f"  training with ddp_run.py, tok/s: {card['training']}")
+    console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {span(hours)}")
+    console.say(f"  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py")
+    console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md\n")
+
+
+def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
+    """The --steps that fill so many hours. Raises UsageError if nothing says how long one takes."""
+    if step_ms:
+        rates = [STEP_TOKENS * 1e3 / step_ms]
+    elif gpu:
+        rates = known()[gpu.name]["tok_per_s"]
+    else:
+        raise UsageError("--hours needs a --gpu, or the --step-ms of yours")
+    steps = [rate * hours * HOUR / STEP_TOKENS for rate in rates]
+    return f"In {hours:g} hours, with validation: --steps {span(steps, 3)}"
+
+
+def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     """The time of each rung on a GPU, the rates behind it, and what fits."""
     rates = rates_of(gpu)
     times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}
-    first = sum(times["baseline"])
-    last = sum(times["10_fused_adamw"])
-    gain = f"{first:.0f} → {last:.0f} ms, {gain_text(first, last)}"
-    console.say(f"The roofline of {gpu.name} at B={B}: {gain} (calculated, not measured)")
-    reported = reported_shares()
-    if gpu.name in reported:
-        shares = [reported[gpu.name]]
-        whose = f"one {gpu.name} reached, reported"
-    else:
-        low, _, high = quantiles(reported.values())
-        shares = [high, low]
-        whose = f"the middle half of {len(reported)} GPUs reached, reported"
-    console.print(time_table(times, shares))
-    console.say(f"Last column: at the share of the roofline that {whose} (docs/reported.md)")
+    first, *_, last = (f"{sum(parts):.0f}" for parts in times.values())
+    console.say(f"The roofline of {gpu.name} at B={B}: {first} → {last} ms, calculated")
+    card = known()[gpu.name]
+    console.print(time_table(times, card["shares"]))
+    whose = "this card" if "reported" in card["training"] else "four fifths of such cards"
+    console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
     console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
     if gpu.note:
         console.say(f"About this card: {gpu.note}")
-    fits = largest_batch(gpu.memory)
-    train = batch_to_train(gpu.memory)
-    console.say(f"The largest B: {fits} for the baseline, {train} to train with ddp_run.py\n")
+    console.say("")
 
 
 def work_table(steps: dict[str, dict]) -> Table:
@@ -124,7 +154,8 @@ def work_table(steps: dict[str, dict]) -> Table:
 def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Table:
     """A row per rung: its roofline, what it gains over the rung before, its parts, and an estimate:
     the time at each of the shares."""
-    percents = "–".join(f"{share * 100:.0f}" for share in shares)
+    ends = list(dict.fromkeys(shares))[::-1]
+    percents = "–".join(f"{share * 100:.0f}" for share in ends)
     heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "traffic\nms", "optim\nms")
     table = new_table("rung", *heads, f"at {percents} %\nms")
     before = None
@@ -136,7 +167,7 @@ def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Tabl
         cells = [f"{total:.1f}", gain_text(before, total) if before else ""]
         cells += [f"{part:.1f}" for part in parts]
         # Two digits are more than is known.
-        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in shares)
+        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in ends)
         table.add_row(titles()[stem], *cells, f"~{guesses}")
         before = total
     return table

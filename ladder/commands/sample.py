@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ladder.checkout import ROOT
 from ladder.cli import add_flags, path, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
+from ladder.disk import runs_by_time
 from ladder.errors import UsageError
-from ladder.files import ROOT, runs_by_time
 from ladder.text import printable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser):
     add_flags(parser, "device")
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     folder = args.folder or newest()
     model, metadata = load_model(folder)

@@ -1,13 +1,20 @@
 """What the rungs declare that a step runs, and where the line `effective` of a log differs."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from ladder.cards import find_gpu
 from ladder.log import Log, pairs
-from ladder.machine import find_gpu
-from ladder.measure.docstrings import describe
+from ladder.measure.notes import describe
 from ladder.measure.scripts import all_scripts, base_of, relative_name
+
+
+def declared_here(path: Path) -> dict[str, str]:
+    """What the note of a script says that `effective` says from it on: by key, values with slashes
+    between them."""
+    return pairs(re.findall(r"\w+=[^\s`]+", describe(path).get("Effective", "")))
 
 
 @cache
@@ -16,8 +23,7 @@ def declared(path: Path) -> dict[str, list[str]]:
     is built on."""
     base = base_of(path)
     values = dict(declared(base)) if base else {}
-    words = describe(path).get("Effective", "").split()
-    for key, value in pairs(words).items():
+    for key, value in declared_here(path).items():
         values[key] = value.split("/")
     return values
 

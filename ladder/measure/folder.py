@@ -3,18 +3,20 @@
 import json
 import re
 import statistics
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
-from ladder.files import write_atomic
 from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
-TextOfRun = dict[tuple[str, int], str]  # by the name of the run and the round
+Sources = dict[str, bytes]  # scripts by their names in the copy of the code
+RunOfRound = tuple[str, int]  # the name of a run, and the round
 HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
 
 
@@ -61,6 +63,7 @@ class Climb:
     minutes: float = 0.0  # that it has run so far
     joined: list[str] = field(default_factory=list)  # commits of the climbs that this one was
     load_during: float | None = None  # cores that others took, in the run with most; None: unknown
+    folder: Path | None = None  # where it is; not in climb.json. None: it has not begun
 
     @classmethod
     def read_from(cls, folder: Path) -> "Climb":
@@ -69,7 +72,7 @@ class Climb:
         if not path.is_file():
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
-            climb = cls(**json.loads(path.read_text(encoding="utf-8")))
+            climb = cls(**json.loads(path.read_text(encoding="utf-8")), folder=folder)
             _ = climb.comparison, climb.runs, climb.began
             for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
                 float(number or 0)
@@ -77,9 +80,61 @@ class Climb:
             raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
         return climb
 
-    def write_to(self, folder: Path):
+    def save(self) -> None:
         """Write climb.json."""
-        write_atomic(folder / "climb.json", json.dumps(asdict(self), indent=1).encode() + b"\n")
+        facts = dict(vars(self))
+        del facts["folder"]
+        write_atomic(self.folder / "climb.json", f"{json.dumps(facts, indent=1)}\n".encode())
+
+    def logs(self) -> dict[RunOfRound, str]:
+        """The text of each log."""
+        return self.of_runs(log_texts(self.folder))
+
+    def failures(self) -> dict[RunOfRound, str]:
+        """Why runs failed, in a line each."""
+        return self.of_runs(texts_of(self.folder, ".failed"))
+
+    def kept(self) -> dict[RunOfRound, Path]:
+        """The file of each log, of a climb that is not published."""
+        return self.of_runs({path.stem: path for path in sorted(self.folder.glob("*.log"))})
+
+    def of_runs(self, found: dict[str, Any]) -> dict[RunOfRound, Any]:
+        """What was `found` of this climb's runs, by names NAME.rK; others in its folder are not
+        ours."""
+        names = {run.name for run in self.runs}
+        ours = {}
+        for stem, what in found.items():
+            name, _, k = stem.rpartition(".r")
+            if name in names and k.isdecimal():
+                ours[name, int(k)] = what
+        return ours
+
+    def due(self) -> Iterator[tuple[int, PlannedRun]]:
+        """Yield the round and the run of all that have no log yet, in the order of their start.
+
+        Out of memory is a result; a run that failed for another reason is due again.
+        """
+        forwards = self.runs
+        if self.quick:
+            forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
+        kept = self.kept()
+        for k in range(1, self.rounds + 1):
+            # Every second round is backwards: what a run does to the next, such as heat, cancels.
+            for run in forwards if k % 2 else reversed(forwards):
+                if (run.name, k) not in kept and run.name not in self.too_large():
+                    yield k, run
+
+    def too_large(self) -> set[str]:
+        """The names of runs that were out of memory, and of the same script's runs at larger B."""
+        full = {name for (name, _), why in self.failures().items() if why == OUT_OF_MEMORY}
+        names = set()
+        path = None  # of the script that is too large from here on
+        for run in self.runs:
+            if run.name in full:
+                path = run.path
+            if run.path == path:
+                names.add(run.name)
+        return names
 
     @property
     def began(self) -> datetime:
@@ -97,17 +152,15 @@ class Climb:
         planned = []
         for script in self.scripts:
             stem = Path(script).stem
-            for B in self.batch_sizes:
-                planned.append(PlannedRun(f"{stem}_B{B}", script, B))
-            if not self.batch_sizes:
-                planned.append(PlannedRun(stem, script, None))
+            for B in self.batch_sizes or [None]:
+                name = f"{stem}_B{B}" if B else stem
+                planned.append(PlannedRun(name, script, B))
         return planned
 
     def rate(self, name: str) -> float | None:
         """The median over the rounds of one of `rates`; None if it was not measured."""
-        if name not in self.rates:
-            return None
-        return statistics.median(self.rates[name])
+        by_round = self.rates.get(name)
+        return statistics.median(by_round) if by_round else None
 
 
 def log_texts(folder: Path) -> dict[str, str]:
@@ -134,37 +187,3 @@ def texts_of(folder: Path, suffix: str) -> dict[str, str]:
     """The files in a folder with this suffix, by their stems."""
     paths = sorted(folder.glob(f"*{suffix}"))
     return {path.stem: path.read_text("utf-8", "replace") for path in paths}
-
-
-def climb_logs(folder: Path, climb: Climb) -> TextOfRun:
-    """The logs in a climb's folder, by the name of the run and the round."""
-    return by_run(climb, log_texts(folder))
-
-
-def climb_failures(folder: Path, climb: Climb) -> TextOfRun:
-    """Why runs failed, in a line each, by the name of the run and the round."""
-    return by_run(climb, texts_of(folder, ".failed"))
-
-
-def by_run(climb: Climb, texts: dict[str, str]) -> TextOfRun:
-    """The texts of a climb's runs, which are called NAME.rK; others in the folder are not ours."""
-    names = {run.name for run in climb.runs}
-    found = {}
-    for stem, text in texts.items():
-        name, _, k = stem.rpartition(".r")
-        if name in names and k.isdecimal():
-            found[name, int(k)] = text
-    return found
-
-
-def too_large(climb: Climb, failures: TextOfRun) -> set[str]:
-    """The names of runs that were out of memory, and of the same script's runs at larger B."""
-    full = {name for (name, _), why in failures.items() if why == OUT_OF_MEMORY}
-    names = set()
-    path = None  # of the script that is too large from here on
-    for run in climb.runs:
-        if run.name in full:
-            path = run.path
-        if run.path == path:
-            names.add(run.name)
-    return names

@@ -7,7 +7,7 @@ from ladder.log import Log
 MIN_STEPS = 100  # of runs whose losses are compared
 
 
-def running_mean(values, width: int) -> np.ndarray:
+def running_mean(values: list[float], width: int) -> np.ndarray:
     """The mean of each `width` values in a row: (values - width + 1,)."""
     return np.convolve(values, np.full(width, 1 / width), "valid")
 

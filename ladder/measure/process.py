@@ -1,18 +1,23 @@
 """Python started in a process of its own, and why it failed."""
 
 import argparse
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.files import ROOT
 from ladder.text import printable
 
 # Not by PYTHONPATH: a colon in the folder's name would cut it in two.
 START = """import runpy, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it dies with its parent
 sys.path[0], *sys.argv = sys.argv[1:]
 if sys.argv[0] == "-m":
     del sys.argv[0]
@@ -22,11 +27,13 @@ else:
 """
 
 
-def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedProcess:
+def start_python(
+    *arguments: str | Path, package: Path = ROOT, **env: str
+) -> subprocess.CompletedProcess:
     """Run `python ARGUMENTS…`, a script or `-m module`, with `env` added to the environment.
 
     It imports the `ladder` that is in the folder `package`. Ctrl-C kills it: KeyboardInterrupt is
-    raised.
+    raised. So does, on Linux, whatever ends this process.
     """
     return subprocess.run(
         [sys.executable, "-c", START, str(package), *map(str, arguments)],
@@ -38,7 +45,7 @@ def run_python(*arguments, package: Path = ROOT, **env) -> subprocess.CompletedP
     )
 
 
-def check_ended_well(done: subprocess.CompletedProcess):
+def check_ended_well(done: subprocess.CompletedProcess) -> None:
     """Raise UsageError if a process failed, with its signal, its error line or the last line that
     it wrote."""
     if done.returncode:
@@ -59,6 +66,13 @@ def failure(status: int, stderr: str) -> str:
     return printable(last.removeprefix("error "))[:300]
 
 
+def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
+    """What matmul.py measures on the device that these flags name. Raises UsageError."""
+    done = start_python("-m", "ladder.measure.matmul", *flags, package=package)
+    check_ended_well(done)
+    return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
+
+
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     """The flags of these names that were given, as arguments for a script's command line."""
     flags = []
@@ -67,3 +81,11 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
         if value is not None:
             flags.append(f"--{name.replace('_', '-')}={value}")
     return flags
+
+
+def without_home(text: str) -> str:
+    """`text` with `~` for the user's home where a path begins with it: it may be sent."""
+    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
+    if home == "/":
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![.-]?\w)", "~", text)

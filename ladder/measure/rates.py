@@ -9,8 +9,8 @@ import csv
 from functools import cache
 from statistics import median
 
-from ladder.files import ROOT
-from ladder.machine import DATA_SHEETS, GPU
+from ladder.cards import DATA_SHEETS, GPU
+from ladder.checkout import ROOT
 
 UNITS = ("fp32", "tf32", "half")
 # The GPUs of which all rates are known, by name.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log, percentiles
-from ladder.measure.folder import OUT_OF_MEMORY, Climb, climb_failures, climb_logs, too_large
+from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
-from ladder.measure.scripts import all_scripts, base_of
+from ladder.measure.scripts import bases
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of
 from ladder.measure.work import roofline_of
 
@@ -47,30 +47,23 @@ class Row:
     logs: dict[int, Log]  # by round; a climb keeps only those of runs that ended well
     failures: dict[int, str] = field(default_factory=dict)  # why, by round
     status: str = OK  # or why it has no logs, in two or three words
-    B: int = None  # only where batch sizes are compared
-    ms: float = None  # geometric mean of the rounds' medians, as the gains are
-    tok_per_s: float = None
-    base: "Row" = None  # the row that its kind of climb compares it with
-    gain: Estimate = None  # over that
-    total: Estimate = None  # over the first row
-    loss: float = None  # at the end; only of enough steps, like the two below
-    loss_change: Estimate = None  # from `base`
-    time_to_loss: Estimate = None  # None if a round never came down to it, or none is shared
-    mfu: float = None
-    roofline: tuple = None  # milliseconds of each of work.PARTS
-    peak_bytes: int = None
+    B: int | None = None  # only where batch sizes are compared
+    ms: float | None = None  # geometric mean of the rounds' medians, as the gains are
+    tok_per_s: float | None = None
+    base: "Row | None" = None  # the row that its kind of climb compares it with
+    gain: Estimate | None = None  # over that
+    total: Estimate | None = None  # over the first row
+    loss: float | None = None  # at the end; only of enough steps, like the two below
+    loss_change: Estimate | None = None  # from `base`
+    time_to_loss: Estimate | None = None  # None too if a round never came down to it
+    mfu: float | None = None
+    roofline: tuple | None = None  # milliseconds of each of work.PARTS
+    peak_bytes: int | None = None
 
     @property
     def stem(self) -> str:
         """That of the script."""
         return self.name.removesuffix(f"_B{self.B}")
-
-    @property
-    def failure(self) -> str | None:
-        """Why it failed, of a row without logs: in its last round."""
-        if self.logs or not self.failures:
-            return None
-        return self.failures[max(self.failures)]
 
     @property
     def log(self) -> Log:
@@ -85,30 +78,29 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     """
     climb = Climb.read_from(folder)
     rows = {run.name: Row(run.name, {}, B=run.B) for run in climb.runs}
-    for (name, k), text in climb_logs(folder, climb).items():
-        where = f"{folder}/{name}.r{k}.log"
-        log = parse_log(text, where)
-        check_whole(where, log)
-        rows[name].logs[k] = log
-    failures = climb_failures(folder, climb)
-    for (name, k), why in failures.items():
+    for (name, k), text in climb.logs().items():
+        rows[name].logs[k] = whole_log(text, f"{folder}/{name}.r{k}.log")
+    for (name, k), why in climb.failures().items():
         if k not in rows[name].logs:
             rows[name].failures[k] = why
-    for name in too_large(climb, failures):
+    for name in climb.too_large():
         if not (rows[name].logs or rows[name].failures):
             del rows[name]  # it was skipped, as a smaller B did not fit
     rows = [*rows.values()]
     if not any(row.logs or row.failures for row in rows):
         raise UsageError(f"{folder} holds no logs of a climb")
-    check_comparable(folder, climb, rows)
+    if not climb.rate("peak_flops"):
+        raise UsageError(f"{folder}/climb.json lacks the rate of a large matmul, peak_flops")
+    check_comparable(climb, [row.logs for row in rows])
     for row in rows:
         set_numbers(row, climb)
     set_gains(climb, rows)
     return climb, rows
 
 
-def check_whole(where: str, log: Log):
-    """Raise UsageError unless a run ended well and its log has all its steps, from 1 on."""
+def whole_log(text: str, where: str) -> Log:
+    """Parse a log. Raises UsageError unless its run ended well and it has all steps, from 1 on."""
+    log = parse_log(text, where)
     status = log.result.get("status")
     if status != "ok":
         raise UsageError(f"{where}: its run ended {status}")
@@ -117,18 +109,19 @@ def check_whole(where: str, log: Log):
         raise UsageError(f"{where} does not have the steps 1 to {steps}")
     if not all(math.isfinite(step["loss"]) for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")
+    return log
 
 
-def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
-    """Raise UsageError unless all logs come from one machine, commit, corpus and size of step, and
-    those of a round from one seed and order of rows.
+def check_comparable(climb: Climb, logs: list[dict[int, Log]]) -> None:
+    """Raise UsageError unless all logs, by row and round, come from one machine, commit, corpus and
+    size of step, and those of a round from one seed and order of rows.
 
     climb.json may name several commits, whose losses were joined, and batch sizes.
     """
     several = {"B": {str(B) for B in climb.batch_sizes}, "commit": {*climb.joined}}
     found = defaultdict(set)
-    for row in rows:
-        for k, log in row.logs.items():
+    for row in logs:
+        for k, log in row.items():
             for key in COMPARABLE:
                 found[key].add(str(log.run.get(key)))
             for key in ("seed", "shuffle"):
@@ -136,14 +129,14 @@ def check_comparable(folder: Path, climb: Climb, rows: list[Row]):
     for key, values in found.items():
         if len(values) > 1 and not values <= several.get(key, set()):
             differs = f"{key} ({', '.join(sorted(values))})"
-            raise UsageError(f"{folder}: its logs differ in {differs}: they make no table")
+            raise UsageError(f"{climb.folder}: its logs differ in {differs}: they make no table")
 
 
-def set_numbers(row: Row, climb: Climb):
+def set_numbers(row: Row, climb: Climb) -> None:
     """Set the row's status and the numbers that need no other row."""
     if not row.logs:
-        row.status = FAILED if row.failure else NOT_RUN
-        if row.failure == OUT_OF_MEMORY:
+        row.status = FAILED if row.failures else NOT_RUN
+        if OUT_OF_MEMORY in row.failures.values():
             row.status = OUT_OF_MEMORY
         return
     logs = row.logs.values()
@@ -163,7 +156,7 @@ def rounds_begun(rows: list[Row]) -> int:
     return max(k for row in rows for k in [*row.logs, *row.failures])
 
 
-def set_gains(climb: Climb, rows: list[Row]):
+def set_gains(climb: Climb, rows: list[Row]) -> None:
     """Compare each row with the one that its kind of climb says, and with the first."""
     against = climb.comparison.against
     if not against:
@@ -195,12 +188,8 @@ def base_row(row: Row, above: list[Row]) -> Row:
 
 
 def base_by_stem() -> dict[str, str]:
-    """The stem of the script that each rung is built on, by the rung's stem; scripts from outside
-    are not in it."""
-    bases = {}
-    for path in all_scripts()[1:]:
-        bases[path.stem] = base_of(path).stem
-    return bases
+    """`bases`, by stems."""
+    return {path.stem: base.stem for path, base in bases().items()}
 
 
 def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estimate | None:

@@ -5,10 +5,11 @@ little memory, beyond/ for the same loss in fewer steps.
 """
 
 import re
+from functools import cache
 from pathlib import Path
 
+from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.files import ROOT
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"
@@ -39,17 +40,19 @@ def all_scripts() -> list[Path]:
     return sum(map(branch, BRANCHES), rungs())
 
 
-def lines() -> list[list[Path]]:
-    """The rungs up to the end of each branch, each built on the one before it."""
-    return [rungs() + branch(folder) for folder in BRANCHES]
+@cache
+def bases() -> dict[Path, Path]:
+    """Who is built on whom: by script the one that it adds one change to."""
+    found = {}
+    for line in (*map(branch, BRANCHES), [DDP, FSDP]):
+        line = rungs() + line
+        found |= zip(line[1:], line, strict=False)
+    return found
 
 
 def base_of(path: Path) -> Path | None:
     """The script that `path` adds one change to; None for baseline.py and scripts from outside."""
-    for line in [*lines(), [rungs()[-1], DDP, FSDP]]:
-        if path in line[1:]:
-            return line[line.index(path) - 1]
-    return None
+    return bases().get(path)
 
 
 def number_of(path: Path) -> int:
@@ -85,6 +88,8 @@ def select(words: list[str]) -> list[Path]:
         if numbers:
             selected += numbered(int(numbers[1]), int(numbers[2] or numbers[1]))
         elif Path(word).is_file():
+            if not word.endswith(".py"):
+                raise UsageError(f"{word} is not a Python script")
             selected.append(Path(word).resolve())
         elif word == "transformers":
             selected += transformers_scripts()
@@ -98,13 +103,17 @@ def numbered(first: int, last: int) -> list[Path]:
 
     Raises UsageError if there is none, or `first` is on another branch.
     """
-    for line in lines():
-        numbers = [number_of(path) for path in line]
-        if first in numbers and last in numbers[numbers.index(first) :]:
-            return line[numbers.index(first) : numbers.index(last) + 1]
-    if first == last:
-        raise UsageError(f"there is no rung {last}")
-    raise UsageError(f"there is no rung {last} that is built on {first}: name each rung")
+    by_number = {number_of(path): path for path in all_scripts()}
+    if last not in by_number:
+        there = ", ".join(map(str, by_number))
+        raise UsageError(f"there is no rung {last}: there are {there}")
+    line = [by_number[last]]
+    while number_of(line[0]) != first:
+        base = base_of(line[0])
+        if base is None:
+            raise UsageError(f"no rung {last} is built on {first}: name each rung")
+        line.insert(0, base)
+    return line
 
 
 def named(word: str) -> Path:

@@ -55,7 +55,7 @@ class Stages(Watcher):
         self.times = {stage: [] for stage in (*STAGES, "step")}
         original = torch.Tensor.backward
 
-        def backward(loss: torch.Tensor, *args: object, **options: object):
+        def backward(loss: torch.Tensor, *args: object, **options: object) -> None:
             self.device = loss.device
             self.lap("forward")
             original(loss, *args, **options)

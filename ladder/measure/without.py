@@ -3,7 +3,6 @@
 import ast
 from pathlib import Path
 
-from ladder.measure.docstrings import parts_of
 from ladder.measure.merge import merge
 
 
@@ -12,21 +11,20 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
 
     What later rungs do with a variable of this one goes too: 08 unscales by 03's scaler.
     """
-    old = parts_of(before)[1]
-    new = parts_of(rung)[1]
+    old, new = before.read_text("utf-8"), rung.read_text("utf-8")
     variables = assigned(new) - assigned(old)
     lines = new.splitlines()
-    top_code = ""
-    for line in parts_of(top)[1].splitlines(keepends=True):
+    kept = ""
+    for line in top.read_text("utf-8").splitlines(keepends=True):
         uses = line.lstrip().partition(".")[0] in variables
         if line.rstrip() in lines or not uses:
-            top_code += line
-    code = merge(new, top_code, old, always_words=True)
+            kept += line
+    source = merge(new, kept, old, always_words=True)
     try:
-        compile(code, rung.stem, "exec")
+        compile(source, rung.stem, "exec")
     except SyntaxError:  # also of a conflict's markers
         return None
-    return f'"""{top.stem} without {rung.stem}, made by ladder climb --without."""\n{code}'
+    return source
 
 
 def assigned(code: str) -> set[str]:

@@ -8,8 +8,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+from ladder.cards import find_gpu
 from ladder.cli import BLOCK_SIZE, MODELS
-from ladder.machine import find_gpu
 from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
 from ladder.memory import baseline_batch, ddp_batch, memory_on_sale

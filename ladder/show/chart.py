@@ -5,6 +5,7 @@ no words shrink. Its colours are classes: `style` has them on a white ground and
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
@@ -36,6 +37,7 @@ COLORS = {
 CURVES = ("measured", "second", "third", "fourth", "soft")  # that are compared; the rest are soft
 SANS = '-apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif'
 MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+Point = tuple[float, float]  # x and y, in pixels
 LETTER = 6.8  # pixels of a letter, at most, at the usual size of words
 
 
@@ -76,6 +78,16 @@ class Axis:
             ticks[value] = words.replace("-", "−")
         return ticks
 
+    def with_room(self) -> dict[float, str]:
+        """The ticks whose words do not touch those before."""
+        ticks = {}
+        room = 0  # begins here
+        for value, words in self.ticks(5).items():
+            if self.at(value) > room:
+                ticks[value] = words
+                room = self.at(value) + 8 * len(words)
+        return ticks
+
 
 @dataclass
 class Bar:
@@ -99,24 +111,33 @@ class Picture:
         self.shapes = []
         self.y = 0
 
-    def rect(self, x, y, width, height, color):
+    def rect(self, x: float, y: float, width: float, height: float, color: str):
         """A filled rectangle, its upper left corner at (x, y)."""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         self.shapes.append(f'<rect class="{color}" {place}/>')
 
-    def line(self, points, color, width=1.0, dashes="none"):
+    def line(self, points: list[Point], color: str, width: float = 1.0, dashes: str = "none"):
         """A line through `points`, each (x, y)."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         style = f'fill="none" stroke-width="{width}" stroke-dasharray="{dashes}"'
         self.shapes.append(f'<polyline class="{color}-line" {style} points="{path}"/>')
 
-    def dot(self, x, y, color, hollow=False):
+    def dot(self, x: float, y: float, color: str, hollow: bool = False):
         """A dot; a hollow one shows the ground."""
         fill = "ground" if hollow else color
         place = f'cx="{x:.1f}" cy="{y:.1f}" r="4" stroke-width="2"'
         self.shapes.append(f'<circle class="{fill} {color}-line" {place}/>')
 
-    def text(self, x, y, words, color="ink", size=13.0, anchor="start", weight=400):
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        color: str = "ink",
+        size: float = 13.0,
+        anchor: str = "start",
+        weight: int = 400,
+    ):
         """Words on the line y, which start, end or have their middle at x."""
         place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         font = f'font-size="{size:.1f}" font-weight="{weight}"'
@@ -137,19 +158,28 @@ class Picture:
             self.text(17, self.y, label)
         self.y += 8
 
-    def bars(self, bars: list[Bar], part=0.8, axis: Axis | None = None, colors=("measured",)):
+    def bars(
+        self,
+        bars: list[Bar],
+        part: float = 0.8,
+        axis_name: str = "",
+        gains: bool = True,
+        colors: tuple[str, ...] = ("measured",),
+    ):
         """Rows below each other: names at the left, or above the bars where it is narrow.
 
-        A bar of 1 takes a `part` of the room at the right of the names, and the axis what words do
-        not need. Each row's marks are in these colours.
+        A bar of 1 takes a `part` of the room at the right of the names, and the axis of the marks,
+        if there are any, what words do not need. Each row's marks are in these colours.
         """
+        marks = [mark for bar in bars for mark in bar.marks if mark]
+        axis = axis_of(marks, axis_name, gains) if marks else None
         longest = max(len(bar.name) for bar in bars)
         left = max(160, 7 * longest + 8) if self.wide else 0
         full = part * (self.width - left)
         if axis:
             axis.start = left + full + (95 if bars[0].end else 12)
             axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
-        ticks = axis.ticks(5) if axis else {}
+        ticks = axis.with_room() if axis else {}
         for bar in bars:
             self.text(0, self.y + 19, bar.name, size=14)
             self.text(self.width, self.y + 19, bar.right, anchor="end")
@@ -166,13 +196,11 @@ class Picture:
                 if mark:
                     middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
                     self.mark(mark, axis, middle, colors[k])
-        room = 0  # begins here: words that have none are left out
         for value, words in ticks.items():
-            x = axis.at(value)
-            if x > room:
-                self.text(x, self.y + 15, words, "soft", 12, "middle")
-                room = x + 8 * len(words)
-        self.y += 22 if axis else 6
+            self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
+        if axis:
+            self.text(axis.end, self.y + 32, axis.name, "soft", anchor="end")
+        self.y += 38 if axis else 6
 
     def bar(self, bar: Bar, x: float, middle: float, full: float):
         """The pieces of a bar, of which 1 is `full` pixels, and what stands behind them."""
@@ -192,7 +220,7 @@ class Picture:
         self.line(ends, color, 2)
         self.dot(axis.at(found.value), y, color, not found.significant)
 
-    def svg(self, inline=False) -> str:
+    def svg(self, inline: bool = False) -> str:
         """The file; or an element for a page that has `style` itself."""
         size = f'width="{self.width}" height="{self.y + 4:.0f}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"'
@@ -207,7 +235,9 @@ class Picture:
 class Chart:
     """Curves over two axes, on a picture below what is drawn there."""
 
-    def __init__(self, picture: Picture, across: Axis, up: Axis, height=240, margin=30):
+    def __init__(
+        self, picture: Picture, across: Axis, up: Axis, height: int = 240, margin: int = 30
+    ):
         self.picture = picture
         self.across = across
         self.up = up
@@ -228,7 +258,7 @@ class Chart:
         picture.text(across.end, bottom + 34, across.name, "soft", anchor="end")
         picture.y = bottom + 38
 
-    def line(self, xs, ys, color: str, thick: float, dashes="none"):
+    def line(self, xs: Sequence, ys: Sequence, color: str, thick: float, dashes: str = "none"):
         """A curve where it is finite; an inner <svg> cuts off what is off the scale."""
         points = []
         for x, y in zip(xs, ys, strict=True):
@@ -252,13 +282,13 @@ def ends_of(found: Estimate) -> tuple[float, float]:
     return found.low, found.high
 
 
-def axis_of(found: list[Estimate], gains: bool) -> Axis:
+def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
     """An axis of estimates with their intervals, and of no gain, or no difference."""
     origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
         values += ends_of(estimate)
-    return Axis(min(values), max(values), gains=gains, origin=origin)
+    return Axis(min(values), max(values), name, gains, origin)
 
 
 def style() -> str:

@@ -29,7 +29,7 @@ class Screen(Console):
             self.print(line[: self.width - 1], end="\r", soft_wrap=True)
             self.shows_now = True
 
-    def print(self, *objects, **options):
+    def print(self, *objects: object, **options: object):
         """As rich's."""
         if self.shows_now:
             self.shows_now = False

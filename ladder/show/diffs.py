@@ -1,25 +1,24 @@
-"""The difference between two scripts, docstrings left out."""
+"""The difference between two scripts."""
 
-import re
 from difflib import unified_diff
 from pathlib import Path
 
-from ladder.measure.docstrings import parts_of
+from ladder.measure.notes import code_of
 from ladder.measure.scripts import relative_name
 
 
 def diff_lines(before: Path, after: Path) -> list[str]:
-    """A unified diff of the code of two scripts, with the line numbers of the whole files."""
-    old_docstring, old_code = parts_of(before)
-    new_docstring, new_code = parts_of(after)
-    old_start = old_docstring.count("\n")
-    new_start = new_docstring.count("\n")
-
-    def in_whole_file(hunk: re.Match) -> str:
-        old = int(hunk[1]) + old_start
-        new = int(hunk[3]) + new_start
-        return f"@@ -{old}{hunk[2]} +{new}{hunk[4]} @@"
-
+    """A unified diff of two scripts, as `diff -u` prints it."""
+    old, new = before.read_text("utf-8").splitlines(), after.read_text("utf-8").splitlines()
     names = relative_name(before), relative_name(after)
-    diff = unified_diff(old_code.splitlines(), new_code.splitlines(), *names, lineterm="")
-    return [re.sub(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@", in_whole_file, line) for line in diff]
+    return [*unified_diff(old, new, *names, lineterm="")]
+
+
+def code_diff(before: Path, after: Path) -> list[str]:
+    """Like `diff_lines`, but without docstrings, file names and line numbers.
+
+    A docstring of an old commit is an essay of its own. Raises UsageError if one is not Python.
+    """
+    old, new = code_of(before).splitlines(), code_of(after).splitlines()
+    lines = [*unified_diff(old, new, lineterm="")][2:]
+    return ["…" if line.startswith("@@") else line for line in lines]

@@ -1,24 +1,23 @@
 """A climb in pictures and in a sentence: times, gains and losses with their intervals."""
 
 from ladder.measure.folder import Climb
-from ladder.measure.rows import Row, compared
-from ladder.measure.rows import loss_change as loss_difference
+from ladder.measure.rows import Row, compared, loss_change
 from ladder.measure.stats import mean_of
-from ladder.show.chart import Bar, Picture, axis_of
-from ladder.show.tables import loss_change, name_of, percent, title_of
+from ladder.show import words
+from ladder.show.chart import Bar, Picture
+from ladder.show.tables import name_of, title_of
 
 
 def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
     """What a step of each row takes, its roofline, and what the row gains, with its interval."""
     heading = climb.comparison.gain_heading
-    gains = [row.gain for row in rows if row.gain]
     picture = Picture(width, f"Milliseconds a step, {heading}")
-    words = "Bars: milliseconds a step."
+    said = "Bars: milliseconds a step."
     if any(row.roofline for row in rows):
-        words += " Upright marks: the roofline, calculated."
-    if gains:
-        words += f" Dots: {heading}, filled if significant."
-    picture.say(words)
+        said += " Upright marks: the roofline, calculated."
+    if any(row.gain for row in rows):
+        said += f" Dots: {heading}, filled if significant."
+    picture.say(said)
     longest = max(row.ms for row in rows if row.logs)
     bars = []
     for row in rows:
@@ -27,28 +26,26 @@ def draw_climb(climb: Climb, rows: list[Row], width: int) -> Picture:
             bar.pieces = [(row.ms / longest, "measured", "")]
             bar.end = f"{row.ms:,.0f}"
         if row.gain:
-            bar.right = percent(row.gain)
+            bar.right = words.gain(row.gain)
         if row.roofline:
             bar.limit = sum(row.roofline) / longest
         bars.append(bar)
-    picture.bars(bars, 0.28, axis_of(gains, True) if gains else None)
+    picture.bars(bars, 0.28, heading)
     return picture
 
 
 def draw_losses(climb: Climb, rows: list[Row], width: int) -> Picture:
     """The loss at which each row ends, and its difference, with the interval."""
+    heading = climb.comparison.loss_heading
     picture = Picture(width, "Loss, and its differences")
-    picture.say(
-        f"The loss at the end. Dots: {climb.comparison.loss_heading}, filled if significant."
-    )
+    picture.say(f"The loss at the end. Dots: {heading}, filled if significant.")
     bars = []
     for row in rows:
         bar = Bar(name_of(row), end=f"{row.loss:.4f}", marks=[row.loss_change])
         if row.loss_change:
-            bar.right = loss_change(row.loss_change)
+            bar.right = words.difference(row.loss_change)
         bars.append(bar)
-    changes = [row.loss_change for row in rows if row.loss_change]
-    picture.bars(bars, 0, axis_of(changes, False))
+    picture.bars(bars, 0, heading, gains=False)
     return picture
 
 
@@ -58,11 +55,12 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     first, last = rows[0], rows[-1]
     difference = None
     if last.loss_change:
-        difference = compared(first, last, loss_difference, mean_of)
+        difference = compared(first, last, loss_change, mean_of)
     if difference:
         side = "above" if difference.value > 0 else "below"
         said = f"{title_of(last)} ends {abs(difference.value):.3f} nats {side} {title_of(first)}"
-        return said, f"{loss_change(difference)} nats, the mean of the last tenth of the steps."
+        found = words.difference(difference)
+        return said, f"{found} nats, the mean of the last tenth of the steps."
     ran = [row for row in rows if row.gain and row.total]
     if not ran:
         return climb.comparison.what.capitalize(), "A gain needs two rungs, at one B."
@@ -70,15 +68,12 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     if climb.comparison.against != "previous":  # what the top needs, or beats transformers by, most
         last = max(ran, key=lambda row: row.gain.value)
     gain = last.total
-    said = f"{title_of(last)} is {as_fast(gain.value)} {title_of(first)}"
-    if gain.low is not None and not gain.significant:
+    said = f"{title_of(last)} is {words.as_fast(gain.value)} {title_of(first)}"
+    rates = f"{last.tok_per_s:,.0f} instead of {words.rate(first.tok_per_s)}"
+    found = f"{words.gain(gain)}: {rates}."
+    if gain.low is None:
+        said = f"A first look: {title_of(last)} beside {title_of(first)}"
+        found += " Too few rounds to say how sure that is."
+    elif not gain.significant:
         said = f"No significant difference between {title_of(last)} and {title_of(first)}"
-    tokens = f"{last.tok_per_s:,.0f} instead of {first.tok_per_s:,.0f} tokens a second"
-    return said, f"{percent(gain)}: {tokens}."
-
-
-def as_fast(ratio: float) -> str:
-    """A gain in speed in words: `2.44 times as fast as`, `15 % faster than`."""
-    if ratio >= 2:
-        return f"{ratio:.2f} times as fast as"
-    return f"{abs(ratio - 1) * 100:.0f} % {'faster' if ratio > 1 else 'slower'} than"
+    return said, found

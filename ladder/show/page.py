@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from ladder.checkout import ROOT, git
 from ladder.errors import UsageError
-from ladder.files import ROOT, git
 from ladder.log import pairs_line
-from ladder.measure.docstrings import describe
-from ladder.measure.folder import Climb, climb_logs
+from ladder.measure.folder import Climb
+from ladder.measure.notes import describe, docstring
 from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
-from ladder.show.diffs import diff_lines
+from ladder.show.diffs import code_diff
 from ladder.show.gains import draw_climb, draw_losses, headline_of
-from ladder.show.tables import caption, columns, footnotes, name_of, table
+from ladder.show.tables import Cell, caption, columns, footnotes, name_of, table
 
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
@@ -37,6 +37,8 @@ PAGE = Markup("""<!DOCTYPE html>
 <style>
 {style}</style>
 <header><h1>The GPT-2 speed-up ladder</h1>
+<p>Scripts that train GPT-2, each the one before it with one change: what a step takes, what each
+change gains, its diff, and the loss of longer runs.</p>
 {links}</header>
 <main>
 {sections}
@@ -66,7 +68,7 @@ def page(sections: list[Section]) -> str:
         marker=Markup(MARKER),
         title=sections[0].headline,
         style=Markup(chart.style() + rules),
-        links=tag("nav", links) if len(sections) > 1 else "",
+        links=tag("nav", links),
         sections=parts,
     )
 
@@ -74,7 +76,7 @@ def page(sections: list[Section]) -> str:
 # ------------------------------------------------------------------ pieces of HTML
 
 
-def tag(name: str, inside, css_class="") -> Markup:
+def tag(name: str, inside: str | list[str], css_class: str = "") -> Markup:
     """An element with text, HTML or a list of both inside."""
     if isinstance(inside, list):
         inside = Markup("\n").join(inside)
@@ -82,7 +84,7 @@ def tag(name: str, inside, css_class="") -> Markup:
     return Markup(f"<{start}>{{}}</{name}>").format(inside)
 
 
-def terms(pairs: dict) -> Markup:
+def terms(pairs: dict[str, str]) -> Markup:
     """Words by their headings; what is empty is not said."""
     shown = []
     for name, text in pairs.items():
@@ -91,12 +93,12 @@ def terms(pairs: dict) -> Markup:
     return tag("dl", shown)
 
 
-def details(summary: str, inside: list) -> Markup:
+def details(summary: str, inside: list[str]) -> Markup:
     """What opens."""
     return tag("details", [tag("summary", summary), tag("div", inside)])
 
 
-def both(draw: Callable) -> Markup:
+def both(draw: Callable[..., chart.Picture]) -> Markup:
     """A picture wide and narrow: the style shows the one that the screen has room for."""
     wide = Markup(draw(width=chart.WIDE).svg(inline=True))
     narrow = Markup(draw(width=chart.NARROW).svg(inline=True))
@@ -108,13 +110,13 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     lines = []
     if before and after:
         with suppress(UsageError):
-            lines = diff_lines(before, after)[2:]
-    names = {"+": "add", "-": "del", "@": "soft"}
+            lines = code_diff(before, after)
+    names = {"+": "add", "-": "del", "…": "soft"}
     shown = [tag("span", line, names.get(line[:1], "")) for line in lines]
     return tag("pre", tag("code", shown), "diff")
 
 
-def table_html(lines: list) -> Markup:
+def table_html(lines: list[list[Cell]]) -> Markup:
     """A table of cells as ladder.show.tables makes them."""
     rows = []
     for line in lines:
@@ -125,7 +127,7 @@ def table_html(lines: list) -> Markup:
 # ------------------------------------------------------------------ a climb
 
 
-def climb_section(folder: Path, with_logs=True) -> Section:
+def climb_section(folder: Path, with_logs: bool = True) -> Section:
     """The section of a climb. Raises UsageError if it is none, or nothing of it can be shown."""
     climb, rows = read_climb(folder)
     ran = [row for row in rows if row.logs]
@@ -134,21 +136,21 @@ def climb_section(folder: Path, with_logs=True) -> Section:
     headline, sentence = headline_of(climb, ran)
     parts = [tag("p", sentence), tag("p", f"{caption(climb, ran)}.", "soft")]
     if not climb.ended:
-        parts.append(tag("p", f"Not finished: {climb.rounds} rounds were wanted.", "warning"))
+        parts.append(tag("p", f"Not finished. Rounds wanted: {climb.rounds}.", "warning"))
     if any(row.loss_change for row in ran):
         parts.append(both(partial(draw_losses, climb, ran)))
     parts.append(both(partial(draw_climb, climb, rows)))
     parts.append(table_html(table(rows, columns(climb, rows))))
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
-    parts.append(tag("p", "What each script says of itself, and its diff:"))
+    parts.append(tag("p", "Each script: its note as it reads today, and its diff as it ran:"))
     parts += rungs_html(folder, climb, rows, with_logs)
     headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
 
 
 def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
-    """What is behind each row: what its script says of itself, its diff and its logs."""
-    logs = climb_logs(folder, climb) if with_logs else {}
+    """What is behind each row: the note of its script, its diff and its logs."""
+    logs = climb.logs() if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(folder, climb, Path(scratch))
@@ -190,10 +192,10 @@ def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
 
 
 def facts(row: Row, path: Path | None) -> dict[str, str]:
-    """What a script says of itself, and what ran, by headings."""
-    found = {}
-    with suppress(UsageError):  # it may not be one of ours
-        found |= describe(path) if path else {"Script": "not in the folder of the climb"}
+    """The note of a script, and what ran, by headings."""
+    found = {"Script": "not in the folder of the climb"}
+    if path:
+        found = describe(path) or {"Docstring": docstring(path)}  # it may not be one of ours
     if row.logs:
         found["What ran"] = pairs_line("", row.log.effective)
     return found

@@ -1,38 +1,15 @@
-"""What others reported: one step on each of 22 GPUs."""
+"""What is known of a GPU, reported by others or calculated, and how a gain is written."""
 
-import csv
+import json
+from functools import cache
 from pathlib import Path
 
-from ladder.measure.rates import CARDS, rates_of
-from ladder.measure.work import roofline_ms, work
 
+@cache
+def known() -> dict[str, dict]:
+    """known.json, by a card's name; dev/reports.py makes it of docs/reported.csv.
 
-def reported_gpus() -> list[dict]:
-    """reported_gpus.csv: a row per GPU and B, what a step took elsewhere."""
-    text = Path(__file__).with_name("reported_gpus.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()[1:], quoting=csv.QUOTE_NONNUMERIC))
-
-
-def share_of(row: dict) -> float:
-    """The share of the roofline that a row of `reported_gpus` reached, with one AdamW a step."""
-    step = work(int(row["B"]))[row["rung"]]
-    # Adding up the gradients is not counted: 3 % of a step at B=8, less above.
-    *batch, optimizer = roofline_ms(step, rates_of(CARDS[row["gpu"]]))
-    return (row["grad_accum_steps"] * sum(batch) + optimizer) / row["ms_a_step"]
-
-
-def reported_shares() -> dict[str, float]:
-    """`share_of` each reported GPU at its fastest B, by its name."""
-    rows = sorted(reported_gpus(), key=lambda row: row["tok_per_s"])
-    return {row["gpu"]: share_of(row) for row in rows}
-
-
-def gain_text(before: float, after: float) -> str:
-    """What a step gains in speed, from the times before and after: `3.7 times`, or `+20 %`."""
-    ratio = before / after
-    if ratio >= 2:
-        return f"{ratio:.1f} times"
-    percent = (ratio - 1) * 100
-    digits = 0 if abs(percent) >= 0.95 else 1
-    text = f"{percent:+.{digits}f}"
-    return f"{text} %".replace("-", "−") if float(text) else "no change"
+    `gain`: how many times as fast rung 10 is as the baseline. `training`: tok/s of ddp_run.py.
+    `tok_per_s`: its ends. `shares` of the roofline that were reported, the lowest and the highest.
+    """
+    return json.loads(Path(__file__).with_name("known.json").read_text(encoding="utf-8"))

@@ -4,16 +4,16 @@ import statistics
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ladder.log import percentiles
-from ladder.measure.docstrings import title
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
+from ladder.measure.notes import title
 from ladder.measure.rows import (
     Row,
     base_by_stem,
@@ -23,19 +23,14 @@ from ladder.measure.rows import (
 )
 from ladder.measure.scripts import all_scripts, transformers_scripts
 from ladder.measure.stats import Estimate
+from ladder.show import words
 from ladder.show.console import new_table
 from ladder.text import printable
 
-COLUMNS = (
-    "rung", "loss", "loss_change", "time_to_loss", "ms / step", "tok/s", "gain",
-    "total", "MFU", "of roofline", "memory", "first step", "final loss",
-)  # fmt: skip
-# Those in print and on a narrow terminal.
-IN_PRINT = COLUMNS[:7]
-OF_BATCH_SIZES = ("rung", "ms / step", "tok/s", "memory")
+# The columns in print and on a narrow terminal; where batch sizes are compared, memory too.
+IN_PRINT = ["rung", "loss", "change", "time_to_loss", "ms", "rate", "gain"]
+ALWAYS = ("rung", "ms")  # which say why a row without logs has none
 WIDE = 130  # letters: a terminal with room for all
-NOT_REACHED = "not reached"
-NOTHING = {"", "–", NOT_REACHED}  # a column of these alone is left out
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
 
@@ -66,105 +61,99 @@ def name_of(row: Row) -> str:
     return f"{title_of(row)}, B={row.B}" if row.B else title_of(row)
 
 
-# ------------------------------------------------------------------ cells
+# ------------------------------------------------------------------ columns
 
 
-def columns(climb: Climb, rows: list[Row], narrow=False) -> dict[str, str]:
-    """The heading of each of COLUMNS that says something of a row; `narrow`: fewer of them."""
-    names = COLUMNS
+class Column(NamedTuple):
+    """A column of a climb's table."""
+
+    name: str
+    heading: str  # empty: this kind of climb has none
+    value: Callable[[Row], Any]  # that it shows of a row with logs; None: it has none
+    text: Callable[[Any], str]  # of a value
+    missing: Callable[[Row], str] = lambda row: ""  # stands where there is no value
+
+    def cell(self, row: Row) -> Cell:
+        """Its cell of a row; bold if it is a significant estimate."""
+        value = self.value(row) if row.logs else None
+        if value is None:
+            return Cell(self.missing(row))
+        return Cell(self.text(value), isinstance(value, Estimate) and value.significant)
+
+
+def all_columns(climb: Climb, rows: list[Row]) -> list[Column]:
+    """Every column that the table of a climb may have."""
+    kind = climb.comparison
+    to_loss = f"time to the loss of {name_of(rows[0])}"
+    return [
+        Column("rung", "rung", name_of, str, name_of),
+        Column("loss", "loss", lambda row: row.loss, "{:.4f}".format),
+        Column("change", kind.loss_heading, lambda row: row.loss_change, words.difference, dash),
+        Column("time_to_loss", to_loss, lambda row: row.time_to_loss, words.share, not_reached),
+        Column("ms", "ms / step", lambda row: row.ms, "{:.1f}".format, lambda row: row.status),
+        Column("rate", "tok/s", lambda row: row.tok_per_s, "{:.0f}".format),  # as in a log
+        Column("gain", kind.gain_heading, lambda row: row.gain, words.gain, dash),
+        Column("total", kind.total_heading, lambda row: row.total, words.gain, dash),
+        Column("mfu", "MFU", lambda row: row.mfu, lambda part: words.percent(part, 1)),
+        Column("roofline", "of roofline", share_of_roofline, words.percent),
+        Column("memory", "memory", lambda row: row.peak_bytes, gigabytes),
+        Column("first_step", "first step", first_step, "{:.1f} s".format),
+        Column("final_loss", "final loss", final_loss, "{:.4f}".format),
+    ]
+
+
+def columns(climb: Climb, rows: list[Row], narrow: bool = False) -> list[Column]:
+    """The columns that have a value of some row; `narrow`: fewer of them."""
+    found = all_columns(climb, rows)
     if narrow:
-        names = OF_BATCH_SIZES if climb.batch_sizes else IN_PRINT
-    comparison = climb.comparison
-    headings = {
-        "gain": comparison.gain_heading,
-        "total": comparison.total_heading,
-        "loss_change": comparison.loss_heading,
-        "time_to_loss": f"time to the loss of {name_of(rows[0])}",
-    }
-    shown = {}
-    for name in names:
-        texts = {cells(row)[name].text for row in rows}
-        heading = headings.get(name, name)
-        if heading and not texts <= NOTHING:
-            shown[name] = heading
+        names = [*IN_PRINT, "memory"] if climb.batch_sizes else IN_PRINT
+        found = [column for column in found if column.name in names]
+    shown = []
+    for column in found:
+        filled = any(column.value(row) is not None for row in rows if row.logs)
+        if column.heading and (filled or column.name in ALWAYS):
+            shown.append(column)
     return shown
 
 
-def cells(row: Row) -> dict[str, Cell]:
-    """Each of COLUMNS. A row without logs has only its status."""
-    line = dict.fromkeys(COLUMNS, Cell(""))
-    line["rung"] = Cell(name_of(row))
-    texts = figures(row) if row.logs else {"ms / step": row.status}
-    for name, text in texts.items():
-        line[name] = Cell(text)
-    for name, text in ESTIMATES.items():
-        found = getattr(row, name)
-        line[name] = Cell(text(found), bool(found and found.significant))
-    if row.total and row.loss_change and not row.time_to_loss:
-        line["time_to_loss"] = Cell(NOT_REACHED)
-    return line
+def dash(row: Row) -> str:
+    """Where a row is compared with none."""
+    return "–"
 
 
-def figures(row: Row) -> dict[str, str]:
-    """The columns that need no other row, of a row with logs."""
-    first, last = row.log.steps[0], row.log.steps[-1]
-    return {
-        "loss": f"{row.loss:.4f}" if row.loss else "",
-        "ms / step": f"{row.ms:.1f}",
-        "tok/s": f"{row.tok_per_s:.0f}",
-        "MFU": f"{row.mfu:.1%}",
-        "of roofline": f"{sum(row.roofline) / row.ms:.0%}" if row.roofline else "",
-        "memory": f"{row.peak_bytes / 1e9:.2f} GB" if row.peak_bytes else "",
-        "first step": f"{first['dt_ms'] / 1e3:.1f} s",
-        "final loss": "" if row.loss else f"{last['loss']:.4f}",
-    }
+def not_reached(row: Row) -> str:
+    """Where a row has no time to the loss of the first: it may have ended above it."""
+    return "not reached" if row.total and row.loss_change else "–"
 
 
-def loss_change(change: Estimate | None) -> str:
-    """`+0.123 (+0.101 … +0.146)` nats, or `no change (−0.001 … +0.000)`; `–` without one."""
-    return with_interval(change, "{:+.3f}".format, "")
+def share_of_roofline(row: Row) -> float | None:
+    """The roofline of a step, as a part of the time it took."""
+    return sum(row.roofline) / row.ms if row.roofline else None
 
 
-def percent(gain: Estimate | None) -> str:
-    """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; from 2 up `2.61 times (2.13 … 3.19)`;
-    `–` without a gain."""
-    if gain and gain.value >= 2:
-        return with_interval(gain, "{:.2f}".format, " times")
-    return with_interval(gain, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
+def gigabytes(peak_bytes: int) -> str:
+    """`12.34 GB`."""
+    return f"{peak_bytes / 1e9:.2f} GB"
 
 
-def factor(share: Estimate | None) -> str:
-    """`0.62× (0.60 … 0.65)`, or `0.62× (2 rounds)`; `–` without one."""
-    return with_interval(share, "{:.2f}".format, "×")
+def first_step(row: Row) -> float:
+    """Seconds of the first step, in which torch.compile works."""
+    return row.log.steps[0]["dt_ms"] / 1e3
 
 
-def with_interval(found: Estimate | None, text: Callable[[float], str], unit: str) -> str:
-    """`+12.3 % (+10.1 … +14.6)`, each number written by `text`, or `+12.3 % (2 rounds)`."""
-    if found is None:
-        return "–"
-    value = text(found.value)
-    shown = f"{value}{unit}" if float(value) else "no change"
-    certainty = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
-    if found.low is not None:
-        low, high = text(found.low), text(found.high)
-        if float(low) == float(high) == 0:
-            return shown
-        certainty = f"{low} … {high}"
-    return f"{shown} ({certainty})".replace("-", "−")
+def final_loss(row: Row) -> float | None:
+    """The loss of the last step, of runs too short for one that can be compared."""
+    return None if row.loss else row.log.steps[-1]["loss"]
 
-
-# The columns that are estimates, named as Row's.
-ESTIMATES = {"gain": percent, "total": percent, "loss_change": loss_change, "time_to_loss": factor}
 
 # ------------------------------------------------------------------ layouts
 
 
-def table(rows: list[Row], headings: dict[str, str]) -> list[list[Cell]]:
-    """The headings, and below them the cells of each row in these columns."""
-    lines = [[Cell(heading) for heading in headings.values()]]
+def table(rows: list[Row], columns: list[Column]) -> list[list[Cell]]:
+    """The headings, and below them the cells of each row."""
+    lines = [[Cell(column.heading) for column in columns]]
     for row in rows:
-        line = cells(row)
-        lines.append([line[name] for name in headings])
+        lines.append([column.cell(row) for column in columns])
     return lines
 
 
@@ -259,7 +248,7 @@ def about_bases(climb: Climb, rows: list[Row]) -> list[str]:
     for row in rows:
         base = base_by_stem().get(row.stem)
         if base and row.gain and base != row.base.stem:
-            but = f"not with {titles()[base]}, which it is built on"
+            but = f"not with {titles().get(base, base)}, which it is built on"
             notes.append(f"{name_of(row)} is compared with {name_of(row.base)}, {but}.")
     return notes
 

@@ -1,14 +1,15 @@
 """data/prepare.py."""
 
 import os
+import re
 
 import pytest
 from helpers import load, write_shard
 
+from ladder.checkout import ROOT
 from ladder.commands.main import program
 from ladder.corpus import MARK, load_corpus, load_splits
 from ladder.errors import UsageError
-from ladder.files import ROOT
 
 
 def prepare(*words, write=write_shard, shard_tokens=100):
@@ -49,7 +50,8 @@ def test_prepare_writes_all_shards_or_none(vocabulary, tmp_path, capsys):
     assert f"error {out} exists already: delete it" in capsys.readouterr().err
 
 
-def test_a_folder_is_its_texts_in_order_without_what_is_held_out(vocabulary, tmp_path):
+def test_a_folder_is_its_texts_in_order_without_what_is_held_out(vocabulary, tmp_path, capsys):
+    """Each once, whatever names links give it."""
     folder = tmp_path / "mine"
     for name, content in {
         "A.TXT": b"\xef\xbb\xbfto\r\nbe",
@@ -61,8 +63,13 @@ def test_a_folder_is_its_texts_in_order_without_what_is_held_out(vocabulary, tmp
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+    links = {"again": "more", "held.md": "val.txt", "more/up": ".."}
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
     out = tmp_path / "out"
     assert prepare(folder, "--val", folder / "val.txt", "--out", out) == 0
+    left_out = re.findall("note  .*/mine/(.*) is left out", capsys.readouterr().out)
+    assert left_out == ["again/up", "held.md", "more", "val.txt"]
     text, held_out = load_splits(str(out), print)
     assert vocabulary.decode(ids_of(held_out)) == "that is"
     assert vocabulary.decode(ids_of(text)) == f"\ufeffto\r\nbe{MARK}or\r\nnot"

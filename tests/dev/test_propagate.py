@@ -3,11 +3,11 @@
 import shutil
 import subprocess
 
-import propagate
 import pytest
 
-from ladder import files
-from ladder.files import ROOT
+from dev import propagate
+from ladder import checkout
+from ladder.checkout import ROOT
 from ladder.measure import scripts
 from ladder.measure.scripts import BRANCHES, all_scripts
 
@@ -32,8 +32,9 @@ def project(tmp_path, monkeypatch):
     git(folder, "commit", "-q", "-m", "as it is")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(propagate, "require_own", lambda *_: None)  # the program is not in it
-    for module in (files, scripts):
+    for module in (checkout, scripts):
         monkeypatch.setattr(module, "ROOT", folder)
+    monkeypatch.setattr(scripts, "bases", scripts.bases.__wrapped__)  # not the checkout's
     return folder
 
 
@@ -48,27 +49,28 @@ def edit(path, old, new):
 
 
 def test_an_edit_is_applied_to_all_later_rungs(project, capsys):
-    """The line stands right below one that rungs 08, 09 and 10 change."""
+    """A line right below one that rungs 08, 09 and 10 change, and one of the docstring's list."""
     before = texts()
     new = BATCHES.replace("\n", "  # in order\n") + "        assert B * T > 0\n"
     edit(all_scripts()[3], BATCHES, new)
-    edit(all_scripts()[3], '"""03 bf16', '"""03 bfloat16')
-    assert propagate.run(["3"]) == 0
+    edit(all_scripts()[3], "03 bf16 autocast: ", "03 bf16: ")
+    assert propagate.main(["3"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{name} changed" for name in NAMES[4:]]
     after = texts()
     assert after[:3] == before[:3]
-    assert after[4:] == [source.replace(BATCHES, new) for source in before[4:]]
-    assert propagate.run(["3"]) == 0
+    for old, source in zip(before[4:], after[4:], strict=True):
+        assert source == old.replace(BATCHES, new).replace("03 bf16 autocast: ", "03 bf16: ")
+    assert propagate.main(["3"]) == 0
     assert texts() == after
 
 
 def test_a_conflict_stops_it_and_is_marked(project, capsys):
     before = texts()
     edit(all_scripts()[5], "lr=LEARNING_RATE)", "lr=LEARNING_RATE, foreach=True)")
-    assert propagate.run(["5"]) == 1
+    assert propagate.main(["5"]) == 1
     after = texts()
     for source in after[5:9]:
         assert source.count("foreach=True") == 1
     assert after[:5] == before[:5] and after[9:] == before[9:]
     assert "<<<<<<< this script\n" in after[8]
-    assert capsys.readouterr().out.endswith("\npython dev/propagate.py 08_adamw_clipping\n")
+    assert capsys.readouterr().out.endswith("\npython -m dev.propagate 08_adamw_clipping\n")

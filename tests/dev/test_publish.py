@@ -1,16 +1,14 @@
-"""dev/publish.py: what a climb leaves in logs/, RUNLOG.md and README.md, and what it refuses."""
+"""dev/publish.py: what a climb leaves in logs/, a run log and README.md, and what it refuses."""
 
-import blocks
-import publish
 import pytest
 from climbs import PUBLISHED, as_it_ran, change, edit
 
+from dev import blocks, publish
 from ladder.commands.main import program
 from ladder.errors import UsageError
-from ladder.files import ROOT
 from ladder.measure.folder import Climb, log_texts
 
-CPU, GPU = "AMD EPYC (2 threads)", "NVIDIA H100 80GB HBM3"
+RUNLOGS = ("RUNLOG.md", "beyond/RUNLOG.md")
 OLDER = "\n## 2025-01-01: an older entry\n"
 
 
@@ -19,11 +17,11 @@ def project(tmp_path, monkeypatch):
     """A copy to publish into, with one climb, and a climb to publish: that one at another date."""
     copy, folder = tmp_path / "project", tmp_path / "climb"
     (copy / "logs").mkdir(parents=True)
+    (copy / "beyond").mkdir()
     (copy / "logs" / PUBLISHED.name).symlink_to(PUBLISHED)
-    # Pages without what other climbs show: rendering them takes long.
     (copy / "README.md").write_text(f"<!-- measured logs/{PUBLISHED.name} -->\n<!-- end -->\n")
-    runlog = (ROOT / "RUNLOG.md").read_text().partition("\n## 2")[0]
-    (copy / "RUNLOG.md").write_text(f"{runlog}{OLDER}")
+    for name in RUNLOGS:
+        (copy / name).write_text(f"# Run log\n{OLDER}")
     monkeypatch.setattr(publish, "ROOT", copy)
     monkeypatch.setattr(blocks, "ROOT", copy)
     as_it_ran(PUBLISHED, folder)
@@ -32,26 +30,28 @@ def project(tmp_path, monkeypatch):
 
 
 def pages(copy):
-    """README.md and RUNLOG.md."""
-    return [(copy / name).read_text() for name in ("README.md", "RUNLOG.md")]
+    """README.md and the run logs."""
+    return [(copy / name).read_text() for name in ("README.md", *RUNLOGS)]
 
 
-def test_publish_prepends_and_makes_readme_anew(project, monkeypatch):
-    """The second climb of a day gets a number."""
+def test_publish_prepends_an_entry(project, monkeypatch):
+    """The second climb of a day gets a number. What is for the loss goes to beyond/."""
     copy, folder = project
     change(folder, data="/home/me/texts")
-    assert program(publish.run, [str(folder), "All is\nwell.", "--readme"]) == 0
-    readme, runlog = pages(copy)
+    assert program(publish.main, [str(folder), "All is\nwell.", "--readme"]) == 0
+    readme, runlog, beyond = pages(copy)
     name = "logs/2026-12-24-amd-epyc-2-threads-climb"
     assert f"<!-- table {name} -->" in runlog and runlog.endswith(OLDER)
     assert "<details><summary>All is well.</summary>" in runlog
-    assert f"<!-- measured {name} -->" in readme and f"([logs]({name}))" in readme
+    assert f"<!-- measured {name} -->" in readme and beyond.endswith(f"log\n{OLDER}")
     assert Climb.read_from(copy / name).data == "texts"  # not where it lies
     assert log_texts(copy / name) == log_texts(PUBLISHED)
     monkeypatch.setattr(publish, "LARGE", 1)
+    monkeypatch.setattr(publish, "MIN_STEPS", 7)
     publish.publish(folder, "In the evening.")
     assert log_texts(copy / f"{name}-2") == log_texts(PUBLISHED)  # compressed
-    assert f"<!-- table {name}-2 -->" in pages(copy)[1]
+    assert pages(copy)[:2] == [readme, runlog]
+    assert f"<!-- table {name}-2 -->" in pages(copy)[2]
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,3 @@ def test_what_may_not_be_published_changes_nothing(project, old, new, why):
     with pytest.raises(UsageError, match=why):
         publish.publish(folder, "No.")
     assert pages(copy) == before and not [*copy.glob("logs/2026-12-24-*")]
-
-
-def test_a_climb_for_the_loss_may_be_of_another_model(project, monkeypatch):
-    """README.md does not show it, and its speed is not in the table of machines."""
-    copy, folder = project
-    monkeypatch.setattr(publish, "MIN_STEPS", 7)
-    edit(folder, " model=gpt2 ", " model=tiny ")
-    edit(folder, CPU, GPU)
-    with pytest.raises(UsageError, match="not of tiny on tinyshakespeare"):
-        publish.publish(folder, "It ends lower.", in_readme=True)
-    publish.publish(folder, "It ends lower.")
-    assert f"| {GPU}" not in pages(copy)[1]
-
-
-def test_a_script_from_outside_is_published_with_its_climb(project):
-    """From the copy of the code that it ran. README.md does not show it."""
-    copy, folder = project
-    for path in folder.glob("baseline*"):
-        path.rename(folder / path.name.replace("baseline", "mine"))
-    change(folder, scripts=[*Climb.read_from(folder).scripts[1:], "mine.py"])
-    (folder / "code").mkdir()
-    (folder / "code" / "mine.py").write_text("made = True\n")
-    with pytest.raises(UsageError, match="only climbs of rungs 0 to 10"):
-        publish.publish(folder, "Into README.md, too.", in_readme=True)
-    publish.publish(folder, "From 01 on.")
-    assert [path.name for path in copy.glob("logs/2026-12-24-*/*.py")] == ["mine.py"]

@@ -9,7 +9,7 @@ import pytest
 from helpers import load
 from jobs import EXACT, TWO, WRAPPER, command_line, finish
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,10 @@ from models import losses_of, saved_model
 
 from ladder import checkpoint
 from ladder.batches import Batches
+from ladder.checkout import ROOT
 from ladder.corpus import load_splits
+from ladder.disk import lock
 from ladder.errors import UsageError
-from ladder.files import ROOT, lock
 
 
 @pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])

@@ -11,7 +11,7 @@ from helpers import closed_pipe, load
 from jobs import STEPS, finish, last_log, last_weights, losses, same_training
 
 from ladder import checkpoint, weights
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 
 
 def test_the_same_training_in_any_layout(two, one, alone, tmp_path):

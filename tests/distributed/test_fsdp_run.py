@@ -8,7 +8,7 @@ from helpers import load
 from jobs import finish, last_log, losses, same_training
 
 from ladder import checkpoint, weights
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,11 @@ from models import saved_model
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from ladder import checkpoint, weights
+from ladder.checkout import ROOT
 from ladder.cli import parse_ddp_args
 from ladder.corpus import Corpus
+from ladder.disk import lock
 from ladder.errors import UsageError
-from ladder.files import ROOT, lock
 
 DDP = load(ROOT / "ddp_run.py")
 OFF = torch.amp.GradScaler("cpu", enabled=False)

@@ -6,8 +6,8 @@ import json
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from ladder.checkout import ROOT
 from ladder.errors import exit_with, explain
-from ladder.files import ROOT
 
 FOLDER = ROOT / "tests" / "recordings"
 

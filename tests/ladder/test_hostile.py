@@ -3,11 +3,11 @@
 import json
 import re
 
-import blocks
-import publish
 import pytest
 from climbs import PUBLISHED, as_it_ran, change
 
+from dev import publish
+from dev.blocks import BLOCK
 from ladder.commands.main import main
 from ladder.measure.rows import read_climb
 
@@ -86,4 +86,4 @@ def test_text_of_a_log_is_no_marker_in_the_run_log(sent):
     rows[0].log.run["data"] = evil
     words = publish.entry(climb, rows, f"logs/{PUBLISHED.name}", "Good.")
     assert "<script>" not in words and "<!-- table logs/x" not in words
-    assert blocks.render(words) == words
+    assert len(BLOCK.findall(words)) == 1

@@ -4,7 +4,7 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 
 
 def imports(path: Path) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 from helpers import SMALL, fails, load, rung
 
 from ladder import machine
-from ladder.files import ROOT
+from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.output import Output
 
@@ -72,12 +72,11 @@ def ends(run_main, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+@pytest.mark.parametrize("name", machine.LAUNCHERS)
 def test_copies_that_do_not_know_of_each_other_are_refused(name, capsys, tmp_path, monkeypatch):
-    """As torchrun and srun start them."""
     monkeypatch.setenv(name, "2")
     said = fails(capsys, *SMALL, "--log-dir", tmp_path)
-    assert "WORLD_SIZE or SLURM_STEP_NUM_TASKS is 2, but this would train alone" in said
+    assert f"{name} is 2, but this would train alone" in said
 
 
 def test_loss_that_is_not_finite_stops_the_run(capsys, ends):

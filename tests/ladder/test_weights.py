@@ -13,9 +13,9 @@ from models import model_of, reference_model, saved_model
 from torch.nn.functional import cross_entropy
 
 from ladder import weights
+from ladder.checkout import ROOT
 from ladder.corpus import VOCABULARY_FILES, cache_folder, gpt2_vocabulary
 from ladder.errors import UsageError
-from ladder.files import ROOT
 
 DDP = load(ROOT / "ddp_run.py")
 

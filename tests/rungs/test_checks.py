@@ -14,8 +14,8 @@ from rungs import beyond, memory, speedups
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
-from ladder.files import ROOT
 from ladder.measure.scripts import all_scripts, base_of
 from ladder.memory import (
     RESERVE,
@@ -84,18 +84,19 @@ def peak(script, size: str, B: int, T: int = 1024) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "B", "most"), [("gpt2-medium", 8, 12e9), ("gpt2-large", 8, 24e9)])
-def test_a_model_fits_that_did_not(size, B, most):
-    assert peak(load(rung(32)), size, B) < most < peak(load(rung(10)), size, B)
+def test_recompute_fits_what_did_not():
+    """ddp_run.py --recompute does what 32 does."""
+    assert peak(load(rung(32)), "gpt2-medium", 8) < 12e9 < peak(load(rung(10)), "gpt2-medium", 8)
 
 
 @pytest.mark.slow
-def test_the_batch_of_recompute_is_within_a_tenth_of_counted_bytes():
-    """ddp_run.py --recompute does what 32 does."""
-    counted = peak(load(rung(32)), "gpt2", 8)
-    for share, fits in {0.9: False, 1.1: True}.items():
+@pytest.mark.parametrize("B", [8, 64])
+def test_the_batch_of_recompute_is_within_a_twentieth_of_counted_bytes(B):
+    """Its formula is that of docs/your-card.md."""
+    counted = peak(load(rung(32)), "gpt2", B)
+    for share, fits in {0.95: False, 1.05: True}.items():
         memory = share * counted * 9 / 8 + RESERVE
-        assert (ddp_batch(memory, MODELS["gpt2"], 1024, recompute=True) >= 8) == fits
+        assert (ddp_batch(memory, MODELS["gpt2"], 1024, recompute=True) >= B) == fits
 
 
 def rung_10_batch(memory: float, size: dict, T: int) -> int:

@@ -1,4 +1,4 @@
-"""The losses of a script are to those of the one before it as its docstring declares."""
+"""The losses of a script are to those of the one before it as its note declares."""
 
 import functools
 from pathlib import Path
@@ -9,15 +9,15 @@ from helpers import SMALL, load, random_batch, relative_error, rung
 from models import SAME_MODEL, enlarged, losses_of, uncompiled
 
 from ladder import machine
+from ladder.checkout import ROOT
 from ladder.cli import MODELS
-from ladder.files import ROOT
 from ladder.log import read_log
-from ladder.measure.docstrings import describe
 from ladder.measure.effective import differences
+from ladder.measure.notes import describe
 from ladder.measure.scripts import all_scripts, base_of, number_of, rungs_for
 
 RUNGS = [number_of(path) for path in rungs_for("cpu")]
-STEPS = 4
+STEPS = 16
 ROUNDING = 2e-3  # nats: four times what bfloat16 moves a loss here, a quarter of what clipping does
 
 
@@ -54,7 +54,7 @@ COMPILED = [pytest.param(script, True, marks=pytest.mark.slow) for script in run
     ("script", "compiled"), EAGER + COMPILED, ids=lambda value: getattr(value, "stem", value)
 )
 def test_numerics_are_as_declared(script, compiled, log_of):
-    """The losses of a script are to those of the one before it as its docstring declares."""
+    """The losses of a script are to those of the one before it as its note declares."""
     declared = describe(script)["Numerics"]
     old = losses_of(log_of(base_of(script), compiled))
     new = losses_of(log_of(script, compiled or script == rung(5)))

@@ -3,25 +3,26 @@
 import contextlib
 import io
 import re
+from argparse import ArgumentParser
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from blocks import full_table
 from climbs import FOUND, LOG
-from helpers import SMALL, SMALLER, changed_lines, code_lines, load, refused, rung
+from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
-from ladder import machine
+from dev.blocks import full_table
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.measure import rounds
-from ladder.measure.docstrings import parts_of
+from ladder.measure import others, process
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
 from ladder.measure.without import without
 
 TOP = rungs_for("cpu")[-1]
+NUMBERS = ", ".join(map(str, (*range(13), *range(21, 28), 31, 32)))
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +37,11 @@ def climbed(shard, tmp_path_factory):
 
     def rates(_, package):
         assert package == folder / "run" / "code"
-        return FOUND | {"rates": {"peak_flops": next(peaks)}}
+        return {"peak_flops": next(peaks)}
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(rounds, "large_matmul", rates)
-        patch.setattr(machine, "cpu_seconds_of_others", count(step=10**6).__next__)
+        patch.setattr(process, "large_matmul", rates)
+        patch.setattr(others, "cpu_seconds_of_others", count(step=10**6).__next__)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
 
@@ -63,7 +64,8 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
 def test_a_climb_begins_with_one_batch_for_all(card, shard, tmp_path, monkeypatch):
     """The default B of a GPU depends on what other programs hold of it, which may change."""
     card("T4")
-    monkeypatch.setattr(climb, "run_and_report", lambda folder: 0)
+    monkeypatch.setattr(climb, "go_on", lambda *_: None)
+    monkeypatch.setattr(climb, "report", lambda *_: 0)
     out = tmp_path / "run"
     words = ["climb", "0", "1", f"--data={shard}", f"--out={out}", "--steps=100", "--seed=7"]
     assert main(words) == 0
@@ -79,38 +81,43 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
     assert "another script has this file name too" in line and not (tmp_path / "out").exists()
 
 
+def test_a_rung_that_is_not_there_is_told_with_those_that_are(capsys):
+    assert refused(capsys, "climb", "99").endswith(": there are " + NUMBERS)
+    assert refused(capsys, "climb", "0-99").endswith(": there are " + NUMBERS)
+    assert "no rung 3 is built on 5" in refused(capsys, "climb", "5-3")
+
+
 @pytest.fixture
 def asked(monkeypatch):
-    """asked(device, *words): what `ladder climb` would run: the flags, the kind and the scripts."""
-    given = []
-    monkeypatch.setattr(climb, "begin_and_run", lambda *words: given.append(words))
+    """asked(device, *words): the kind of climb that `ladder climb` begins, and its scripts."""
 
     def ask(device, *words):
         device = SimpleNamespace(type=device)
         monkeypatch.setattr(climb.cli, "pick_device", lambda _: device)
-        main(["climb", *words])
-        args, kind, chosen = given[-1]
-        return args, kind, [path.stem for path in chosen]
+        parser = ArgumentParser()
+        climb.add_arguments(parser)
+        kind, sources = climb.choose(parser.parse_args(words))
+        return kind, [Path(name).stem for name in sources]
 
     return ask
 
 
 def test_what_is_climbed_without_numbers(asked):
-    for device, rungs in (("cpu", 13), ("cuda", 11)):
-        _, kind, full = asked(device)
-        _, _, some = asked(device, "--quick")
+    """In five minutes a CPU that multiplies at half of ours' rate runs five rungs, not eight."""
+    for device, rungs, quick in (("cpu", 13, [0, 1, 3, 5, 12]), ("cuda", 11, [*range(6), 10])):
+        kind, full = asked(device)
         assert (kind, len(full)) == ("climb", rungs)
-        assert {*some} == {*full[:6], full[10], full[-1]}
+        assert asked(device, "--quick") == ("climb", [full[number] for number in quick])
 
 
 def test_the_kind_of_a_climb(asked, monkeypatch):
     """Rung 06 cannot be taken back: rung 12 stands around flash attention."""
     monkeypatch.setattr(climb, "find_spec", lambda name: True)
-    assert asked("cpu", "transformers", "0")[1] == "transformers"
-    assert asked("cpu", "0", "transformers")[1] == "climb"
-    _, _, names = asked("cpu", "8-31")  # the rungs for CPUs are not between them
+    assert asked("cpu", "transformers", "0")[0] == "transformers"
+    assert asked("cpu", "0", "transformers")[0] == "climb"
+    _, names = asked("cpu", "8-31")  # the rungs for CPUs are not between them
     assert [name[:2] for name in names] == ["08", "09", "10", "31"]
-    _, kind, names = asked("cpu", "--without", "5", "6")
+    kind, names = asked("cpu", "--without", "5", "6")
     assert (kind, names) == ("without", [TOP.stem, "without_05_torch_compile"])
 
 
@@ -130,7 +137,7 @@ KILLED = "os.kill(os.getpid(), 9)"
 
 def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     """a runs up to B=4, b up to 2, and c at all of them."""
-    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
+    monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
     for name, largest, fail in (("a", 4, MEMORY), ("b", 2, KILLED), ("c", 99, "pass")):
         source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
         (tmp_path / f"{name}.py").write_text(source)
@@ -183,13 +190,13 @@ def test_one_change_is_taken_back_and_the_rest_is_there(path, top, tmp_path):
     for line in re.findall("# speedup [0-9]{2}: ", top.read_text()):
         assert (line in without_it.read_text()) == (path.stem[:2] not in line), line
     if path.stem[:2] not in ("03", "08", "09"):  # later rungs changed some
-        own = changed_lines(code_lines(path), code_lines(base_of(path)))
-        assert sorted(changed_lines(code_lines(top), code_lines(without_it))) == sorted(own)
+        own = changed_lines(lines_of(path), lines_of(base_of(path)))
+        assert sorted(changed_lines(lines_of(top), lines_of(without_it))) == sorted(own)
 
 
 def test_half_precision_goes_with_the_line_of_08_that_unscales():
-    left = {*without(rung(2), rung(3), TOP).splitlines()[1:]}
-    top = {*parts_of(TOP)[1].splitlines()}
+    left = {*without(rung(2), rung(3), TOP).splitlines()}
+    top = {*TOP.read_text().splitlines()}
     came = {line.strip() for line in left - top}
     step = {"_, loss = model(x, y)", "loss.backward()", "optimizer.step()"}
     assert came == step | {"run.header(model, batches)"}

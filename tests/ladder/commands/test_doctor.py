@@ -9,12 +9,15 @@ from models import expected_on_cuda
 from ladder.commands import doctor
 from ladder.log import Log
 from ladder.measure.scripts import number_of, relative_name
+from ladder.show.console import Screen
 
 
 @pytest.fixture
 def judged(ladder, monkeypatch):
     """judged(**told): exit status and the words of each rung, by its number, on a CPU where all
     rungs run as declared, but for what is `told` of rung 5: its losses and its `effective`."""
+
+    lines = []
 
     def run(loss=9.0, **told):
         def three_steps(path, device, folder):
@@ -29,17 +32,20 @@ def judged(ladder, monkeypatch):
             return Log(run=run, effective=effective, steps=steps)
 
         monkeypatch.setattr(doctor, "three_steps", three_steps)
+        monkeypatch.setattr(Screen, "now", lambda _, line: lines.append(line))
         done = ladder("doctor", "--device", "cpu")
         return done.returncode, re.findall(
             r"^ \d\d .*? (yes|no|–|unknown|cannot run) +(.*?) *$", done.stdout, re.M
         )
 
+    run.lines = lines
     return run
 
 
 def test_a_rung_helps_if_it_changed_what_it_declares(judged):
     status, rungs = judged()
     assert status == 0 and len(rungs) == 13
+    assert judged.lines[2] == "3 of 13: three steps of 02 TF32 ..."
     assert rungs[2] == ("no", "matmul=fp32 as before: this device has no units for it")
     assert rungs[5] == ("yes", "removes round trips through memory between kernels")
     assert rungs[6][0] == "no"  # as README.md says

@@ -7,13 +7,13 @@ import signal
 import pytest
 from helpers import refused
 
+from ladder.checkout import ROOT
 from ladder.commands.main import program
-from ladder.files import ROOT
 
 CASES = [
     ("clmib", "error there is no command clmib: expected climb, diff"),
     ("diff 99", "error there is no rung 99"),
-    (f"diff 3 {ROOT}/pyproject.toml", " is not valid Python: "),
+    (f"diff 3 {ROOT}/pyproject.toml", "pyproject.toml is not a Python script"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
     ("diff adamw", "adamw is 08_adamw_clipping or 10_fused_adamw"),
     ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),

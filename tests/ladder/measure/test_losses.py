@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from blocks import full_table
 from climbs import climb_of
 
+from dev.blocks import full_table
 from ladder.log import Log
 from ladder.measure.losses import end_loss, steps_to
 from ladder.measure.rows import read_climb

@@ -13,9 +13,9 @@ import pytest
 from climbs import FOUND, LOG, write_climb
 from helpers import closed_pipe
 
+from ladder.checkout import ROOT
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.files import ROOT
 from ladder.measure import process, rounds
 
 
@@ -53,6 +53,12 @@ open(sys.argv[-1] + "/a.log", "w").write({LOG!r})
     return write(tmp_path / "climb", {"a.py": source, "b.py": source})
 
 
+def at_work(process: int) -> bool:
+    """Whether there is such a process, and nothing has ended it."""
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and ") Z " not in status.read_text()
+
+
 def start(folder):
     """The command in a process of its own, while its second run is under way; that run's id."""
     words = [sys.executable, "-m", "ladder", "climb", "--resume", str(folder)]
@@ -73,15 +79,13 @@ def test_a_signal_keeps_what_was_measured_and_resume_runs_nothing_twice(begun, c
     number = signal.Signals[name]
     running.send_signal(number)
     said, _ = running.communicate(timeout=40)
-    if name == "SIGKILL":  # its child, which nobody tells, goes on
-        os.kill(child, signal.SIGKILL)
-    else:
+    for _ in range(200):  # killed, but the system may take a moment
+        if not at_work(child):
+            break
+        time.sleep(0.05)
+    assert not at_work(child)
+    if name != "SIGKILL":
         assert running.returncode == 128 + number
-        for _ in range(200):  # killed, but the system may take a moment
-            if not Path(f"/proc/{child}").exists():
-                break
-            time.sleep(0.05)
-        assert not Path(f"/proc/{child}").exists()
         assert f"stopped; runs kept: 1. Go on: ladder climb --resume {begun}\n" in said
     first = (begun / "a.r1.log").stat().st_mtime_ns
     assert resume(begun) == 0
@@ -99,16 +103,16 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch):
     A colon in the folder's name does not cut it in two.
     """
     own, out = tmp_path / "mine.py", tmp_path / "10:21 out"
-    where = f"import ladder.files\nassert str(ladder.files.ROOT) == {str(out / 'code')!r}\n"
+    where = f"import ladder.checkout\nassert str(ladder.checkout.ROOT) == {str(out / 'code')!r}\n"
     own.write_text(where + copies(LOG))
-    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
-    run_and_report = climb.run_and_report
+    monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
+    go_on = climb.go_on
 
-    def edit_and_run(folder):
+    def edit_and_go_on(*words):
         own.write_text("1 / 0")
-        return run_and_report(folder)
+        go_on(*words)
 
-    monkeypatch.setattr(climb, "run_and_report", edit_and_run)
+    monkeypatch.setattr(climb, "go_on", edit_and_go_on)
     assert main(["climb", str(own), "--rounds", "1", "--out", str(out)]) == 0
     assert (out / "code" / "data" / "tinyshakespeare.bin").exists()
 
@@ -126,17 +130,23 @@ def timed(monkeypatch):
             Path(words[-1], "x.log").write_text(LOG)
             return subprocess.CompletedProcess(words, 0)
 
-        monkeypatch.setattr(process, "run_python", run)
+        monkeypatch.setattr(process, "start_python", run)
 
     return set_clock
 
 
-def test_the_time_limit_lets_no_run_begin_after_it(tmp_path, timed):
-    """A run takes a minute by the clock: at 7 minutes the seventh has ended."""
-    write(tmp_path, {"a.py": "", "b.py": ""}, rounds=20, max_minutes=7)
+def test_the_time_limit_lets_no_run_begin_after_it(tmp_path, timed, capsys):
+    """A run takes a minute by the clock: at 7 minutes the seventh has ended. To go on with it runs
+    as long again."""
+    write(tmp_path, {"a.py": "", "b.py": ""}, rounds=8, max_minutes=7)
     timed({"a": 60, "b": 60})
-    assert resume(tmp_path) == 0
-    assert len(list(tmp_path.glob("*.log"))) == 7
+    over = f"7 min are over. As long again: ladder climb --resume {tmp_path}\n"
+    for logs, told in ((7, True), (14, True), (16, False)):
+        assert resume(tmp_path) == 0
+        out = capsys.readouterr().out
+        assert len(list(tmp_path.glob("*.log"))) == logs and (over in out) == told
+        if logs == 7:
+            assert "(1 of 16 runs, about 6 min left)" in out and "(7 of 16 runs)" in out
 
 
 def test_a_quick_climb_runs_the_top_second(tmp_path, timed, capsys):
@@ -150,6 +160,7 @@ def test_a_quick_climb_runs_the_top_second(tmp_path, timed, capsys):
 
 
 FAILS = {
+    "seed": (copies(LOG.replace(" seed=1337 ", " seed=1 ")), "differ in seed of round 1 (1, 1337)"),
     # To rich this is markup.
     "crash": ("raise ValueError('no [batch] in [/data]')", "ValueError: no [batch] in [/data]"),
     "silent": ("", "it wrote no log to --log-dir"),
@@ -163,7 +174,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert resume(tmp_path) == 1
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
-        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 4 runs", out, re.M)
+        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs", out, re.M)
         assert why in line
         assert why in (tmp_path / f"{name}.r1.failed").read_text()
         assert f"Round 1 of {name} failed: " in out
@@ -172,7 +183,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
         (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
     assert resume(tmp_path) == 0
     assert not [*tmp_path.glob("*.failed"), *tmp_path.glob("*.stderr")]
-    assert len(list(tmp_path.glob("*.log"))) == 4
+    assert len(list(tmp_path.glob("*.log"))) == 5
 
 
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
@@ -193,3 +204,14 @@ def test_each_round_trains_from_a_seed_of_its_own(tmp_path):
     assert resume(tmp_path) == 0
     words = (tmp_path / "code" / "a.py.words").read_text().splitlines()
     assert words == [f"--seed={seed} --shuffle={seed}" for seed in (7, 8, 9)]
+
+
+def test_a_script_that_trains_from_another_seed_than_its_round_fails(tmp_path):
+    """b always takes that of the first round."""
+    seed = "' seed=' + sys.argv[1].partition('=')[2] + ' '"
+    own = copies(LOG).replace(")\n", f".replace(' seed=1337 ', {seed}))\n")
+    write(tmp_path, {"b.py": copies(LOG), "a.py": own}, rounds=2)
+    assert resume(tmp_path) == 1
+    (failed,) = tmp_path.glob("*.failed")
+    assert failed.name == "b.r2.failed"
+    assert "differ in seed of round 2 (1337, 1338)" in failed.read_text()

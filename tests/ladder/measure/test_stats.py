@@ -1,13 +1,10 @@
 """stats.py: the rule that tells a gain from noise."""
 
-from collections import Counter
-from itertools import combinations
-
 import numpy as np
 import pytest
 from climbs import HERE, LOGS
 
-from ladder.measure.rows import log_gain, read_climb, step_times
+from ladder.measure.rows import read_climb, step_times
 from ladder.measure.stats import Estimate, gain_of, holm
 
 
@@ -47,23 +44,3 @@ def test_two_identical_scripts_differ_once_in_twenty(rounds):
         before, after = random.choice(deviations, (2, rounds))
         significant += gain_of(before - after).p < 0.05
     assert 0.035 < significant / 3000 < 0.065
-
-
-def test_neighbours_are_surer_than_rows_far_apart():
-    """Eight identical scripts, as three climbs of six rounds: how many intervals exclude zero.
-
-    docs/measuring.md and RUNLOG.md say these counts. Of 21 intervals one should, of 84 four.
-    """
-    rows = read_climb(LOGS / "2026-11-24-amd-epyc-2-threads-a-a")[1]
-    logs = [[row.logs[k] for k in sorted(row.logs)] for row in rows]
-    found = Counter()
-    for start in (0, 6, 12):
-        rounds = slice(start, start + 6)
-        for first, second in combinations(range(8), 2):
-            log_ratios = list(map(log_gain, logs[first][rounds], logs[second][rounds]))
-            if gain_of(log_ratios).p < 0.05:
-                found["all"] += 1
-                found["with the first row"] += first == 0
-                found["neighbours"] += second - first == 1
-                found["in one climb"] += start == 6
-    assert found == {"neighbours": 1, "with the first row": 3, "in one climb": 10, "all": 12}

@@ -3,7 +3,7 @@
 import pytest
 from climbs import a_climb
 
-from ladder.machine import find_gpu
+from ladder.cards import find_gpu
 from ladder.measure.rates import CARDS, rates_of, source_of
 from ladder.measure.work import roofline_ms, roofline_of, work
 

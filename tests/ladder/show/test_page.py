@@ -21,6 +21,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
     [
         ({"baseline": 40, "02_tf32": 12}, {}, "02 TF32 is 3.33 times as fast as 00 baseline"),
         ({"baseline": 9, "02_tf32": 9}, {}, "No significant difference between 02 TF32 and"),
+        ({"baseline": 40, "02_tf32": 12}, {"rounds": 1}, "A first look: 02 TF32 beside 00"),
         (
             {"10_fused_adamw": 10, "without_01_weight_tying": 11, "without_02_tf32": 25},
             {"kind": "without"},
@@ -40,9 +41,9 @@ def test_the_headline_claims_only_what_is_significant(times, options, headline, 
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     times = {"baseline": 20, "mine": 10}
     folder = climb_of(tmp_path / EVIL[-5:], times, device=f"GPU {EVIL}", data="/home/me/texts")
-    said = f"Change: {EVIL}\nWhy: a\nNumerics: a\nRun: a"
-    (folder / "baseline.py").write_text(f"'''00\n{said}'''\na = 1\n", encoding="utf-8")
-    (folder / "mine.py").write_text(f"b = r'''{EVIL} '''\n", encoding="utf-8")
+    (folder / "baseline.py").write_text("a = 1\n", encoding="utf-8")
+    mine = f"'''{EVIL} '''\nb = r'''{EVIL} '''\n"
+    (folder / "mine.py").write_text(mine, encoding="utf-8")
     text = page([climb_section(folder)])
     assert "<script" not in text and "<img" not in text and "/home/me" not in text
     for words in (f"GPU {EVIL}", f"<dd>{EVIL}", f"+b = r'''{EVIL}"):

@@ -5,13 +5,26 @@ from climbs import a_climb, as_row, climb_of
 
 from ladder.measure.rows import Row, read_climb
 from ladder.measure.stats import gain_of
-from ladder.show.tables import footnotes, percent
+from ladder.show.tables import columns, footnotes
+from ladder.show.words import gain
 
 
 def test_a_gain_of_few_rounds_has_their_number_and_no_interval():
-    assert percent(gain_of(np.log([1.1, 1.2]))) == "+14.9 % (2 rounds)"
-    assert percent(gain_of(np.log([0.9]))) == "−10.0 % (1 round)"
-    assert percent(gain_of(np.log([0.9997]))) == "no change (1 round)"
+    assert gain(gain_of(np.log([1.1, 1.2]))) == "+14.9 % (2 rounds)"
+    assert gain(gain_of(np.log([0.9]))) == "−10.0 % (1 round)"
+    assert gain(gain_of(np.log([0.9997]))) == "no change (1 round)"
+
+
+def test_a_column_is_shown_if_a_row_has_a_number_for_it(tmp_path):
+    """And of a climb that failed, why it did."""
+    failed = climb_of(tmp_path / "failed", {"baseline": None, "01_weight_tying": None})
+    (failed / "baseline.r1.failed").write_text("killed")
+    alone = climb_of(tmp_path / "alone", {"baseline": 20})
+    shown = []
+    for folder in (failed, alone):
+        shown.append([column.name for column in columns(*read_climb(folder))])
+    assert shown[0] == ["rung", "ms"]
+    assert "gain" not in shown[1] and {"rate", "mfu", "final_loss"} <= {*shown[1]}
 
 
 def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared():

@@ -47,13 +47,13 @@ def resumed(tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_resumed_is_one_curve(resumed):
-    run = training.read_run(resumed)
-    assert [step["step"] for step in run["steps"]] == [*range(1, 101)]
-    assert [(val["step"], val["loss"]) for val in run["vals"]] == [
+    run = training.read_training(resumed)
+    assert [step["step"] for step in run.steps] == [*range(1, 101)]
+    assert [(val["step"], val["loss"]) for val in run.vals] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
     ]  # fmt: skip
-    assert run["starts"] == [1, 41, 81]
-    assert run["tokens"][-1] == 50
+    assert run.starts == [1, 41, 81]
+    assert run.tokens[-1] == 50
     assert "50.00 million tokens" in training.facts(run)["Trained"]
 
 
@@ -63,7 +63,7 @@ def test_logs_without_a_step_are_left_out(resumed):
     empty.touch()
     with max(resumed.glob("fsdp_run*")).open("a") as file:
         file.write("step   86/100 | loss 9.1")
-    assert training.read_run(resumed)["starts"] == [1, 41, 81]
+    assert training.read_training(resumed).starts == [1, 41, 81]
     assert main(["report", str(empty)]) == 2
 
 
@@ -72,7 +72,7 @@ def test_several_runs_in_a_folder_are_no_curve(tmp_path):
         path = tmp_path / f"ddp_run-2026110{day}-100000-000000.log"
         write_log(path, 1, 3, result="note  saved step_000003.pt\n")
     with pytest.raises(UsageError, match="has the logs of several runs: name them"):
-        training.read_run(tmp_path)
+        training.read_training(tmp_path)
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):
