@@ -8,19 +8,17 @@ from typing import NamedTuple
 
 from dev.fewer_steps import START, by_stem, own_steps, shares
 from dev.reports import errors_text, ladders, near_top, share_of
-from ladder.cards import find_gpu
 from ladder.checkout import ROOT
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.measure.folder import Climb
 from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
-from ladder.measure.scripts import base_of, branch, number_of, relative_name, rungs, rungs_for
+from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
 from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
 from ladder.show import words
-from ladder.show.diffs import code_diff
-from ladder.show.reported import known
+from ladder.show.reported import hours_of, known
 from ladder.show.tables import Cell, all_columns, columns, footnotes, table
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -28,7 +26,7 @@ A100 = "NVIDIA A100-SXM4-80GB"
 REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8"))
 B = 16
 NO_BREAK = "\N{NO-BREAK SPACE}"
-NO_GPU = "Have you a GPU? [Send us its climb](CONTRIBUTING.md#send-a-climb)."
+NO_GPU = "[Send us the climb of your GPU](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
 FIVE_CARDS = ("RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
@@ -186,7 +184,7 @@ def reported_rungs() -> list[Path]:
 
 
 def rungs_table() -> str:
-    """The ten rungs: how much each changes, what it removes, and calculated times."""
+    """The ten rungs: calculated times, reported gains, and what each removes."""
     gpu = CARDS[FIVE_CARDS[0]]
     compare = batch_to_compare(gpu.memory)
     lines = []
@@ -198,17 +196,15 @@ def rungs_table() -> str:
                 f"[{title(path)}]({relative_name(path)})",
                 "as 06" if path.stem == AS_BEFORE else ms,
                 reported_gain(gpu.name, path.stem),
-                reported_gain(find_gpu(A100).name, path.stem),
                 describe(path).get("Removes", "").removeprefix("nothing: "),
-                lines_changed(path),
             ]
         )
-    heads = ["rung", "ms", "RTX 3090", "A100", "what it removes", "lines"]
-    return f"""Milliseconds of a step on an {gpu.name} at a batch of {compare}, *calculated*: the
-[roofline](docs/measuring.md#how-work-is-counted), an estimate of the shortest time, which does not
-show what 07 gains. On an {gpu.name} and an A100: [*reported*](docs/reported.md#ladders) gains.
+    heads = ["rung", "ms", "reported", "what it removes"]
+    return f"""Milliseconds of a step on an {gpu.name} at a batch of {compare} (*calculated*, by the
+[roofline](docs/measuring.md#how-work-is-counted)), and gains that [somebody
+reported](docs/reported.md#ladders).
 
-{text_table(heads, lines, left=(0, 4))}"""
+{text_table(heads, lines, left=(0, 3))}"""
 
 
 def reported_gain(name: str, stem: str) -> str:
@@ -221,36 +217,7 @@ def reported_gain(name: str, stem: str) -> str:
     return ""
 
 
-def lines_changed(path: Path) -> str:
-    """How many lines of code a rung adds and removes, such as `+2 −5`, blank ones left out."""
-    base = base_of(path)
-    if base is None:
-        return ""
-    signs = [line[0] for line in code_diff(base, path) if line[1:].strip()]
-    return f"+{signs.count('+')} −{signs.count('-')}".removesuffix(" −0")
-
-
 # ------------------------------------------------------------------ the second staircase
-
-
-def beyond_lines(*climbs: tuple) -> str:
-    """README.md's lines on the second staircase: what its top does to each of these models."""
-    found = []
-    for folder, _, rows in climbs:
-        run = first_log(rows).run
-        top = [*by_stem(rows)][-1]
-        share = shares(rows)[top]
-        steps = f"{share.value:.2f}"
-        if share.low is not None:
-            steps = words.with_interval(share, "{:.2f}".format, "")
-        seeds = f"{share.rounds} seed{'s' if share.rounds > 1 else ''}"
-        size = int(run["B"]) * int(run["T"])
-        what = f"{run['steps']} steps of {size:,} tokens, {seeds}"
-        found.append(f"{steps} with {run['model']} ([{what}]({folder}))")
-    return f"""[Seven more diffs](beyond/README.md), one idea each, are for the loss, not the time.
-*Measured*: rung {top[:2]} reaches rung 10's final loss in these shares of its
-steps: {", ".join(found)}.
-"""
 
 
 def staircase(*climbs: tuple) -> str:
@@ -310,15 +277,23 @@ def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
 
 
 def cards_table() -> str:
-    """The cards of README.md, in columns that a phone has room for."""
-    lines = [[line[0], line[3], line[5]] for line in card_lines(FIVE_CARDS, "docs/")]
-    return text_table(["card", "rung 10 is faster, times", "training, tok/s"], lines)
+    """The cards of README.md: what they gain, and what training takes."""
+    lines = []
+    for name, line in zip(FIVE_CARDS, card_lines(FIVE_CARDS, "docs/"), strict=True):
+        hours = hours_of(1000, known()[name]["tok_per_s"])
+        lines.append([line[0], line[3], line[5], line[6], hours])
+    heads = ["card", "rung 10 is faster, times", "in training", "tok/s", "hours, 1,000 steps"]
+    return text_table(heads, lines)
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    heads = ["card", "GB", "B to compare", "rung 10 is faster, times", "B to train"]
+    heads = ["card", "GB", "B to compare", "rung 10 is faster, times", "B to train", "in training"]
     return text_table([*heads, "`ddp_run.py`, tok/s"], card_lines(MORE_CARDS, ""))
+
+
+# What is known of a card, and where docs/reported.md has such reports.
+CELLS = {"gain": "ladders", "training_gain": "ladders", "training": "nearly-rung-10"}
 
 
 def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
@@ -329,12 +304,12 @@ def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
         gpu = CARDS[name]
         star = "" if name in measured_rates() else r"\*"
         texts = []
-        for key, place in (("gain", "ladders"), ("training", "nearly-rung-10")):
+        for key, place in CELLS.items():
             text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
             texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
         compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
         first = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
-        lines.append([*first, texts[0], f"{train}", texts[1]])
+        lines.append([*first, texts[0], f"{train}", *texts[1:]])
     return lines
 
 
@@ -412,13 +387,11 @@ def machines_table() -> str:
 
 # What makes a block: in README.md `measured` names a climb on a GPU, one on a CPU or both; in
 # RUNLOG.md each entry has the table of one climb, or its losses alone if the machine was busy, and
-# the machines are all of logs/. `beyond` in README.md and `staircase` in beyond/README.md name a
-# climb for each model.
+# the machines are all of logs/. `staircase` in beyond/README.md names a climb for each model.
 MAKERS = {
     "ladder": ladder_picture,
     "measured": measured,
     "rungs": rungs_table,
-    "beyond": beyond_lines,
     "staircase": staircase,
     "cards": cards_table,
     "more-cards": more_cards_table,

@@ -64,16 +64,22 @@ def known_of(gpu: GPU) -> dict:
     own = [row for row in near_top() if row["gpu"] == gpu.name]
     rows = own or such(gpu.name in measured_rates())
     low, high = np.percentile([share_of(row) for row in rows], [0, 100] if own else [10, 90])
+    B = batch_to_train(gpu.memory)
+    rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
     if own:
         authors = f"{len(own)} author{'s' if len(own) > 1 else ''}"
         rates = [own[0]["tok_per_s"], own[-1]["tok_per_s"]]
         training = f"{span(rates, 3)} (reported, {authors})"
     else:
-        B = batch_to_train(gpu.memory)
-        rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
         rates = [low * rate, high * rate]
         training = f"{span(rates)} {calculated(gpu)}"
-    return {"gain": gain(gpu), "training": training, "tok_per_s": rates, "shares": [low, high]}
+    return {
+        "gain": gain(gpu),
+        "training_gain": calculated_gain(gpu, rate),
+        "training": training,
+        "tok_per_s": rates,
+        "shares": [low, high],
+    }
 
 
 def such(measured: bool) -> list[dict]:
@@ -85,15 +91,20 @@ def such(measured: bool) -> list[dict]:
 def gain(gpu: GPU) -> str:
     """How many times as fast rung 10 is as the baseline: `3.4 (reported, to 07)`. What is
     calculated is as far off as the ladders of cards like it: RTX, or of a data center."""
+    if gpu.name in ladders():
+        first, *_, last = ladders()[gpu.name]
+        end = "" if last["rung"] == TOP else f", to {last['rung'][:2]}"
+        return f"{span([last['tok_per_s'] / first['tok_per_s']])} (reported{end})"
+    return calculated_gain(gpu, roofline_rate(gpu, TOP, batch_to_compare(gpu.memory)))
+
+
+def calculated_gain(gpu: GPU, rate: float) -> str:
+    """What this rate of rung 10, the roofline's, is over the baseline's."""
     errors = []
     for name, (first, *_, last) in ladders().items():
-        if name == gpu.name:
-            end = "" if last["rung"] == TOP else f", to {last['rung'][:2]}"
-            return f"{span([last['tok_per_s'] / first['tok_per_s']])} (reported{end})"
         if name.startswith("RTX") == gpu.name.startswith("RTX"):
             errors.append(share_of(last) / share_of(first))
-    B = batch_to_compare(gpu.memory)
-    times = roofline_rate(gpu, TOP, B) / roofline_rate(gpu, "baseline", B)
+    times = rate / roofline_rate(gpu, "baseline", batch_to_compare(gpu.memory))
     return f"{span([times * min(errors), times * max(errors)])} {calculated(gpu)}"
 
 

@@ -33,12 +33,9 @@ from ladder.measure.work import (
     work,
 )
 from ladder.show.console import Screen, new_table, screen
-from ladder.show.reported import known
+from ladder.show.reported import HOUR, STEP_TOKENS, hours_of, known
 from ladder.show.tables import titles
 from ladder.show.words import gain_text, span
-
-STEP_TOKENS = 524288  # of a step of ddp_run.py on a GPU
-HOUR = 3600 * 0.97  # seconds of training: validation takes the rest
 
 
 def add_arguments(parser: argparse.ArgumentParser):
@@ -97,12 +94,13 @@ def here() -> GPU | None:
 def print_answer(console: Screen, gpu: GPU):
     """What somebody with this GPU asks first."""
     card = known()[gpu.name]
-    hours = [STEP_TOKENS * 1000 / rate / HOUR for rate in card["tok_per_s"][::-1]]
+    hours = hours_of(1000, card["tok_per_s"])
     fits, train = largest_batch(gpu.memory), batch_to_train(gpu.memory)
     console.say(f"{gpu.name}, GPT-2 124M:")
-    console.say(f"  rung 10 over the baseline, times as fast: {card['gain']}")
+    console.say(f"  rung 10 over the baseline, times as fast, at one B: {card['gain']}")
+    console.say(f"  each at its own largest B: {card['training_gain']}")
     console.say(f"  training with ddp_run.py, tok/s: {card['training']}")
-    console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {span(hours)}")
+    console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {hours}")
     console.say(f"  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py")
     console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md\n")
 

@@ -4,12 +4,23 @@ import json
 from functools import cache
 from pathlib import Path
 
+from ladder.show.words import span
+
+STEP_TOKENS = 524288  # of a step of ddp_run.py on a GPU
+HOUR = 3600 * 0.97  # seconds of training: validation takes the rest
+
 
 @cache
 def known() -> dict[str, dict]:
     """known.json, by a card's name; dev/reports.py makes it of docs/reported.csv.
 
-    `gain`: how many times as fast rung 10 is as the baseline. `training`: tok/s of ddp_run.py.
+    `gain`: how many times as fast rung 10 is as the baseline. `training_gain`: each at
+    the largest B that it fits. `training`: tok/s of ddp_run.py.
     `tok_per_s`: its ends. `shares` of the roofline that were reported, the lowest and the highest.
     """
     return json.loads(Path(__file__).with_name("known.json").read_text(encoding="utf-8"))
+
+
+def hours_of(steps: int, rates: list[float]) -> str:
+    """The hours of so many steps of ddp_run.py, at the fastest of these rates and the slowest."""
+    return span([steps * STEP_TOKENS / rate / HOUR for rate in reversed(rates)])
