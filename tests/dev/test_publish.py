@@ -21,7 +21,8 @@ def test_publish_prepends_an_entry(tmp_path, monkeypatch):
     as_it_ran(PUBLISHED, folder)
     change(folder, started="2026-12-24 10:00", data="/home/me/texts")
     assert program(publish.main, [str(folder), "All is\nwell.", "--readme"]) == 0
-    readme, runlog = (copy / "README.md").read_text(), (copy / "RUNLOG.md").read_text()
+    readme = (copy / "README.md").read_text()
+    runlog = (copy / "RUNLOG.md").read_text()
     name = "logs/2026-12-24-amd-epyc-2-threads-climb"
     assert f"<!-- table {name} -->" in runlog and runlog.endswith(OLDER)
     assert "<details><summary>All is well.</summary>" in runlog
