@@ -241,8 +241,8 @@ from the lowest seed to the highest. Dots: from where on a line stays below wher
 {embedded("beyond", alt, "../docs/")}
 
 {text_table(heads, lines)}
-*Steps*: to the loss at which 10 ends, as a share of those in which it comes down to that itself,
-counted to where the running mean stays that low. Bold: significant. {". ".join(settings)}.
+*Steps*: until the running mean stays at or below 10's final loss, as a share of 10's own steps to
+it. Bold: significant. {". ".join(settings)}.
 """
 
 
@@ -282,16 +282,30 @@ def cards_table() -> str:
     for name, line in zip(FIVE_CARDS, card_lines(FIVE_CARDS, "docs/"), strict=True):
         hours = hours_of(1000, known()[name]["tok_per_s"])
         lines.append([line[0], line[3], line[5], line[6], hours])
-    heads = ["card", "rung 10 is faster, times", "in training", "tok/s", "hours, 1,000 steps"]
+    heads = [
+        "card",
+        GAIN,
+        "in training",
+        "tok/s",
+        "hours, 1,000 steps",
+    ]
     return text_table(heads, lines)
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    heads = ["card", "GB", "B to compare", "rung 10 is faster, times", "B to train", "in training"]
+    heads = [
+        "card",
+        "GB",
+        "B to compare",
+        GAIN,
+        "B to train",
+        "in training",
+    ]
     return text_table([*heads, "`ddp_run.py`, tok/s"], card_lines(MORE_CARDS, ""))
 
 
+GAIN = "rung 10 over the baseline, times"
 # What is known of a card, and where docs/reported.md has such reports.
 CELLS = {"gain": "ladders", "training_gain": "ladders", "training": "nearly-rung-10"}
 

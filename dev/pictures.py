@@ -89,7 +89,6 @@ def draw_ladder(width: int) -> Picture:
     picture = Picture(
         width, f"Milliseconds of a step, reported by {REPORTED['who']}, and the diffs"
     )
-    picture.say(f"One training step of GPT-2 (124M) on one A100: reported by {REPORTED['who']}")
     before = None
     for path in reported_rungs():
         ms = REPORTED["ms"][f"{number_of(path):02}"]

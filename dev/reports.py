@@ -89,11 +89,11 @@ def such(measured: bool) -> list[dict]:
 
 
 def gain(gpu: GPU) -> str:
-    """How many times as fast rung 10 is as the baseline: `3.4 (reported, to 07)`. What is
+    """How many times as fast rung 10 is as the baseline: `3.4 (reported, rung 07)`. What is
     calculated is as far off as the ladders of cards like it: RTX, or of a data center."""
     if gpu.name in ladders():
         first, *_, last = ladders()[gpu.name]
-        end = "" if last["rung"] == TOP else f", to {last['rung'][:2]}"
+        end = "" if last["rung"] == TOP else f", rung {last['rung'][:2]}"
         return f"{span([last['tok_per_s'] / first['tok_per_s']])} (reported{end})"
     return calculated_gain(gpu, roofline_rate(gpu, TOP, batch_to_compare(gpu.memory)))
 

@@ -29,7 +29,10 @@ class Signals:
             raise KeyboardInterrupt
         if self.rank == 0 and is_first and not self.at_once:
             with suppress(OSError, RuntimeError):  # closed, or in the middle of a print
-                print("note  finishing this step; Ctrl-C stops at once", file=sys.stderr)
+                print(
+                    "note  the run ends after this step; a second Ctrl-C ends it at once",
+                    file=sys.stderr,
+                )
 
     @contextmanager
     def held(self) -> Iterator[None]:

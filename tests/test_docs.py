@@ -135,7 +135,8 @@ def anchors(path) -> list[str]:
     """The anchors that GitHub gives the headings of a page."""
     found = []
     for heading in re.findall(r"^#+ (.*)", path.read_text("utf-8"), re.MULTILINE):
-        plain = re.sub(r"[^\w\- ]", "", heading.lower())
+        words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading)  # of a link
+        plain = re.sub(r"[^\w\- ]", "", words.lower())
         found.append(plain.replace(" ", "-"))
     return found
 

@@ -14,8 +14,8 @@ from argparse import ArgumentParser, Namespace
 from rich.text import Text
 
 from ladder.errors import UsageError
-from ladder.measure.notes import describe
-from ladder.measure.scripts import A_RUNG, base_of, one_script
+from ladder.measure.notes import describe, page_of
+from ladder.measure.scripts import A_RUNG, base_of, one_script, relative_name
 from ladder.show.console import screen
 from ladder.show.diffs import diff_lines
 from ladder.text import printable
@@ -38,6 +38,8 @@ def main(args: Namespace) -> int:
     console = screen()
     diff = diff_lines(before, after)
     note = {} if start else describe(after)
+    if note:
+        console.say(f"From {relative_name(page_of(after))}, which says of what the numbers are:\n")
     for name, words in note.items():
         console.say(f"{name}: {words}\n")
     for line in diff or ["the two are the same"]:

@@ -98,7 +98,7 @@ def print_answer(console: Screen, gpu: GPU):
     fits, train = largest_batch(gpu.memory), batch_to_train(gpu.memory)
     console.say(f"{gpu.name}, GPT-2 124M:")
     console.say(f"  rung 10 over the baseline, times as fast, at one B: {card['gain']}")
-    console.say(f"  each at its own largest B: {card['training_gain']}")
+    console.say(f"  in training, each at its largest B: {card['training_gain']}")
     console.say(f"  training with ddp_run.py, tok/s: {card['training']}")
     console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {hours}")
     console.say(f"  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py")

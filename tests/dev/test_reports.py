@@ -41,6 +41,6 @@ def test_a_card_shows_its_own_reports_and_else_those_of_cards_like_it():
     known = json.loads(reports.known_json())
     assert known["RTX 4090"]["training"] == "106,000 to 130,000 (reported, 5 authors)"
     assert known["T4"]["training"].endswith(" (calculated, no report tests it)")
-    assert known["RTX 3090"]["gain"] == "3.4 (reported, to 07)"  # 1.5 1.5 1.3 1.1 1.06
+    assert known["RTX 3090"]["gain"] == "3.4 (reported, rung 07)"  # 1.5 1.5 1.3 1.1 1.06
     # 12.4 by the roofline, 0.79 to 0.89 of it on A100s
     assert known["H100 SXM"]["gain"] == "9.8 to 11 (calculated)"

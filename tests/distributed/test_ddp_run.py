@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
     assert log.result["status"] == "stopped"
     assert len(log.steps) == done and path.exists()
     assert log.notes[-1].startswith(f"{name}: stopped after step {done}; {path} is kept")
-    assert "note  finishing this step; Ctrl-C stops at once" in err
+    assert "note  the run ends after this step; a second Ctrl-C ends it at once" in err
 
 
 def test_a_second_ctrl_c_stops_at_once(alone, tmp_path):

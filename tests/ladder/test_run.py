@@ -102,7 +102,7 @@ def test_a_signal_keeps_the_steps_done(name, capsys, monkeypatch, ends):
     monkeypatch.setattr(Output, "_write", interrupted)
     text, log = ends(load(rung(0)), 128 + number)
     out, err = capsys.readouterr()
-    assert err == "note  finishing this step; Ctrl-C stops at once\n"
+    assert err == "note  the run ends after this step; a second Ctrl-C ends it at once\n"
     assert log.result["status"] == "stopped" and len(log.steps) == 3
     assert log.notes[-2] == f"{name}: stopped after step 3; no checkpoint is kept"
     # Every line printed is in the log, without the time left.

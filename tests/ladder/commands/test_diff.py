@@ -11,7 +11,9 @@ from ladder.measure.scripts import rungs
 def test_diff_shows_the_note_and_then_the_one_change(capsys):
     assert main(["diff", "torch compile"]) == 0
     said, _, patch = capsys.readouterr().out.partition("\n--- ")
-    assert said.startswith("Change: ") and "\nWhy: " in said
+    assert (
+        said.startswith("From speedups/README.md, ") and "\nChange: " in said and "\nWhy: " in said
+    )
     _, *lines = patch.splitlines()[1:]
     listed, change = [line for line in lines if line[0] in "+-"]
     assert listed.startswith("+05 torch.compile: ")
