@@ -77,8 +77,9 @@ def known_of(gpu: GPU) -> dict:
         "gain": gain(gpu),
         "training_gain": calculated_gain(gpu, rate),
         "training": training,
-        "tok_per_s": rates,
-        "shares": [low, high],
+        # Rounded: the last digits differ from one NumPy to the next.
+        "tok_per_s": [round(rate) for rate in rates],
+        "shares": [round(low, 4), round(high, 4)],
     }
 
 
