@@ -15,11 +15,10 @@ from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
-from ladder.measure.stats import Estimate
 from ladder.measure.work import AS_BEFORE, batch_to_compare, batch_to_train, roofline_ms, work
 from ladder.show import words
 from ladder.show.reported import hours_of, known
-from ladder.show.tables import Cell, all_columns, columns, footnotes, table
+from ladder.show.tables import Cell, Column, all_columns, columns, footnotes, table
 
 A100 = "NVIDIA A100-SXM4-80GB"
 # The one climb in README.md that is not ours, and its B.
@@ -54,18 +53,8 @@ def read_climbs(folders: str) -> list[tuple[str, Climb, list[Row]]]:
     return [(folder, *read_climb(ROOT / folder)) for folder in folders.split()]
 
 
-def measured_climbs() -> list[tuple[str, Climb, list[Row]]]:
-    """The climbs that README.md shows."""
-    return marked_climbs("measured")
-
-
-def beyond_climbs() -> list[tuple[str, Climb, list[Row]]]:
-    """The climbs of the second staircase that beyond/README.md shows, one of each model."""
-    return marked_climbs("staircase", "beyond/README.md")
-
-
-def marked_climbs(name: str, page: str = "README.md") -> list[tuple[str, Climb, list[Row]]]:
-    """The climbs of the block of this name in a page."""
+def climbs_in(page: str, name: str) -> list[tuple[str, Climb, list[Row]]]:
+    """The climbs that the block of this name in a page shows."""
     text = (ROOT / page).read_text("utf-8")
     folders = re.findall(f"<!-- {name} (.*?) -->", text)
     return read_climbs(" ".join(folders))
@@ -100,11 +89,6 @@ def embedded(name: str, alt: str, folder: str) -> str:
     source = f'<source media="(max-width: 600px)" srcset="{folder}{name}-narrow.svg">'
     image = f'<img src="{folder}{name}.svg" alt="{escape(alt)}">'
     return f"<picture>{source}{image}</picture>"
-
-
-def bold_if(text: str, estimate: Estimate | None) -> str:
-    """`text`, bold if this estimate is significant."""
-    return f"**{text}**" if estimate and estimate.significant else text
 
 
 def machine_of(rows: list[Row]) -> str:
@@ -223,24 +207,26 @@ def reported_gain(name: str, stem: str) -> str:
 def staircase(*climbs: tuple) -> str:
     """The picture and the table of beyond/README.md: what each rung does to these models."""
     settings = []
-    heads = ["rung"]
-    lines = [[f"[{title(path)}](../{relative_name(path)})"] for path in staircase_rungs()]
-    for folder, _, rows in climbs:
+    lines = [[Cell("rung")]]
+    for path in staircase_rungs():
+        lines.append([Cell(f"[{title(path)}](../{relative_name(path)})")])
+    for folder, climb, rows in climbs:
+        ran = by_stem(rows)
         run = first_log(rows).run
         what = f"{run['steps']} steps of {run['data']}, {machine_of(rows)}, {rounds_text(rows)}"
-        took = f"10 took {own_steps(by_stem(rows)[START]):,.0f} steps"
+        took = f"10 took {own_steps(ran[START]):,.0f} steps"
         settings.append(f"{run['model']}: {what} ([logs](../{folder})); {took}")
-        heads += [f"{run['model']}: loss vs. previous, nats", "steps to 10's loss"]
-        found = shares(rows)
-        for path, line in zip(staircase_rungs(), lines, strict=True):
-            line += [loss_cell(path, rows), share_cell(found, path.stem)]
+        shown = [ran.get(path.stem, Row(path.stem, {})) for path in staircase_rungs()]
+        cells = table(shown, staircase_columns(climb, rows))
+        for line, two in zip(lines, cells, strict=True):
+            line += two
     alt = "Loss over the steps of rung 10 and of each rung of this folder"
     return f"""*Lines: the running mean of a tenth of the steps, its mean over the seeds. Bands:
 from the lowest seed to the highest. Dots: from where on a line stays below where 10 ends.*
 
 {embedded("beyond", alt, "../docs/")}
 
-{text_table(heads, lines)}
+{pipes(lines)}
 *Steps*: until the running mean stays at or below 10's final loss, as a share of 10's own steps to
 it. Bold: significant. {". ".join(settings)}.
 """
@@ -258,19 +244,17 @@ def rounds_text(rows: list[Row]) -> str:
     return f"{least}{max(counts)} rounds, a seed each"
 
 
-def loss_cell(path: Path, rows: list[Row]) -> str:
-    """What a rung does to the loss; a dash if it did not run."""
-    row = by_stem(rows).get(path.stem)
-    change = row.loss_change if row else None
-    return bold_if(words.difference(change), change) if change else "–"
+def staircase_columns(climb: Climb, rows: list[Row]) -> list[Column]:
+    """What a rung does to the loss, and its share of rung 10's steps; dashes if it did not run."""
+    (change,) = [column for column in all_columns(climb, rows) if column.name == "change"]
+    change = change._replace(heading=f"{first_log(rows).run['model']}: {change.heading}")
+    found = shares(rows)
 
+    def missing(row: Row) -> str:
+        return "not reached" if row.stem in found else "–"
 
-def share_cell(found: dict[str, Estimate | None], stem: str) -> str:
-    """One of `shares`; a dash for the row that they are shares of."""
-    if stem not in found:
-        return "–"
-    share = found[stem]
-    return bold_if(words.share(share), share) if share else "not reached"
+    steps = "steps to 10's loss"
+    return [change, Column("steps", steps, lambda row: found.get(row.stem), words.share, missing)]
 
 
 # ------------------------------------------------------------------ cards

@@ -12,10 +12,9 @@ from dev.blocks import (
     A100,
     REPORTED,
     B,
-    beyond_climbs,
+    climbs_in,
     machine_of,
     machines,
-    measured_climbs,
     reported_rungs,
 )
 from dev.fewer_steps import START, curves
@@ -52,7 +51,7 @@ def pictures() -> dict[str, str]:
     drawing = {"ladder": draw_ladder, "learned": draw_learned}
     drawing["step"] = draw_step
     drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
-    for _, climb, rows in measured_climbs():
+    for _, climb, rows in climbs_in("README.md", "measured"):
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
     drawing["beyond"] = draw_beyond
     made = {}
@@ -66,7 +65,7 @@ def pictures() -> dict[str, str]:
 def index() -> str:
     """The page: the reported climb, and as `ladder report` shows them those whose times count."""
     sections = [reported_section()]
-    for folder, _, _ in measured_climbs():
+    for folder, _, _ in climbs_in("README.md", "measured"):
         sections.append(climb_section(ROOT / folder, with_logs=False))
     sections.append(training_section([TRAINING]))
     return page(sections)
@@ -192,7 +191,7 @@ def step_bars(*stems: str) -> list[Bar]:
 def draw_beyond(width: int) -> Picture:
     """The loss over the steps of rung 10 and of those of beyond/, a chart for each model."""
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
-    for _, _, rows in beyond_climbs():
+    for _, _, rows in climbs_in("beyond/README.md", "staircase"):
         run = first_log(rows).run
         picture.say(f"{run['model']}, {run['B']} x {run['T']} tokens a step, {run['data']}")
         draw_staircase(picture, rows)

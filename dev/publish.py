@@ -16,7 +16,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dev.blocks import USUAL, measured_climbs, other_setting
+from dev.blocks import USUAL, climbs_in, other_setting
 from ladder.checkout import COMMITTED, ROOT, SCRIPTS, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
@@ -124,7 +124,9 @@ def copy_climb(folder: Path, target: Path, climb: Climb):
 
 def with_climb(readme: str, shown: str, climb: Climb) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one; a GPU's comes first."""
-    shown_for = {old.device_type == "cpu": folder for folder, old, _ in measured_climbs()}
+    shown_for = {}
+    for folder, old, _ in climbs_in("README.md", "measured"):
+        shown_for[old.device_type == "cpu"] = folder
     shown_for[climb.device_type == "cpu"] = shown
     folders = " ".join(shown_for[is_cpu] for is_cpu in sorted(shown_for))
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)

@@ -9,7 +9,7 @@ import pytest
 from climbs import HERE, LOGS
 from rich.console import Console
 
-from dev.blocks import BLOCK, beyond_climbs, measured_climbs, render
+from dev.blocks import BLOCK, climbs_in, render
 from dev.pictures import pictures
 from dev.reports import known_json
 from ladder.checkout import ROOT, git
@@ -17,7 +17,6 @@ from ladder.cli import MODELS
 from ladder.commands.main import COMMANDS, main
 from ladder.log import parse_log
 from ladder.measure.folder import log_texts
-from ladder.measure.notes import without_docstring
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
 from ladder.memory import ddp_batch, memory_on_sale
@@ -74,7 +73,7 @@ def test_examples_are_what_is_printed(capsys):
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
-    shown, _, _ = measured_climbs()[0]
+    shown, _, _ = climbs_in("README.md", "measured")[0]
     printed += log_texts(ROOT / shown)["05_torch_compile.r1"]
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)
@@ -93,7 +92,9 @@ def test_examples_are_what_is_printed(capsys):
 
 def code_of(source: str) -> str:
     """A script's code without its docstring and comments."""
-    return ast.unparse(ast.parse(without_docstring(source)))
+    module = ast.parse(source)
+    del module.body[0]  # the docstring
+    return ast.unparse(module)
 
 
 def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
@@ -103,8 +104,9 @@ def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
     `next(batches)` is timed.
     """
     here = {path.stem: path for path in all_scripts()}
+    climbs = climbs_in("README.md", "measured") + climbs_in("beyond/README.md", "staircase")
     said = dict(re.findall(r"Since commit (\w+), up to (\w+)", words(page("RUNLOG.md"))))
-    for _, climb, _ in measured_climbs() + beyond_climbs():
+    for _, climb, _ in climbs:
         commit = said.get(climb.commit, climb.commit)
         for stem in here.keys() & {Path(script).stem for script in climb.scripts}:
             then = git("show", f"{commit}:{relative_name(here[stem])}")

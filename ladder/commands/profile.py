@@ -5,10 +5,10 @@ kernels.
   ladder profile 4 5       rungs 04 and 05 side by side
 
 The script runs as it is, in a process of its own. Its steps wait for the device
-after each stage, which costs a little time: a climb measures without that. The
-first step, in which torch.compile works, stands apart. The last one runs under
-PyTorch's profiler. PyTorch's table of it is shown, and its trace saved for
-https://ui.perfetto.dev.
+after each stage, which costs a little time, and two rungs do not take turns:
+which one is faster, `ladder climb` says. The first step, in which torch.compile
+works, stands apart. The last one runs under PyTorch's profiler. PyTorch's table
+of it is shown, and its trace saved for https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch
 included; `optimizer` everything after it.
@@ -28,10 +28,9 @@ from ladder.errors import UsageError
 from ladder.log import read_log
 from ladder.measure.process import check_ended_well, given_flags, start_python
 from ladder.measure.scripts import A_RUNG, select
-from ladder.measure.stages import STAGES, WARMUP_STEPS, touched
+from ladder.measure.stages import STAGES, WARMUP_STEPS
 from ladder.show.console import new_table, screen
 from ladder.show.tables import titles
-from ladder.show.words import as_fast
 
 PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
 
@@ -68,7 +67,8 @@ def main(args: Namespace) -> int:
             profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
     (log, *_) = folder.glob("*.log")
     console = screen()
-    console.say(summary(profiles, touched(scripts[0].stem, scripts[-1].stem)))
+    for name, one in profiles.items():
+        console.say(summary(name, one["times_ms"]))
     where = "{device}, {model}, B={B}, T={T}".format(**read_log(log).run)
     console.say(f"Milliseconds on {where}: first step, median and range of {args.steps} steps")
     console.print(stage_table(profiles))
@@ -78,36 +78,12 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def summary(profiles: dict[str, dict], stages: tuple[str, ...] = STAGES) -> str:
-    """What a step takes, whether the second rung of two is faster, and which stage is longest.
-
-    `stages` are those that the diff of the two changes: no other is credited to it.
-    """
-    *before, (name, after) = profiles.items()
-    medians = {stage: median(times[1:]) for stage, times in after["times_ms"].items()}
-    said = f"{name} takes {medians['step']:.1f} ms a step"
-    for former, one in before:
-        step = median(one["times_ms"]["step"][1:])
-        old = in_stages(one, stages)
-        new = in_stages(after, stages)
-        faster = "not clearly faster than"
-        if max(new) < min(old):
-            faster = as_fast(step / (step - median(old) + median(new)))
-        if stages == STAGES:
-            said += f" and is {faster} {former}, {step:.1f}"
-        else:
-            said += (
-                f", {former} {step:.1f}. What changes is {' and '.join(stages)}, "
-                f"{median(old):.1f} → {median(new):.1f}: by that {name} is {faster} {former}"
-            )
+def summary(name: str, times: dict[str, list[float]]) -> str:
+    """What a step of a rung takes, and which stage is the longest."""
+    medians = {stage: median(ms[1:]) for stage, ms in times.items()}
     longest = max(STAGES, key=medians.get)
-    return f"{said}; the longest stage is {longest}, {medians[longest]:.1f} ms."
-
-
-def in_stages(one: dict, stages: tuple[str, ...]) -> list[float]:
-    """Milliseconds that each timed step of a profile took in these stages."""
-    columns = [one["times_ms"][stage][1:] for stage in stages]
-    return [sum(step) for step in zip(*columns, strict=True)]
+    took = f"{name} takes {medians['step']:.1f} ms a step"
+    return f"{took}; its longest stage is {longest}, {medians[longest]:.1f} ms"
 
 
 def stage_table(profiles: dict[str, dict]) -> Table:

@@ -7,6 +7,7 @@ are in speedups/README.md.
 
 import ast
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -23,29 +24,33 @@ FIELD = re.compile(r"\*\*(\w+)\.\*\* ")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
-def code_of(path: Path) -> str:
-    """A script without its docstring. Raises UsageError if Python cannot parse it."""
+def parts_of(path: Path) -> tuple[str, str]:
+    """A script's docstring, empty if it has none, and its text behind it.
+
+    Raises UsageError if Python cannot parse it.
+    """
+    source = path.read_text(encoding="utf-8")
     try:
-        return without_docstring(path.read_text(encoding="utf-8"))
+        module = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{relative_name(path)} is not valid Python: {error}") from None
-
-
-def without_docstring(source: str) -> str:
-    """A script's text from behind its docstring on. Raises SyntaxError, ValueError."""
-    module = ast.parse(source)
-    if ast.get_docstring(module) is None:
-        return source
+    text = ast.get_docstring(module)
+    if text is None:
+        return "", source
     lines = source.splitlines(keepends=True)
-    return "".join(lines[module.body[0].end_lineno :])
+    return text, "".join(lines[module.body[0].end_lineno :])
+
+
+def code_of(path: Path) -> str:
+    """A script without its docstring. Raises UsageError if Python cannot parse it."""
+    return parts_of(path)[1]
 
 
 def docstring(path: Path) -> str:
     """A script's docstring, empty if it has none or is not Python."""
-    try:
-        return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    except (SyntaxError, ValueError):
-        return ""
+    with suppress(UsageError):
+        return parts_of(path)[0]
+    return ""
 
 
 def title(path: Path) -> str:

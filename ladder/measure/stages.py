@@ -15,28 +15,11 @@ from pathlib import Path
 import torch
 from torch.profiler import profile
 
-from ladder.measure.work import counted
 from ladder.probe import Watcher
 from ladder.run import Run
 
 WARMUP_STEPS = 3
 STAGES = ("forward", "backward", "optimizer")
-
-
-def touched(before: str, after: str) -> tuple[str, ...]:
-    """The stages whose counted work (work.json) two scripts, by their stems, do not share.
-
-    All of them if one is not counted, or no count differs: memory kept, or other numbers.
-    """
-    for counts in counted().values():
-        if before in counts and after in counts:
-            old, new = counts[before], counts[after]
-            differ = {key for key in new if new[key] != old[key]} - {"code"}
-            if differ == {"optimizer_bytes"}:
-                return STAGES[2:]
-            if differ and "optimizer_bytes" not in differ:
-                return STAGES[:2]
-    return STAGES
 
 
 class Stages(Watcher):

@@ -98,7 +98,6 @@ def all_columns(climb: Climb, rows: list[Row]) -> list[Column]:
         Column("roofline", "of roofline", share_of_roofline, words.percent),
         Column("memory", "memory", lambda row: row.peak_bytes, gigabytes),
         Column("first_step", "first step", first_step, "{:.1f} s".format),
-        Column("final_loss", "final loss", final_loss, "{:.4f}".format),
     ]
 
 
@@ -139,11 +138,6 @@ def gigabytes(peak_bytes: int) -> str:
 def first_step(row: Row) -> float:
     """Seconds of the first step, in which torch.compile works."""
     return row.log.steps[0]["dt_ms"] / 1e3
-
-
-def final_loss(row: Row) -> float | None:
-    """The loss of the last step, of runs too short for one that can be compared."""
-    return None if row.loss else row.log.steps[-1]["loss"]
 
 
 # ------------------------------------------------------------------ layouts
