@@ -93,7 +93,7 @@ class Checkpoints:
     def _best_of(self, best: Path) -> float:
         """The validation loss of a model in best/. Raises UsageError if it is of another run."""
         try:
-            metadata = weights.read_metadata(best)
+            metadata, _ = weights.read(best)
         except Damaged as error:  # it is an extra
             self.print0(f"note  {error}: the next model that is validated takes its place")
             return math.inf

@@ -33,8 +33,9 @@ def at_least(low: int, read: type = int, below: float = math.inf) -> Callable:
     def number(text: str) -> float:
         value = read(text)
         if not low <= value < below:
+            limit = f" and below {below}" if below < math.inf else ""
             raise argparse.ArgumentTypeError(
-                f"expected a number of at least {low} and below {below}, got {text}"
+                f"expected a number of at least {low}{limit}, got {text}"
             )
         return value
 

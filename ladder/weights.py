@@ -69,28 +69,24 @@ def save_tokenizer(folder: Path, longest: int):
     write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
 
 
-def read_metadata(folder: Path) -> dict[str, str]:
-    """Return the `metadata` that was saved with a model; empty if there is none.
+def read(folder: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Return the `metadata` and the weights that `save` wrote, in transformers' layout.
 
-    Raises Damaged, OSError.
+    Both are empty if there are none. Raises Damaged, OSError.
     """
     path = folder / WEIGHTS
     if not path.exists():
-        return {}
+        return {}, {}
     try:
-        _load_tensors(path)  # is it whole?
+        try:
+            tensors = load_file(path)
+        except OSError:  # a folder that cannot be mapped
+            tensors = from_bytes(path.read_bytes())
     except SafetensorError as error:
         raise Damaged(f"{path} is damaged ({error})") from None
     with path.open("rb") as file:  # not by safe_open, which maps it
         length = int.from_bytes(file.read(8), "little")
-        return json.loads(file.read(length)).get("__metadata__", {})
-
-
-def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except OSError:  # a folder that cannot be mapped
-        return from_bytes(path.read_bytes())
+        return json.loads(file.read(length)).get("__metadata__", {}), tensors
 
 
 def find(name: str | Path) -> Path:
@@ -104,21 +100,22 @@ def find(name: str | Path) -> Path:
     )
 
 
-def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
-    """Return the fields of GPTConfig and the FP32 weights, as in the scripts, of a model on disk.
+def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor], dict[str, str]]:
+    """Return the fields of GPTConfig, the FP32 weights as in the scripts, and the metadata of a
+    model on disk; only what `save` wrote has metadata.
 
     Raises UsageError.
     """
     folder = find(name)
-    if "val_loss" in read_metadata(folder):  # we saved it
+    metadata, tensors = read(folder)
+    if "val_loss" in metadata:
         config = json.loads((folder / "config.json").read_text("utf-8"))
-        tensors = _load_tensors(folder / WEIGHTS)
     else:
         config, tensors = _load_with_transformers(folder)
     shape = {"block_size": config["n_positions"]}
     for field in ("vocab_size", "n_layer", "n_head", "n_embd"):
         shape[field] = config[field]
-    return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}
+    return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}, metadata
 
 
 def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
@@ -153,7 +150,8 @@ def _transposed(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 def start_from(model: torch.nn.Module, name: str):
     """Copy the weights of the model called `name` into `model`. Raises UsageError."""
-    fill(model, *load(name))
+    shape, weights, _ = load(name)
+    fill(model, shape, weights)
 
 
 def fill(model: torch.nn.Module, shape: dict[str, int], weights: dict[str, torch.Tensor]):

@@ -49,7 +49,7 @@ def saved_model(folder):
 def model_of(name, vocab_size=None):
     """The model that ddp_run.py starts with when it is given --init NAME."""
     script = load(ROOT / "ddp_run.py")
-    shape, found = weights.load(str(name))
+    shape, found, _ = weights.load(str(name))
     padded = shape | {"vocab_size": vocab_size or shape["vocab_size"]}
     model = script.GPT(script.GPTConfig(**padded))
     weights.fill(model, shape, found)

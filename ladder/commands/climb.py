@@ -40,6 +40,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,11 +77,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("rungs", nargs="*", help=RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
     quick = "a first look in five minutes: a few rungs, few steps"
-    add("--quick", action="store_true", default=None, help=quick)
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--quick", action="store_true", default=None, help=quick)
     one_out = f"the top rung, and it without each of these (or of all): {A_RUNG}"
-    add("--without", nargs="*", metavar="RUNG", help=one_out)
+    one.add_argument("--without", nargs="*", metavar="RUNG", help=one_out)
     sizes = "run each rung at each of these B"
-    add("--batch-sizes", nargs="+", type=cli.positive, metavar="B", help=sizes)
+    one.add_argument("--batch-sizes", nargs="+", type=cli.positive, metavar="B", help=sizes)
     stopped = "go on with this climb that was stopped, and run again what failed"
     add("--resume", type=cli.path, metavar="FOLDER", help=stopped)
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
@@ -160,8 +162,6 @@ def choose(args: Namespace) -> tuple[str, Sources]:
     device_type = cli.pick_device(args.device).type
     rungs = scripts.rungs_for(device_type)
     if args.without is not None:
-        if args.quick or args.batch_sizes:
-            raise UsageError("--without goes with neither --quick nor --batch-sizes")
         return "without", without_each(args.rungs, args.without, rungs)
     if args.batch_sizes and args.batch_size:
         raise UsageError("give --batch-size or --batch-sizes, not both")
@@ -235,12 +235,12 @@ def go_on(climb: Climb, console: Console) -> None:
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with closing(lock(climb.folder)), room as scratch:
         try:
-            rounds.climb_rounds(climb, Path(scratch), console, print_table)
+            rounds.climb_rounds(climb, Path(scratch), partial(print_table, console=console))
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
-                console.now("")
                 how = f"ladder climb --resume {quote(str(climb.folder))}"
-                print(f"stopped; runs kept: {len(climb.kept())}. Go on: {how}", file=sys.stderr)
+                # On a line of its own: that of the run under way has not ended.
+                print(f"\nstopped; runs kept: {len(climb.kept())}. Go on: {how}", file=sys.stderr)
             raise
 
 
@@ -259,9 +259,9 @@ def report(folder: Path, console: Console) -> int:
     for line in tables.footnotes(climb, rows):
         console.say(line)
     # Not wrapped: they are to be copied.
-    console.print(f"Logs, climb.json, what ran: {folder}", soft_wrap=True)
+    say(f"Logs, climb.json, what ran: {folder}")
     if good:
-        console.print(f"As a page: ladder report {quote(str(folder))} --open", soft_wrap=True)
+        say(f"As a page: ladder report {quote(str(folder))} --open")
     failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
     return 1 if failed or not good else 0
 

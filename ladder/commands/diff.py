@@ -24,20 +24,21 @@ STYLES = {"@": "cyan", "-": "red", "+": "green"}
 
 
 def add_arguments(parser: ArgumentParser):
-    parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
+    parser.add_argument("rung", help=A_RUNG)
+    parser.add_argument("to", nargs="?", help="another one: the diff from the first to this one")
 
 
 def main(args: Namespace) -> int:
     """Print the diff. Returns 0, whether there is a difference or not."""
-    if len(args.rungs) > 2:
-        raise UsageError(f"expected one or two rungs, got {len(args.rungs)}: try ladder diff 3 7")
-    *start, after = [one_script(word) for word in args.rungs]
-    before = start[0] if start else base_of(after)
+    rung = one_script(args.rung)
+    before, after = base_of(rung), rung
+    if args.to:
+        before, after = rung, one_script(args.to)
     if before is None:
         raise UsageError(f"{after.name} is built on no other: name two, as in ladder diff 3 7")
     console = screen()
     diff = diff_lines(before, after)
-    note = {} if start else describe(after)
+    note = {} if args.to else describe(after)
     if note:
         console.say(f"From {relative_name(page_of(after))}, which says of what the numbers are:\n")
     for name, words in note.items():

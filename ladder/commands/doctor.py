@@ -16,7 +16,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import torch
-from rich.text import Text
 
 from ladder.cli import add_flags, pick_device
 from ladder.errors import UsageError
@@ -26,7 +25,7 @@ from ladder.measure.effective import declared_here, differences
 from ladder.measure.notes import describe, title
 from ladder.measure.process import check_ended_well, start_python
 from ladder.measure.scripts import base_of, rungs_for
-from ladder.show.console import new_table, screen
+from ladder.show.console import screen
 
 FLAGS = ("--model=tiny", "--steps=3", "--batch-size=4", "--seq-len=128")
 TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
@@ -50,26 +49,20 @@ def main(args: Namespace) -> int:
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
         console.say(f"note  {unseen}")
-    console.say("three steps of each rung: a few minutes, most of them to compile ...")
-    table = new_table("rung")
-    for heading in ("can help", "why, or what is missing"):
-        table.add_column(heading, overflow="fold")
+    console.say("Can a rung help? Three steps of each: a few minutes, most of them to compile")
     logs = {}
     failed = False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        rungs = rungs_for(device.type)
-        for path in rungs:
-            console.now(f"{len(logs) + 1} of {len(rungs)}: three steps of {title(path)} ...")
+        for path in rungs_for(device.type):
             try:
                 logs[path] = three_steps(path, device, Path(folder))
                 helps, why = judge(path, logs, device)
             except UsageError as error:
                 failed = True
                 helps, why = "cannot run", f"{error} (so none above it runs)"
-            table.add_row(title(path), helps, Text(why))
+            console.say(f"{title(path):22s}{helps:8s}{why}")
             if failed:
                 break
-    console.print(table)
     return int(failed or unseen is not None)
 
 

@@ -78,14 +78,13 @@ def load_model(name: str) -> tuple["torch.nn.Module", dict[str, str]]:
     """
     from ladder import weights  # it imports torch, which --help need not
 
-    shape, state = weights.load(name)
+    shape, state, metadata = weights.load(name)
     tokens = shape["vocab_size"]
     if tokens < GPT2_VOCAB_SIZE:
         raise UsageError(f"{name} has {tokens} tokens, GPT-2's vocabulary {GPT2_VOCAB_SIZE}")
     script = runpy.run_path(str(ROOT / "ddp_run.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
-    metadata = weights.read_metadata(weights.find(name))
     model.config.block_size = int(metadata.get("seq_len", shape["block_size"]))
     return model, metadata
 

@@ -7,11 +7,8 @@ import math
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from shlex import quote
-
-from rich.console import Console
 
 from ladder import machine
 from ladder.checkout import COMMITTED, changed, no_commit, running_files
@@ -22,7 +19,7 @@ from ladder.measure import others, process, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
 from ladder.measure.process import without_home
 from ladder.measure.rows import check_comparable, ms_per_token, whole_log
-from ladder.text import printable
+from ladder.text import printable, say
 
 
 def begin(climb: Climb, sources: Sources, out: str | None) -> None:
@@ -41,17 +38,17 @@ def begin(climb: Climb, sources: Sources, out: str | None) -> None:
     climb.save()
 
 
-def climb_rounds(climb: Climb, scratch: Path, console: Console, show_table: Callable) -> None:
+def climb_rounds(climb: Climb, scratch: Path, show_table: Callable) -> None:
     """Run what a climb still has to run, round by round, or until its time is over.
 
-    show_table(folder, console) shows the rounds so far, before another one. What is compiled is
-    kept in `scratch` for later rounds.
+    A line begins with what is under way, and ends with what it found. show_table(folder) shows the
+    rounds so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
     runs = climb.rounds * len(climb.runs)
     done = len(climb.kept())
     if done:
         what = f"going on with {climb.folder}: runs kept: {done}"
-        console.say(f"{what}; its code/ runs, without your edits since")
+        say(f"{what}; its code/ runs, without your edits since")
     limit = climb.max_minutes or math.inf
     if climb.minutes >= limit:  # it was over: as long again
         limit += climb.minutes
@@ -60,26 +57,24 @@ def climb_rounds(climb: Climb, scratch: Path, console: Console, show_table: Call
     for k, run in climb.due():
         if climb.minutes >= limit:
             how = f"ladder climb --resume {quote(str(climb.folder))}"
-            console.print(
-                f"{climb.max_minutes:g} min are over. As long again: {how}", soft_wrap=True
-            )
+            say(f"{climb.max_minutes:g} min are over. As long again: {how}")
             break
         if before and k > before:
-            show_table(climb.folder, console)
+            show_table(climb.folder)
         before = k
         if len(climb.rates.get("peak_flops", [])) < k:
-            console.now(f"round {k}: timing a large matmul")
+            print(f"a large {climb.peak_dtype} matmul, round {k}: ", end="", flush=True)
             for name, rate in process.large_matmul(climb.flags, climb.folder / "code").items():
                 climb.rates.setdefault(name, []).append(rate)
-        named = f"{run.name}, round {k} of {climb.rounds}"
-        console.now(f"{named}: since {datetime.now():%H:%M}")
+            print(f"{climb.rates['peak_flops'][-1] / 1e12:.3g} TFLOP/s")
+        print(f"{run.name}, round {k} of {climb.rounds}: ", end="", flush=True)
         news = run_and_record(climb, run, k, scratch)
         climb.minutes = (time.monotonic() - start) / 60
         climb.save()
         done += 1
         left = min((runs - done) * climb.minutes / done, limit - climb.minutes)
         time_left = f", about {math.ceil(left)} min left" if left > 0 else ""
-        console.say(f"{named}: {news} ({done} of {runs} runs{time_left})")
+        print(f"{news} ({done} of {runs} runs{time_left})")
     climb.ended = True
     climb.save()
 

@@ -5,15 +5,11 @@ import sys
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.control import Control
-from rich.segment import ControlType
 from rich.table import Column, Table
 
 
 class Screen(Console):
     """A console that raises BrokenPipeError, as print does; rich's exits with status 1."""
-
-    shows_now = False  # whether the cursor is on a line that the next one replaces
 
     def on_broken_pipe(self):
         raise  # the BrokenPipeError that rich caught
@@ -21,20 +17,6 @@ class Screen(Console):
     def say(self, line: str):
         """Print a sentence: wrapped between words on a terminal, elsewhere one line."""
         self.print(line, soft_wrap=not self.is_terminal)
-
-    def now(self, line: str):
-        """Show a line that the next one replaces, on a terminal; elsewhere nothing."""
-        # Not is_terminal: FORCE_COLOR, as a notebook sets it, makes that true of a pipe.
-        if self.file.isatty() and not self.is_dumb_terminal:
-            self.print(line[: self.width - 1], end="\r", soft_wrap=True)
-            self.shows_now = True
-
-    def print(self, *objects: object, **options: object):
-        """As rich's."""
-        if self.shows_now:
-            self.shows_now = False
-            self.control(Control((ControlType.ERASE_IN_LINE, 2)))
-        super().print(*objects, **options)
 
 
 def screen() -> Console:

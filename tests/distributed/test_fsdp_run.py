@@ -25,8 +25,8 @@ def test_two_ranks_train_as_ddp_and_leave_its_files(one, two):
     moments = expected.pop("optimizer")
     torch.testing.assert_close(optimizer.pop("state"), moments.pop("state"), rtol=1e-2, atol=1e-6)
     assert (saved, optimizer) == (expected, moments)
-    shape, best = weights.load(str(two / "ckpt"))
-    right, reference = weights.load(str(one / "ckpt"))
+    shape, best, _ = weights.load(str(two / "ckpt"))
+    right, reference, _ = weights.load(str(one / "ckpt"))
     assert shape == right and best.keys() == reference.keys()
 
 

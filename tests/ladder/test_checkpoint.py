@@ -107,8 +107,8 @@ def test_a_folder_that_cannot_be_mapped_is_read_without(tmp_path, monkeypatch):
     assert find(tmp_path) == path and checkpoint.read(path)["step"] == 1
     model = saved_model(tmp_path)
     monkeypatch.setattr(weights, "load_file", Mock(side_effect=OSError("No such device")))
-    assert weights.read_metadata(tmp_path / "best") == {"format": "pt", "val_loss": "9"}
-    _, found = weights.load(str(tmp_path))
+    assert weights.read(tmp_path / "best")[0] == {"format": "pt", "val_loss": "9"}
+    _, found, _ = weights.load(str(tmp_path))
     assert torch.equal(found[weights.WTE], model.lm_head.weight)
 
 

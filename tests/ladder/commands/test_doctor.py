@@ -32,7 +32,7 @@ def judged(monkeypatch, capsys):
         monkeypatch.setattr(doctor, "three_steps", three_steps)
         monkeypatch.setenv("COLUMNS", "200")
         status = main(["doctor", "--device", "cpu"])
-        line = r"^ \d\d .*? (yes|no|–|unknown|cannot run) +(.*?) *$"
+        line = r"^\d\d .*? (yes|no|–|unknown|cannot run) *(.*)$"
         return status, re.findall(line, capsys.readouterr().out, re.M)
 
     return run

@@ -176,7 +176,7 @@ def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
     with closed_pipe() as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         assert resume(tmp_path) == 130
-    told = f"stopped; runs kept: 1. Go on: ladder climb --resume {tmp_path}\n"
+    told = f"\nstopped; runs kept: 0. Go on: ladder climb --resume {tmp_path}\n"
     assert capsys.readouterr().err == told
 
 
