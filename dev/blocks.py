@@ -1,4 +1,4 @@
-"""The parts of README.md and RUNLOG.md that are made from logs."""
+"""The parts of pages that are made: between markers, from logs, reports and counts."""
 
 import json
 import re

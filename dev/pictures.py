@@ -1,4 +1,4 @@
-"""The pictures in docs/ that are made from scripts, logs and counts."""
+"""What is made in docs/ from scripts, logs and counts: the pictures, and the page."""
 
 import re
 from functools import partial

@@ -3,7 +3,7 @@
 Edit rung N, do not commit yet, and run
 
   python -m dev.propagate 3     applies the edit of rung 03 to 04 and all later rungs
-  python -m dev.propagate 0     applies the edit of baseline.py to every rung and candidate
+  python -m dev.propagate 0     applies the edit of baseline.py to every rung
   python -m dev.propagate 11    to 12 alone: 21 and 31 go on from rung 10
 
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and

@@ -14,10 +14,10 @@ from ladder.checkout import ROOT
 from ladder.cli import BLOCK_SIZE
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.show.reported import STEP_TOKENS
 from ladder.show.words import span
 
 TOP = "10_fused_adamw"
-STEP_TOKENS = 524288  # after which ddp_run.py updates the weights, on a GPU
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Text that cannot control a terminal."""
+"""Text that cannot control a terminal, and how it is printed."""
 
 import re
 

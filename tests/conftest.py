@@ -126,7 +126,7 @@ def card(monkeypatch):
 
 @pytest.fixture(scope="session")
 def cuda_log(shard, tmp_path_factory):
-    """cuda_log(n): the log of rung or candidate n on a GPU; each runs once, as users run it."""
+    """cuda_log(n): the log of rung n on a GPU; each runs once, as users run it."""
 
     @functools.cache
     def run(number: int):

@@ -38,12 +38,12 @@ write_shard = load(ROOT / "data" / "prepare.py").write_shard
 
 
 def rung(number: int) -> Path:
-    """The path of rung or candidate `number`."""
+    """The path of rung `number`."""
     return SCRIPTS[number]
 
 
 def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
-    """Write a rung or candidate with a mistake in its code to `path`: `wrong` for `right`."""
+    """Write a rung with a mistake in its code to `path`: `wrong` for `right`."""
     source = script.read_text()
     assert source.count(right) == 1, right
     path.write_text(source.replace(right, wrong))

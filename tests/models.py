@@ -35,7 +35,7 @@ for number, path in SCRIPTS.items():
 
 
 def enlarged(number, vocab_size=50304):
-    """The same model of every rung and candidate: tied."""
+    """The same model of every rung: tied."""
     return tiny(load(rung(number)), tied=True, vocab_size=vocab_size)
 
 

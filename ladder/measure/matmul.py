@@ -1,4 +1,5 @@
-"""The rate of a large matmul: the peak for MFU on a device whose data sheet is not known.
+"""This machine's rates: of a large matmul, the peak for MFU on a device whose data sheet is not
+known; on a CPU also of one in FP32, and of a copy.
 
 python -m ladder.measure.matmul [--device DEVICE]     prints one line of JSON
 """

@@ -1,4 +1,4 @@
-"""Python started in a process of its own, and why it failed."""
+"""Python started in a process of its own: its flags, and why it failed."""
 
 import argparse
 import json

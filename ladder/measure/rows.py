@@ -38,7 +38,7 @@ NOT_RUN = "not run"  # yet, or before the time was over
 
 @dataclass
 class Row:
-    """One script of a climb over all its rounds, or of a batch at one B.
+    """One script of a climb over all its rounds, or of a comparison of batch sizes at one B.
 
     Times are in milliseconds. None: not known.
     """

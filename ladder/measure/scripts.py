@@ -56,7 +56,7 @@ def base_of(path: Path) -> Path | None:
 
 
 def number_of(path: Path) -> int:
-    """The number of a rung or candidate: 0 for baseline.py."""
+    """The number of a rung: 0 for baseline.py."""
     return int(path.stem[:2]) if path.stem[:2].isdecimal() else 0
 
 

@@ -19,6 +19,7 @@ def without(before: Path, rung: Path, top: Path) -> str | None:
         uses = line.lstrip().partition(".")[0] in variables
         if line.rstrip() in lines or not uses:
             kept += line
+    # The change backwards, from the rung to the script before it, applied to the top.
     source = merge(new, kept, old, always_words=True)
     try:
         compile(source, rung.stem, "exec")

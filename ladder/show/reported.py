@@ -1,4 +1,4 @@
-"""What is known of a GPU, reported by others or calculated, and how a gain is written."""
+"""What is known of a GPU: reported by others, or calculated."""
 
 import json
 from functools import cache
