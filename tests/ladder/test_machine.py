@@ -1,4 +1,4 @@
-"""machine.py: GPUs that are not seen, and how many cores there are."""
+"""machine.py: GPUs that are not seen, how many cores there are, and what others take of them."""
 
 import os
 from pathlib import Path
@@ -38,3 +38,11 @@ def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, co
     monkeypatch.setattr(machine, "read_or_empty", lambda *path: files.get(str(Path(*path)), ""))
     assert machine.usable_cores() == cores
     assert bool(others.busy(0.76 * cores)) and not others.busy(0.75 * cores)
+
+
+def test_the_time_of_others_is_all_time_but_idle_and_own(monkeypatch):
+    monkeypatch.setattr(others, "usable_cores", os.cpu_count)
+    monkeypatch.setattr(others, "read_or_empty", lambda path: "cpu  100 20 30 4000 500 6 7 8 0 0\n")
+    monkeypatch.setattr(os, "times", lambda: (0.5, 0.25, 0.125, 0.125, 9.0))
+    ticks = 100 + 20 + 30 + 6 + 7 + 8
+    assert others.cpu_seconds_of_others() == ticks / os.sysconf("SC_CLK_TCK") - 1.0
