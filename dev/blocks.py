@@ -20,11 +20,8 @@ from ladder.show import words
 from ladder.show.reported import hours_of, known
 from ladder.show.tables import Cell, Column, all_columns, columns, footnotes, table
 
-A100 = "NVIDIA A100-SXM4-80GB"
-# The one climb in README.md that is not ours, and its B.
+# The one climb in README.md that is not ours.
 REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8"))
-B = 16
-NO_BREAK = "\N{NO-BREAK SPACE}"
 NO_GPU = "[Send us the climb of your GPU](CONTRIBUTING.md#send-a-climb)."
 # Names of ladder.measure.rates.CARDS.
 FIVE_CARDS = ("RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM 80GB", "H100 SXM")
@@ -44,20 +41,18 @@ def block(match: re.Match) -> str:
     """One block with its markers, made from its logs."""
     marker = match[0].partition("\n")[0]
     made = MAKERS[match["name"]](*read_climbs(match["folders"]))
-    made = re.sub(r"\([^()]*…[^()]*\)", lambda interval: interval[0].replace(" ", NO_BREAK), made)
     return f"{marker}\n{made}<!-- end -->"
 
 
-def read_climbs(folders: str) -> list[tuple[str, Climb, list[Row]]]:
-    """Folder, climb and rows of each climb that a marker names."""
-    return [(folder, *read_climb(ROOT / folder)) for folder in folders.split()]
+def read_climbs(folders: str) -> list[tuple[Climb, list[Row]]]:
+    """Climb and rows of each folder that a marker names."""
+    return [read_climb(ROOT / folder) for folder in folders.split()]
 
 
-def climbs_in(page: str, name: str) -> list[tuple[str, Climb, list[Row]]]:
+def climbs_in(page: str, name: str) -> list[tuple[Climb, list[Row]]]:
     """The climbs that the block of this name in a page shows."""
     text = (ROOT / page).read_text("utf-8")
-    folders = re.findall(f"<!-- {name} (.*?) -->", text)
-    return read_climbs(" ".join(folders))
+    return read_climbs(re.search(f"<!-- {name} (.*?) -->", text)[1])
 
 
 def pipes(lines: list[list[Cell]], left: tuple[int, ...] = (0,)) -> str:
@@ -107,7 +102,7 @@ def full_table(of_climb: tuple) -> str:
 
     It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
     """
-    _, climb, rows = of_climb
+    climb, rows = of_climb
     text = pipes(table(rows, columns(climb, rows, narrow=True)))
     for line in footnotes(climb, rows):
         text += f"\n{line}\n".replace("<", "&lt;")
@@ -116,21 +111,20 @@ def full_table(of_climb: tuple) -> str:
 
 def losses_table(of_climb: tuple) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
-    _, climb, rows = of_climb
-    wanted = ("rung", "loss", "change")
-    shown = [column for column in all_columns(climb, rows) if column.name in wanted]
-    return pipes(table(rows, shown))
+    climb, rows = of_climb
+    found = all_columns(climb, rows)
+    return pipes(table(rows, [found["rung"], found["loss"], found["change"]]))
 
 
 def measured(*climbs: tuple) -> str:
     """Chart and summary of each climb that README.md shows."""
     text = "\n".join(summary(*climb) for climb in climbs)
-    if all(climb.device_type == "cpu" for _, climb, _ in climbs):
+    if all(climb.device_type == "cpu" for climb, _ in climbs):
         text += f"\n{NO_GPU}\n"
     return text
 
 
-def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
+def summary(climb: Climb, rows: list[Row]) -> str:
     """What a climb gained: its chart, and in words from the baseline to rung 10 and to the top."""
     ran = by_number(rows)
     first, top = ran[0], ran[max(ran)]
@@ -139,8 +133,8 @@ def summary(folder: str, climb: Climb, rows: list[Row]) -> str:
     more = ""
     if max(ran) > 10:
         more = f"; rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
-    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds ([logs]({folder})), intervals of \
-95 %.*
+    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds \
+([logs]({relative_name(climb.folder)})), intervals of 95 %.*
 
 {embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
@@ -161,16 +155,10 @@ def ladder_picture() -> str:
     return f"{note} Green: the heart of each diff.*\n\n{embedded('ladder', alt, 'docs/')}\n"
 
 
-def reported_rungs() -> list[Path]:
-    """The rungs with a reported time of their own."""
-    ms = REPORTED["ms"]
-    return [path for path in rungs() if f"{number_of(path):02}" in ms]
-
-
 def rungs_table() -> str:
     """The ten rungs: calculated times, reported gains, and what each removes."""
     gpu = CARDS[FIVE_CARDS[0]]
-    compare = batch_to_compare(gpu.memory)
+    compare = batch_to_compare(gpu)
     lines = []
     for path in rungs():
         step = work(compare)[path.stem]
@@ -196,7 +184,7 @@ def reported_gain(name: str, stem: str) -> str:
     before = None
     for row in ladders()[name]:
         if before and row["rung"] == stem:
-            return words.gain_text(1 / before, 1 / row["tok_per_s"])
+            return words.gain_text(row["tok_per_s"] / before)
         before = row["tok_per_s"]
     return ""
 
@@ -210,12 +198,13 @@ def staircase(*climbs: tuple) -> str:
     lines = [[Cell("rung")]]
     for path in staircase_rungs():
         lines.append([Cell(f"[{title(path)}](../{relative_name(path)})")])
-    for folder, climb, rows in climbs:
+    for climb, rows in climbs:
         ran = by_stem(rows)
         run = first_log(rows).run
         what = f"{run['steps']} steps of {run['data']}, {machine_of(rows)}, {rounds_text(rows)}"
         took = f"10 took {own_steps(ran[START]):,.0f} steps"
-        settings.append(f"{run['model']}: {what} ([logs](../{folder})); {took}")
+        logs = f"[logs](../{relative_name(climb.folder)})"
+        settings.append(f"{run['model']}: {what} ({logs}); {took}")
         shown = [ran.get(path.stem, Row(path.stem, {})) for path in staircase_rungs()]
         cells = table(shown, staircase_columns(climb, rows))
         for line, two in zip(lines, cells, strict=True):
@@ -246,7 +235,7 @@ def rounds_text(rows: list[Row]) -> str:
 
 def staircase_columns(climb: Climb, rows: list[Row]) -> list[Column]:
     """What a rung does to the loss, and its share of rung 10's steps; dashes if it did not run."""
-    (change,) = [column for column in all_columns(climb, rows) if column.name == "change"]
+    change = all_columns(climb, rows)["change"]
     change = change._replace(heading=f"{first_log(rows).run['model']}: {change.heading}")
     found = shares(rows)
 
@@ -254,7 +243,7 @@ def staircase_columns(climb: Climb, rows: list[Row]) -> list[Column]:
         return "not reached" if row.stem in found else "–"
 
     steps = "steps to 10's loss"
-    return [change, Column("steps", steps, lambda row: found.get(row.stem), words.share, missing)]
+    return [change, Column(steps, lambda row: found.get(row.stem), words.share, missing)]
 
 
 # ------------------------------------------------------------------ cards
@@ -262,31 +251,20 @@ def staircase_columns(climb: Climb, rows: list[Row]) -> list[Column]:
 
 def cards_table() -> str:
     """The cards of README.md: what they gain, and what training takes."""
-    lines = []
-    for name, line in zip(FIVE_CARDS, card_lines(FIVE_CARDS, "docs/"), strict=True):
-        hours = hours_of(1000, known()[name]["tok_per_s"])
-        lines.append([line[0], line[3], line[5], line[6], hours])
-    heads = [
-        "card",
-        GAIN,
-        "in training",
-        "tok/s",
-        "hours, 1,000 steps",
-    ]
-    return text_table(heads, lines)
+    lines = [[*known_texts(name, "docs/"), hours_of(name)] for name in FIVE_CARDS]
+    return text_table(["card", GAIN, "in training", "tok/s", "hours, 1,000 steps"], lines)
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    heads = [
-        "card",
-        "GB",
-        "B to compare",
-        GAIN,
-        "B to train",
-        "in training",
-    ]
-    return text_table([*heads, "`ddp_run.py`, tok/s"], card_lines(MORE_CARDS, ""))
+    lines = []
+    for name in MORE_CARDS:
+        gpu = CARDS[name]
+        card, gain, in_training, rate = known_texts(name, "")
+        compare, train = f"{batch_to_compare(gpu)}", f"{batch_to_train(gpu)}"
+        lines.append([card, f"{gpu.memory:g}", compare, gain, train, in_training, rate])
+    heads = ["card", "GB", "B to compare", GAIN, "B to train", "in training"]
+    return text_table([*heads, "`ddp_run.py`, tok/s"], lines)
 
 
 GAIN = "rung 10 over the baseline, times"
@@ -294,27 +272,20 @@ GAIN = "rung 10 over the baseline, times"
 CELLS = {"gain": "ladders", "training_gain": "ladders", "training": "nearly-rung-10"}
 
 
-def card_lines(names: tuple[str, ...], docs: str) -> list[list[str]]:
-    """Of each card the B that fit, and what is known: reported, with a link, or calculated. A star:
-    its rates are estimated."""
-    lines = []
-    for name in names:
-        gpu = CARDS[name]
-        star = "" if name in measured_rates() else r"\*"
-        texts = []
-        for key, place in CELLS.items():
-            text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
-            texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
-        compare, train = batch_to_compare(gpu.memory), batch_to_train(gpu.memory)
-        first = [f"{name}{star}", f"{gpu.memory:g}", f"{compare}"]
-        lines.append([*first, texts[0], f"{train}", *texts[1:]])
-    return lines
+def known_texts(name: str, docs: str) -> list[str]:
+    """A card and what is known of it: reported, with a link, or calculated. A star: its rates are
+    estimated."""
+    texts = [name if name in measured_rates() else rf"{name}\*"]
+    for key, place in CELLS.items():
+        text = known()[name][key].removesuffix(" (calculated)").replace("calculated, ", "")
+        texts.append(text.replace("reported", f"[reported]({docs}reported.md#{place})"))
+    return texts
 
 
 def reports_table() -> str:
     """The reports near rung 10 in docs/reported.md, the fastest first."""
     lines = []
-    for row in near_top()[::-1]:
+    for row in near_top():
         who = f"[{row['who']}]({row['source']})"
         share = f"{share_of(row) * 100:.0f} %"
         rate = f"{row['tok_per_s']:,.0f}"
@@ -345,7 +316,6 @@ def other_setting(run: dict[str, str]) -> str:
 class Machine(NamedTuple):
     """A machine under logs/ and its newest climb from the baseline to rung 10 or above."""
 
-    folder: str
     climb: Climb
     ran: dict[int, Row]  # by number of the rung
     top: Row
@@ -359,15 +329,14 @@ def machines() -> list[Machine]:
         ran = by_number(rows)
         full = climb.kind == "climb" and 0 in ran and 10 in ran
         if full and not other_setting(ran[0].log.run):
-            folder = path.parent.relative_to(ROOT).as_posix()
-            newest[climb.device] = Machine(folder, climb, ran, ran[max(ran)])
+            newest[climb.device] = Machine(climb, ran, ran[max(ran)])
     return sorted(newest.values(), key=lambda machine: -machine.top.tok_per_s)
 
 
 def machines_table() -> str:
     """A row for each of `machines`."""
     lines = []
-    for folder, climb, ran, top in machines():
+    for climb, ran, top in machines():
         lines.append(
             [
                 machine_of([top]),
@@ -376,7 +345,7 @@ def machines_table() -> str:
                 f"{ran[10].tok_per_s:.0f}",
                 f"{top.tok_per_s:.0f} ({max(ran)})",
                 words.gain(top.total),
-                f"[{climb.started[:10]}]({folder})",
+                f"[{climb.started[:10]}]({relative_name(climb.folder)})",
             ]
         )
     heads = ["machine", "TFLOP/s, half precision", "tok/s of baseline", "rung 10", "top"]

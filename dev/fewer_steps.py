@@ -44,10 +44,9 @@ class Curve(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    def step_at(self, loss: float) -> float | None:
-        """The step from which on the mean stays at or below `loss`; None if it ends above."""
-        place = stays_below(self.mean, loss)
-        return None if place is None else self.steps[place]
+    def step_at(self, loss: float) -> float:
+        """The step from which on the mean stays at or below `loss`; inf if it ends above."""
+        return self.steps[0] + stays_below(self.mean, loss)
 
     def part_below(self, loss: float) -> "Curve":
         """Each tenth step, where the lowest round is not above `loss`."""

@@ -8,23 +8,14 @@ from textwrap import wrap
 import numpy as np
 from markupsafe import Markup
 
-from dev.blocks import (
-    A100,
-    REPORTED,
-    B,
-    climbs_in,
-    machine_of,
-    machines,
-    reported_rungs,
-)
+from dev.blocks import REPORTED, climbs_in, machine_of, machines
 from dev.fewer_steps import START, curves
-from ladder.cards import find_gpu
 from ladder.checkout import ROOT
 from ladder.measure.notes import title
-from ladder.measure.rates import rates_of
+from ladder.measure.rates import CARDS, rates_of
 from ladder.measure.rows import first_log
-from ladder.measure.scripts import base_of, number_of
-from ladder.measure.work import LABELS, roofline_ms, work
+from ladder.measure.scripts import base_of, number_of, rungs
+from ladder.measure.work import roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
@@ -33,6 +24,9 @@ from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_training, training_section
 from ladder.show.words import gain_text
 
+# Of the reported climb.
+A100 = CARDS["A100 SXM 80GB"]
+B = 16
 # The heart of a rung's diff. Each must be a `+` line there, where `…` stands for what is left out.
 HEARTS = {
     2: 'torch.set_float32_matmul_precision("high")',
@@ -42,18 +36,27 @@ HEARTS = {
     7: "vocab_size: int = 50304",
     10: "torch.optim.AdamW(groups, …, fused=True)",
 }
-PARTS = ("matmuls", "attention", "traffic", "optimizer")  # in the order of ladder.measure.work
+# The colours of a step's parts, in the order of ladder.measure.work, and what they are.
+PARTS = {
+    "matmuls": "matmuls",
+    "attention": "attention",
+    "traffic": "memory traffic",
+    "optimizer": "optimizer",
+}
 TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run of README.md
 
 
 def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
-    drawing = {"ladder": draw_ladder, "learned": draw_learned}
-    drawing["step"] = draw_step
-    drawing["curve"] = partial(draw_loss, [read_training(TRAINING)])
-    for _, climb, rows in climbs_in("README.md", "measured"):
+    drawing = {
+        "ladder": draw_ladder,
+        "learned": draw_learned,
+        "step": draw_step,
+        "curve": partial(draw_loss, [read_training(TRAINING)]),
+        "beyond": draw_beyond,
+    }
+    for climb, rows in climbs_in("README.md", "measured"):
         drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
-    drawing["beyond"] = draw_beyond
     made = {}
     for name, function in drawing.items():
         made[f"{name}.svg"] = function(width=WIDE).svg()
@@ -65,8 +68,8 @@ def pictures() -> dict[str, str]:
 def index() -> str:
     """The page: the reported climb, and as `ladder report` shows them those whose times count."""
     sections = [reported_section()]
-    for folder, _, _ in climbs_in("README.md", "measured"):
-        sections.append(climb_section(ROOT / folder, with_logs=False))
+    for climb, _ in climbs_in("README.md", "measured"):
+        sections.append(climb_section(climb.folder, with_logs=False))
     sections.append(training_section([TRAINING]))
     return page(sections)
 
@@ -77,8 +80,8 @@ def reported_section() -> Section:
     links = Markup(
         '<p><a href="../README.md">The repository</a> · <a href="primer.md">New to GPUs?</a> · '
         '<a href="reported.md">What others reported</a></p>'
-        '<p>Reported: <a href="{}">{}</a>, {}. {}</p>'
-    ).format(REPORTED["url"], REPORTED["what"], REPORTED["settings"], REPORTED["note"])
+        '<p>Reported: <a href="{url}">{what}</a>, {settings}. {note}</p>'
+    ).format(**REPORTED)
     headline = f"GPT-2 training, {times:.0f} times as fast on one A100, one diff at a time"
     return Section("reported", headline, links + both(draw_ladder))
 
@@ -89,12 +92,12 @@ def draw_ladder(width: int) -> Picture:
         width, f"Milliseconds of a step, reported by {REPORTED['who']}, and the diffs"
     )
     before = None
-    for path in reported_rungs():
-        ms = REPORTED["ms"][f"{number_of(path):02}"]
+    for number, ms in REPORTED["ms"].items():
+        path = rungs()[int(number)]
         part = ms / REPORTED["ms"]["00"]
         bar = Bar(title(path), [(part, "reported", "")], f"{ms} ms")
         if before:
-            bar.right = gain_text(before, ms)
+            bar.right = gain_text(before / ms)
         picture.bars([bar], 0.8)
         if before:
             draw_heart(picture, f" + {heart_of(path)}", part)
@@ -138,7 +141,7 @@ def draw_learned(width: int) -> Picture:
     labels = {}
     bars = {}  # by title
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
-        name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([*machine.ran.values()]))
+        name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([machine.top]))
         rate = machine.climb.rate("peak_flops") / 1e12
         name = name.removesuffix(", T=256")
         labels[color] = f"{name}: {rate:.2g} TFLOP/s"
@@ -158,8 +161,8 @@ def draw_learned(width: int) -> Picture:
 def draw_step(width: int) -> Picture:
     """The parts of a step after the rungs that shorten it most: what 02 leaves is drawn wider."""
     picture = Picture(width, "What each rung removes from a training step, in milliseconds")
-    picture.say(f"Milliseconds a step, calculated for one {find_gpu(A100).name}, B={B}")
-    picture.legend(dict(zip(PARTS, LABELS, strict=True)))
+    picture.say(f"Milliseconds a step, calculated for one {A100.name}, B={B}")
+    picture.legend(PARTS)
     picture.bars(step_bars("baseline", "02_tf32"), 0.82)
     picture.say("02 to 10, drawn wider")
     later = ("03_bf16_autocast", "05_torch_compile", "06_flash_attention", "10_fused_adamw")
@@ -172,14 +175,14 @@ def step_bars(*stems: str) -> list[Bar]:
     bars = []
     longest = before = None
     for stem in stems:
-        parts = roofline_ms(work(B)[stem], rates_of(find_gpu(A100)))
+        parts = roofline_ms(work(B)[stem], rates_of(A100))
         total = sum(parts)
         longest = longest or total
         bar = Bar(titles()[stem], end=f"{total:.0f} ms")
         for part, ms in zip(PARTS, parts, strict=True):
             bar.pieces.append((ms / longest, part, f"{ms:.0f}"))
         if before:
-            bar.right = gain_text(before, total)
+            bar.right = gain_text(before / total)
         bars.append(bar)
         before = total
     return bars
@@ -191,7 +194,7 @@ def step_bars(*stems: str) -> list[Bar]:
 def draw_beyond(width: int) -> Picture:
     """The loss over the steps of rung 10 and of those of beyond/, a chart for each model."""
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
-    for _, _, rows in climbs_in("beyond/README.md", "staircase"):
+    for _, rows in climbs_in("beyond/README.md", "staircase"):
         run = first_log(rows).run
         picture.say(f"{run['model']}, {run['B']} x {run['T']} tokens a step, {run['data']}")
         draw_staircase(picture, rows)
@@ -201,34 +204,33 @@ def draw_beyond(width: int) -> Picture:
 def draw_staircase(picture: Picture, rows: list):
     """The losses of one climb, as far down as they end."""
     found = curves(rows)
-    names = {row.stem: title_of(row) for row in rows}
-    ends = {names[stem]: curve.mean[-1] for stem, curve in found.items()}
+    ends = {stem: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
     up = Axis(lowest, 2 * max(ends.values()) - lowest, "loss, nats a token")
     across = Axis(0, found[START].steps[-1], "steps")
     chart = Chart(picture, across, up, height=380, margin=165 if picture.wide else 46)
-    colors = {names[START]: "ink", names[[*found][-1]]: "measured"}
+    colors = {START: "ink", [*found][-1]: "measured"}
     for stem, curve in found.items():
-        color = colors.get(names[stem], "soft")
+        color = colors.get(stem, "soft")
         shown = curve.part_below(up.high)
         edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
         edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
         points = " ".join(f"{across.at(x):.0f},{up.at(y):.0f}" for x, y in edge)
         band = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
         picture.shapes.append(band)
-        thick = 2 if names[stem] in colors else 1
+        thick = 2 if stem in colors else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
     level = found[START].mean[-1]
     chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
     picture.text(across.start + 4, up.at(level) - 6, "10 ends", "soft")
     for stem, curve in found.items():
         step = curve.step_at(level)
-        if step and stem != START:
-            picture.dot(across.at(step), up.at(level), colors.get(names[stem], "soft"))
+        if step < np.inf and stem != START:
+            picture.dot(across.at(step), up.at(level), colors.get(stem, "soft"))
     y = up.end
-    for name in sorted(ends, key=ends.get, reverse=True):
-        end = up.at(ends[name])
+    for stem in sorted(ends, key=ends.get, reverse=True):
+        end = up.at(ends[stem])
         y = max(y + 17, end)
         picture.line([(across.end + 2, end), (across.end + 16, y)], "soft")
-        words = name if picture.wide else name[:2]
-        picture.text(across.end + 20, y + 4, words, colors.get(name, "soft"))
+        words = titles()[stem] if picture.wide else stem[:2]
+        picture.text(across.end + 20, y + 4, words, colors.get(stem, "soft"))

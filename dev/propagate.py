@@ -13,7 +13,6 @@ Resolve it, then go on from that script: python -m dev.propagate 9. Commit befor
 lines again.
 """
 
-import sys
 from pathlib import Path
 
 from ladder.checkout import git, require_own
@@ -25,11 +24,11 @@ from ladder.measure.merge import merge
 from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Merge and write script by script, and print their names. Returns 1 after a conflict."""
     parser = Parser(__doc__)
     parser.add_argument("rung", metavar="RUNG", help=f"the rung you edited: {A_RUNG}")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     require_own(Path(__file__))
     edited = one_script(args.rung)
     later = followers(edited)
@@ -48,7 +47,7 @@ def main(argv: list[str]) -> int:
         if merged == ours:
             lines.append(f"{relative_name(path)} has it already")
             continue
-        write_atomic(path, merged.encode())
+        write_atomic(path, merged)
         lines.append(f"{relative_name(path)} changed")
         if "\n<<<<<<< " in merged:
             waiting += [path, *followers(path)]
@@ -77,4 +76,4 @@ def committed(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(main, sys.argv[1:]))
+    raise SystemExit(program(main))

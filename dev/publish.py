@@ -12,7 +12,6 @@ from a committed state, so that its logs name what was measured. To undo it, use
 import lzma
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,58 +25,56 @@ from ladder.measure.effective import differences
 from ladder.measure.folder import PACKED, Climb
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
-from ladder.measure.scripts import rungs
+from ladder.measure.scripts import relative_name, rungs
 from ladder.show.tables import caption
 
 LARGE = 2**20  # bytes of logs that are compressed
 
 
-def main(argv: list[str]):
-    """Publish what the command line names."""
+def main(argv: list[str] | None = None):
+    """Copy the logs, add the entry, name them in README.md. Raises UsageError, and changes nothing,
+    if the climb may not be published."""
     parser = Parser(__doc__)
     parser.add_argument("climb", type=Path, help="its folder")
     parser.add_argument("finding", help="what it shows, in one sentence")
-    shown = "show it in README.md, for its kind of device (default: in a run log alone)"
-    parser.add_argument("--readme", action="store_true", help=shown)
+    parser.add_argument(
+        "--readme",
+        action="store_true",
+        help="show it in README.md, for its kind of device (default: in a run log alone)",
+    )
     args = parser.parse_args(argv)
     require_own(Path(__file__))
-    publish(args.climb, args.finding, args.readme)
-
-
-def publish(folder: Path, finding: str, in_readme: bool = False):
-    """Copy the logs, add the entry, name them in README.md. Raises UsageError, and changes nothing,
-    if the climb may not be published."""
-    climb, rows = read_climb(folder)
-    check(folder, climb, rows, in_readme)
+    climb, rows = read_climb(args.climb)
+    check(climb, rows, args.readme)
     target = new_target(climb)
     shown = target.relative_to(ROOT).as_posix()
-    copy_climb(folder, target, climb)
-    is_for_the_loss = int(first_log(rows).run["steps"]) >= MIN_STEPS
+    copy_climb(climb, target)
+    is_for_the_loss = first_log(rows).run["steps"] >= MIN_STEPS
     runlog = ROOT / ("beyond/RUNLOG.md" if is_for_the_loss else "RUNLOG.md")
     text = runlog.read_text("utf-8")
     newest = re.search(r"^## \d{4}-", text, re.MULTILINE).start()
-    text = text[:newest] + entry(climb, rows, shown, finding) + text[newest:]
-    write_atomic(runlog, text.encode())
-    if in_readme:
+    text = text[:newest] + entry(climb, rows, shown, args.finding) + text[newest:]
+    write_atomic(runlog, text)
+    if args.readme:
         readme = ROOT / "README.md"
-        write_atomic(readme, with_climb(readme.read_text("utf-8"), shown, climb).encode())
+        write_atomic(readme, with_climb(readme.read_text("utf-8"), shown, climb))
     print(f"published in {shown}: run python -m dev.regenerate, read `git diff`, then commit")
 
 
-def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
+def check(climb: Climb, rows: list[Row], in_readme: bool):
     """Raise UsageError, saying why, if a climb may not be published."""
     ran = [row.name for row in rows if row.logs]
     if not ran:
-        raise UsageError(f"{folder} is no climb to publish: all its runs failed")
+        raise UsageError(f"{climb.folder} is no climb to publish: all its runs failed")
     run = first_log(rows).run
     other = other_setting(run)
-    too_short = other and int(run["steps"]) < MIN_STEPS
+    too_short = other and run["steps"] < MIN_STEPS
     uncommitted = not COMMITTED.fullmatch(climb.commit)
     late = [row.name for row in rows if row.status == NOT_RUN]
     otherwise = differences([log for row in rows for log in row.logs.values()])
     not_rungs = ran[:11] != [path.stem for path in rungs()]
     reasons = {
-        f"it was stopped: ladder climb --resume {folder}": not climb.ended,
+        f"it was stopped: ladder climb --resume {climb.folder}": not climb.ended,
         "a quick climb is not published: climb without --quick": climb.quick,
         f"below {MIN_STEPS} steps only {USUAL} is published, not {other}": too_short,
         f"only committed code is published, not {climb.commit}": uncommitted,
@@ -88,7 +85,7 @@ def check(folder: Path, climb: Climb, rows: list[Row], in_readme: bool):
     }
     for why, is_so in reasons.items():
         if is_so:
-            raise UsageError(f"{folder}: {why}")
+            raise UsageError(f"{climb.folder}: {why}")
 
 
 def new_target(climb: Climb) -> Path:
@@ -103,30 +100,33 @@ def new_target(climb: Climb) -> Path:
     return target
 
 
-def copy_climb(folder: Path, target: Path, climb: Climb):
+def copy_climb(climb: Climb, target: Path):
     """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
     target.mkdir(parents=True)
     name_of_text = climb.data and Path(climb.data).name  # not where it lies
     replace(climb, data=name_of_text, folder=target).save()
-    texts = climb.logs().items()
-    packed = "".join(f"{name}.r{k}.log\n{text}" for (name, k), text in texts).encode()
+    text = ""
+    for name, logs in climb.logs().items():
+        for k, log in logs.items():
+            text += f"{name}.r{k}.log\n{log}"
+    packed = text.encode()
     if len(packed) < LARGE:
         write_atomic(target / PACKED, packed)
     else:
         write_atomic(target / f"{PACKED}.xz", lzma.compress(packed))
-    for path in folder.glob("*.failed"):  # a line each: of batches that do not fit
+    for path in climb.folder.glob("*.failed"):  # a line each: of batches that do not fit
         shutil.copy(path, target)
     for name in climb.scripts:
         outside = "/" not in name and name not in SCRIPTS
         if outside and climb.kind != "without":  # those can be made again
-            shutil.copy(folder / "code" / name, target, follow_symlinks=False)
+            shutil.copy(climb.folder / "code" / name, target, follow_symlinks=False)
 
 
 def with_climb(readme: str, shown: str, climb: Climb) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one; a GPU's comes first."""
     shown_for = {}
-    for folder, old, _ in climbs_in("README.md", "measured"):
-        shown_for[old.device_type == "cpu"] = folder
+    for old, _ in climbs_in("README.md", "measured"):
+        shown_for[old.device_type == "cpu"] = relative_name(old.folder)
     shown_for[climb.device_type == "cpu"] = shown
     folders = " ".join(shown_for[is_cpu] for is_cpu in sorted(shown_for))
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
@@ -138,7 +138,7 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
     how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores:g} cores; \
 {rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
-{log.measured_steps} measured."""
+{len(log.step_times)} measured."""
     # What a log says is text: no marker of ours, no HTML.
     return f"""{heading.replace("<", "&lt;")}
 
@@ -157,4 +157,4 @@ Raw logs: `{shown}`
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(main, sys.argv[1:]))
+    raise SystemExit(program(main))

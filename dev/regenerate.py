@@ -10,7 +10,6 @@ ten that no climb has yet gets a row without a gain.
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 from dev import count_work
@@ -26,16 +25,16 @@ from ladder.measure.scripts import rungs_for
 from ladder.measure.work import SIZES, WORK, counted
 
 
-def main(argv: list[str]):
+def main():
     """Write what has changed."""
-    Parser(__doc__).parse_args(argv)
+    Parser(__doc__).parse_args()
     require_own(Path(__file__))
     count_changed()
-    write_atomic(ROOT / "ladder" / "show" / "known.json", known_json().encode())
+    write_atomic(ROOT / "ladder" / "show" / "known.json", known_json())
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("beyond/*.md")]:
-        write_atomic(path, render(path.read_text(encoding="utf-8")).encode())
+        write_atomic(path, render(path.read_text("utf-8")))
     for name, picture in pictures().items():
-        write_atomic(ROOT / "docs" / name, picture.encode())
+        write_atomic(ROOT / "docs" / name, picture)
     print("done: git status says what has changed")
 
 
@@ -51,7 +50,7 @@ def count_changed():
                 print(f"counting {script.stem} for {device}", flush=True)
                 found = count_work.count(script, device) | {"code": code}
             counts[device][script.stem] = found
-    write_atomic(WORK, json.dumps(counts, indent=1).encode() + b"\n")
+    write_atomic(WORK, json.dumps(counts, indent=1) + "\n")
     counted.cache_clear()
 
 
@@ -67,4 +66,4 @@ def fingerprint(script: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(program(main, sys.argv[1:]))
+    raise SystemExit(program(main))

@@ -23,18 +23,18 @@ TOP = "10_fused_adamw"
 @cache
 def reports() -> list[dict]:
     """reported.csv: a row per step that somebody reported."""
-    text = (ROOT / "docs" / "reported.csv").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reported.csv").read_text("utf-8")
     return list(csv.DictReader(text.splitlines()[1:], quoting=csv.QUOTE_NONNUMERIC))
 
 
 @cache
 def near_top() -> list[dict]:
-    """Of the runs near rung 10 the fastest of each author and card, the slowest first."""
+    """Of the runs near rung 10 the fastest of each author and card, in order."""
     fastest = {}
     for row in sorted(reports(), key=lambda row: row["tok_per_s"], reverse=True):
         if row["kind"] == "near rung 10":
             fastest.setdefault((row["who"], row["gpu"]), row)
-    return [*fastest.values()][::-1]
+    return [*fastest.values()]
 
 
 def roofline_rate(gpu: GPU, rung: str, B: float, batches: float = 1) -> float:
@@ -64,11 +64,11 @@ def known_of(gpu: GPU) -> dict:
     own = [row for row in near_top() if row["gpu"] == gpu.name]
     rows = own or such(gpu.name in measured_rates())
     low, high = np.percentile([share_of(row) for row in rows], [0, 100] if own else [10, 90])
-    B = batch_to_train(gpu.memory)
+    B = batch_to_train(gpu)
     rate = roofline_rate(gpu, TOP, B, STEP_TOKENS / B / BLOCK_SIZE)
     if own:
         authors = f"{len(own)} author{'s' if len(own) > 1 else ''}"
-        rates = [own[0]["tok_per_s"], own[-1]["tok_per_s"]]
+        rates = [own[-1]["tok_per_s"], own[0]["tok_per_s"]]
         training = f"{span(rates, 3)} (reported, {authors})"
     else:
         rates = [low * rate, high * rate]
@@ -96,7 +96,7 @@ def gain(gpu: GPU) -> str:
         first, *_, last = ladders()[gpu.name]
         end = "" if last["rung"] == TOP else f", rung {last['rung'][:2]}"
         return f"{span([last['tok_per_s'] / first['tok_per_s']])} (reported{end})"
-    return calculated_gain(gpu, roofline_rate(gpu, TOP, batch_to_compare(gpu.memory)))
+    return calculated_gain(gpu, roofline_rate(gpu, TOP, batch_to_compare(gpu)))
 
 
 def calculated_gain(gpu: GPU, rate: float) -> str:
@@ -105,7 +105,7 @@ def calculated_gain(gpu: GPU, rate: float) -> str:
     for name, (first, *_, last) in ladders().items():
         if name.startswith("RTX") == gpu.name.startswith("RTX"):
             errors.append(share_of(last) / share_of(first))
-    times = rate / roofline_rate(gpu, "baseline", batch_to_compare(gpu.memory))
+    times = rate / roofline_rate(gpu, "baseline", batch_to_compare(gpu))
     return f"{span([times * min(errors), times * max(errors)])} {calculated(gpu)}"
 
 

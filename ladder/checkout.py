@@ -41,12 +41,15 @@ def require_own(path: Path):
         if folder == ROOT:
             break
         if (folder / "baseline.py").exists() and (folder / "ladder").is_dir():
-            whose = f"{path} is in the checkout {folder}, but this `ladder` is that of {ROOT}"
-            how = f"PYTHONPATH={folder} runs its own; or `pip install -e {folder}`"
-            raise UsageError(f"{whose}: {how}")
+            raise UsageError(
+                f"{path} is in the checkout {folder}, but this `ladder` is that of {ROOT}: "
+                f"PYTHONPATH={folder} runs its own; or `pip install -e {folder}`"
+            )
     if not IS_CHECKOUT:
-        how = "clone the repository, and `pip install -e .` in it"
-        raise UsageError(f"`ladder` works on the scripts, which are not here: {how}")
+        raise UsageError(
+            "`ladder` works on the scripts, which are not here: clone the repository, and "
+            "`pip install -e .` in it"
+        )
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess:
@@ -60,11 +63,6 @@ def git(*arguments: str) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(command, 127, "", "git is not installed")
     done.stderr = " ".join(done.stderr.split())
     return done
-
-
-def running_files() -> list[Path]:
-    """The files of RUNNING_CODE."""
-    return [path for pattern in RUNNING_CODE for path in ROOT.glob(pattern)]
 
 
 def no_commit() -> str:
@@ -94,7 +92,7 @@ def commit() -> str:
 
 def changed() -> list[str]:
     """The files of the running code whose content git's HEAD does not have."""
-    # With --glob-pathspecs git reads RUNNING_CODE as running_files() does: no * matches a slash.
+    # With --glob-pathspecs git reads RUNNING_CODE as Path.glob does: no * matches a slash.
     # Not their modes, which network drives and copies change.
     as_ours = ("--glob-pathspecs", "-c", "core.fileMode=false")
     status = git(*as_ours, "status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)

@@ -70,21 +70,25 @@ class Checkpoints:
         """The folder, the checkpoint to go on from, and the loss of the model in best/."""
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         folder.mkdir(parents=True, exist_ok=True)
-        run.hold(lock(folder))
+        run.closing.enter_context(lock(folder))
         if args.ckpt_every:  # what refuses files like checkpoints ends the run now, not after hours
             trial = folder / "trial"
             if not write_atomic(trial, b"trial"):
-                lost = "a power cut may cost the last checkpoints"
-                self.print0(f"note  {folder} is on a file system that flushes no file: {lost}")
+                self.print0(
+                    f"note  {folder} is on a file system that flushes no file: a power cut may "
+                    "cost the last checkpoints"
+                )
             trial.unlink()
         if not args.resume:
             if checkpoints_in(folder) or (folder / BEST).exists():
-                do = "continue it with --resume, delete it, or choose another --ckpt-dir"
-                raise UsageError(f"{folder} holds an earlier run: {do}")
+                raise UsageError(
+                    f"{folder} holds an earlier run: continue it with --resume, delete it, or "
+                    "choose another --ckpt-dir"
+                )
             return folder, None, math.inf
         path, saved = find_checkpoint(folder, self.print0)
         if path:
-            check_settings(path, saved["settings"], self.settings)
+            self._check_settings(path, saved["settings"])
             self.print0(f"note  resumed after step {saved['step']}, from {path}")
         else:
             self.print0(f"note  no checkpoint in {folder}: starting from the beginning")
@@ -99,8 +103,15 @@ class Checkpoints:
             return math.inf
         if not metadata:
             return math.inf
-        check_settings(best, metadata, self.settings)
+        self._check_settings(best, metadata)
         return float(metadata["val_loss"])
+
+    def _check_settings(self, path: Path, saved: dict[str, str]):
+        """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
+        for key, now in self.settings.items():
+            before = str(saved.get(key))
+            if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
+                raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
 
     def save(
         self,
@@ -166,14 +177,6 @@ class Checkpoints:
         return True
 
 
-def check_settings(path: Path, saved: dict[str, str], settings: dict[str, str]):
-    """Raise UsageError if `path` is of a run with another model, batch, seed or text."""
-    for key, now in settings.items():
-        before = str(saved.get(key))
-        if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
-            raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
-
-
 def due(every: int, done: int, steps: int) -> bool:
     """True after each `every` steps and after the last one; never if `every` is 0."""
     return every > 0 and (done % every == 0 or done == steps)
@@ -199,7 +202,7 @@ def step_of(path: Path) -> int:
     return int(path.stem[5:])
 
 
-def find_checkpoint(folder: Path, print0: Callable[[str], None]) -> tuple[Path | None, dict]:
+def find_checkpoint(folder: Path, print0: Callable) -> tuple[Path | None, dict]:
     """The newest checkpoint that is sound, and what it holds. Raises UsageError, OSError."""
     paths = checkpoints_in(folder)
     for path in reversed(paths):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from ladder.errors import UsageError, exit_with, explain
-from ladder.machine import half_precision, unseen_gpu
-from ladder.memory import ddp_batch, default_batch_size, memory_of
+from ladder.machine import half_precision, memory_of, unseen_gpu
+from ladder.memory import ddp_batch, default_batch
 
 if TYPE_CHECKING:  # --help of a subcommand works without it
     import torch
@@ -24,7 +24,7 @@ MODELS = {
 }
 BLOCK_SIZE = 1024  # positions in every GPT-2
 ON_CUDA = dict(steps=50, seq_len=1024, total_batch=524288, val_tokens=10485760)
-ELSEWHERE = dict(steps=20, seq_len=256, total_batch=4096, val_tokens=4096)
+ELSEWHERE = dict(steps=20, batch_size=4, seq_len=256, total_batch=4096, val_tokens=4096)
 
 
 def at_least(low: int, read: type = int, below: float = math.inf) -> Callable:
@@ -183,7 +183,8 @@ def _parse(
 def _complete(args: argparse.Namespace):
     """Fill in B."""
     if args.batch_size is None:
-        args.batch_size = default_batch_size(args.device, MODELS[args.model], args.seq_len)
+        memory = memory_of(args.device)
+        args.batch_size = default_batch(memory, MODELS[args.model], args.seq_len)
 
 
 def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
@@ -195,15 +196,17 @@ def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
         # AdamW baseline of modded-nanogpt warms up in 250 of 9,536 steps.
         args.warmup = min(max(1, args.steps // 5), 250)
     elif args.warmup > args.steps > 0:
-        never = "the rate would never reach --max-lr"
-        raise UsageError(f"--warmup {args.warmup} is beyond --steps {args.steps}: {never}")
+        raise UsageError(
+            f"--warmup {args.warmup} is beyond --steps {args.steps}: the rate would never reach "
+            "--max-lr"
+        )
     if args.min_lr is None:
         args.min_lr = args.max_lr / 10
     if args.dtype == "auto":
         args.dtype = str(half_precision(args.device)).removeprefix("torch.")
     if args.batch_size is None:
         _complete(args)
-        if args.device.type == "cuda" and args.dtype != "float32" and not args.no_compile:
+        if args.dtype != "float32" and not args.no_compile:
             memory = memory_of(args.device)
             shards = world_size if sharded else None
             B = ddp_batch(memory, MODELS[args.model], args.seq_len, shards, args.recompute)

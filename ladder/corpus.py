@@ -145,8 +145,10 @@ def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]
         raise UsageError(_why_none_to_train_on(folder, files))
     left_out = len(files) - len(train) - len(val)
     if left_out:
-        why = "for tests, no shards, or other names of one"
-        print0(f"note  {left_out} of {len(files)} .bin files are not read: {why}")
+        print0(
+            f"note  {left_out} of {len(files)} .bin files are not read: for tests, no shards, or "
+            "other names of one"
+        )
     name = folder.resolve().name
     return _corpus_of(name, train), _corpus_of(name, val) if val else None
 
@@ -210,8 +212,10 @@ def tokenize(name: str, files: list[Path], print0: Callable) -> Corpus:
             for some in encode(read_blocks(path, digest, print0)):
                 tokens.extend(some)
         except UnicodeDecodeError as error:
-            why = f"{error.reason}; iconv -c leaves out what is not"
-            raise UsageError(f"{path} is no .bin, and no text in UTF-8: {why}") from error
+            raise UsageError(
+                f"{path} is no .bin, and no text in UTF-8: {error.reason}; iconv -c leaves out "
+                "what is not"
+            ) from error
     if not tokens:
         raise UsageError(f"{name} has no text: 0 tokens")
     return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])

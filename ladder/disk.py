@@ -66,14 +66,17 @@ def runs_by_time() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def write_atomic(path: Path, content: bytes | Callable[[IO], object]) -> bool:
+def write_atomic(path: Path, content: str | bytes | Callable) -> bool:
     """Write `content` to `path` atomically: to another file, flushed to disk and then renamed.
 
-    `content` is bytes or an array, or a function that writes to the open binary file. What kill -9
-    leaves of that other file is replaced by the next write into the folder. Returns whether the
-    file system can flush to disk: some cannot. Raises OSError, or what such a function raises.
+    `content` is text, bytes or an array, or a function that writes to the open binary file. What
+    kill -9 leaves of that other file is replaced by the next write into the folder. Returns whether
+    the file system can flush to disk: some cannot. Raises OSError, or what such a function
+    raises.
     """
     flushed = True
+    if isinstance(content, str):
+        content = content.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name("unfinished.tmp")
     try:

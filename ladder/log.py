@@ -5,7 +5,6 @@ docs/measuring.md explains the keys. Values are read by key, never by column.
 """
 
 import json
-import math
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -37,46 +36,12 @@ def step_line(
     return line
 
 
-def result(
-    times: list[float],
-    losses: list[float],
-    *,
-    steps: int,
-    tokens_per_step: int,
-    flops_per_token: int,
-    peak_flops: float | None,
-    world_size: int = 1,
-    peak_bytes: int | None = None,
-) -> dict:
-    """RESULT's numbers. `times` (seconds) and `losses` are those of the steps done so far.
-
-    `steps` is how many the run is to have: a third of them is warm-up, at least 2 (the second step
-    is profiled) and at most 10. If the run has one or two, only the last is measured.
-    `tokens_per_step` are those of all ranks, `peak_flops` is one device's, in FLOP/s. What is not
-    known is None.
-    """
-    ms = [seconds * 1e3 for seconds in times]
-    measured = ms[warmup_of(steps) :]
-    p10, median, p90 = percentiles(measured)
-    tok_per_s = tokens_per_step * 1e3 / median
-    numbers = {
-        "median_ms": median,
-        "p10_ms": p10,
-        "p90_ms": p90,
-        "tok_per_s": tok_per_s,
-        "mfu": flops_per_token * tok_per_s / (world_size * (peak_flops or math.nan)),
-        "first_step_ms": [*ms, math.nan][0],
-        "first_loss": [*losses, math.nan][0],
-        "final_loss": [math.nan, *losses][-1],
-    }
-    for key, value in numbers.items():
-        numbers[key] = round(value, 6) if math.isfinite(value) else None
-    counts = {"measured_steps": len(measured), "warmup_steps": len(ms) - len(measured)}
-    return numbers | counts | {"peak_bytes": peak_bytes}
-
-
 def warmup_of(steps: int) -> int:
-    """How many steps of a run of so many are warm-up: the others are measured."""
+    """How many steps of a run of so many are warm-up: the others are measured.
+
+    A third of them, at least 2 (the second step is profiled) and at most 10. If the run has one or
+    two, only the last is measured.
+    """
     return min(10, max(2, steps // 3), steps - 1)
 
 
@@ -84,7 +49,7 @@ def percentiles(ms: list[float]) -> list[float]:
     """p10, the median and p90 of the times of steps; NaN if there are none."""
     import numpy as np  # not above: commands that only write lines start at once
 
-    return np.percentile(ms or math.nan, (10, 50, 90)).tolist()
+    return np.percentile(ms or np.nan, (10, 50, 90)).tolist()
 
 
 def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) -> str:
@@ -112,9 +77,24 @@ class Log:
         return warmup_of(len(self.steps))
 
     @property
-    def measured_steps(self) -> int:
-        """How many of its steps are measured; it has all of them."""
-        return len(self.steps) - self.warmup_steps
+    def step_times(self) -> list[float]:
+        """Milliseconds of the measured steps, without the warm-up."""
+        return [step["dt_ms"] for step in self.steps[self.warmup_steps :]]
+
+    @property
+    def median_ms(self) -> float:
+        """The median of the measured steps, in milliseconds."""
+        return percentiles(self.step_times)[1]
+
+    @property
+    def step_tokens(self) -> int:
+        """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
+        return int(self.run.get("total_batch", self.run["B"] * self.run["T"]))
+
+    @property
+    def ms_per_token(self) -> float:
+        """The median of the measured steps, divided by the tokens of a step."""
+        return self.median_ms / self.step_tokens
 
 
 # What a line has to have, and which of that are numbers.
@@ -167,8 +147,7 @@ def read_line(log: Log, line: str):
     elif name == "step":
         log.steps.append(read_step(rest))
     elif name == "val":
-        values = read_pairs(name, rest)
-        log.vals.append({key: float(value) for key, value in values.items()})
+        log.vals.append(read_pairs(name, rest))
     elif name == "RESULT" and log.mfu:
         log.result = json.loads(rest)
         float(log.result["peak_bytes"] or 0)
@@ -176,13 +155,13 @@ def read_line(log: Log, line: str):
         raise ValueError(f"unknown line: {name}")
 
 
-def read_pairs(name: str, text: str) -> dict[str, str]:
+def read_pairs(name: str, text: str) -> dict[str, str | float]:
     """What follows `run` or another `name`: `key=value …`, as pairs_line writes it."""
     found = pairs(shlex.split(text))
     for key in REQUIRED.get(name, "").split():
         value = found[key]
         if key in NUMBERS.split():
-            float(value)
+            found[key] = int(value) if value.isdecimal() else float(value)
     return found
 
 

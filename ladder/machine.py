@@ -72,6 +72,13 @@ def peak_flops(device: "torch.device") -> float | None:
     return gpu.half * 1e12 if gpu else None
 
 
+def memory_of(device: "torch.device") -> float:
+    """A GPU's memory in bytes."""
+    import torch
+
+    return torch.cuda.get_device_properties(device).total_memory
+
+
 def peak_bytes(device: "torch.device") -> int | None:
     """Peak memory so far, in bytes: of tensors on CUDA, of the process on a CPU under Linux."""
     import torch

@@ -3,26 +3,12 @@
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # --help of a subcommand works without it
-    import torch
-
 RESERVE = 2e9  # bytes of a GPU for CUDA (half a gigabyte) and a desktop
 
 
-def default_batch_size(device: "torch.device", size: dict, T: int) -> int:
+def default_batch(memory: float, size: dict, T: int) -> int:
     """B where none is given: the largest, at most 16, at which the baseline fits a GPU."""
-    if device.type != "cuda":
-        return 4
-    return max(1, min(16, baseline_batch(memory_of(device), size, T)))
-
-
-def memory_of(device: "torch.device") -> float:
-    """A GPU's memory in bytes."""
-    import torch  # not above: --help of a subcommand works without it
-
-    return torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(16, baseline_batch(memory, size, T)))
 
 
 def memory_on_sale(gib: float) -> float:

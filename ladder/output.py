@@ -73,8 +73,7 @@ class Output:
         except OSError as error:
             silence(file)
             self.lost = True
-            why = f"cannot write {file.name}: {error.strerror}"
-            self.error(f"{why}: the run goes on without it")
+            self.error(f"cannot write {file.name}: {error.strerror}: the run goes on without it")
 
 
 def silence(stream: IO):

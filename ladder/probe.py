@@ -83,17 +83,16 @@ def matmul_units(device: torch.device) -> str:
 
 
 @extra
-def operators(recording: profile) -> list | None:
-    """Name and dtypes of the first inputs of each event on the CPU side, without repeats.
+def operators(recording: profile) -> set | None:
+    """Name and dtypes of the first inputs of each event on the CPU side.
 
     None if this PyTorch does not tell them.
     """
     events = recording.profiler.kineto_results.events()
-    ran = {(event.name(), *event.dtypes()[:3]) for event in events}
-    return [(name, dtypes) for name, *dtypes in sorted(ran)]
+    return {(event.name(), *event.dtypes()[:3]) for event in events}
 
 
-def effective(ran: list | None) -> dict[str, str]:
+def effective(ran: set | None) -> dict[str, str]:
     """What one training step ran, from its `operators`.
 
     Returns autocast (dtypes of the matmuls' operands, `off` if all float32), compiled, attention
@@ -105,7 +104,7 @@ def effective(ran: list | None) -> dict[str, str]:
     names = set()
     dtypes = set()
     kernels = set()
-    for name, inputs in ran:
+    for name, *inputs in ran:
         names.add(name)
         if _MATMUL.match(name) and len(inputs) > 1:
             # The second input of mm(a, b) and of addmm(bias, a, b) is a matrix that is multiplied.

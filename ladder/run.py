@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import IO
 
 import torch
 from torch.amp import GradScaler
@@ -21,7 +20,7 @@ from ladder import machine, probe
 from ladder.batches import Batches
 from ladder.checkout import ROOT, commit, require_own
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
-from ladder.log import mfu_line, pairs_line, result, step_line
+from ladder.log import mfu_line, pairs_line, percentiles, step_line, warmup_of
 from ladder.output import Output
 from ladder.signals import Signals, signals_to
 
@@ -85,8 +84,9 @@ class Run:
         logging.getLogger("torch._inductor.scheduler").setLevel(logging.CRITICAL + 1)
         others = machine.started_with_others()
         if self.world_size == 1 and others:
-            alone = f"{others}, but this would train alone"
-            exit_with(f"{alone}: unset it, or start ddp_run.py with torchrun")
+            exit_with(
+                f"{others}, but this would train alone: unset it, or start ddp_run.py with torchrun"
+            )
         try:
             require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
@@ -150,10 +150,6 @@ class Run:
         tell_torchrun(line)
         raise Stopped
 
-    def hold(self, file: IO):
-        """Close `file`, such as a lock, when the run ends."""
-        self.closing.enter_context(file)
-
     def validated(self, found: dict[str, float], saved: bool):
         """Take what `Checkpoints.keep_best` returns, for RESULT and the exit status."""
         self.validation |= found
@@ -181,14 +177,18 @@ class Run:
             return
         self.print0(pairs_line("run", settings(self, batches)))
         if not self.steps_left:
-            done = f"step {first_step} is done, --steps is {self.args.steps}"
-            self.print0(f"note  nothing left to train: {done}")
+            self.print0(
+                f"note  nothing left to train: step {first_step} is done, --steps is "
+                f"{self.args.steps}"
+            )
             return
         if self.args.device.type == "cpu" and machine.unseen_gpu():
             self.print0(f"note  {machine.unseen_gpu()}")
         if dtype == torch.float32:
-            why = "PyTorch knows of no bfloat16 units in this CPU, or --dtype says so"
-            self.print0(f"note  autocast stays off: {why}")
+            self.print0(
+                "note  autocast stays off: PyTorch knows of no bfloat16 units in this CPU, or "
+                "--dtype says so"
+            )
         if compiled or hasattr(model, "_orig_mod"):
             self.print0("note  compiling: the first step may take minutes")
         self._begin_step()
@@ -277,16 +277,7 @@ def finish(run: Run, status: str) -> dict[str, object]:
     planned = len(run.times) + run.steps_left
     flops = flops_per_token(run.model, run.args.seq_len)
     peak = machine.peak_flops(run.args.device)
-    numbers = result(
-        run.times,
-        run.losses,
-        steps=planned,
-        tokens_per_step=run.tokens_per_step,
-        flops_per_token=flops,
-        peak_flops=peak,
-        world_size=run.world_size,
-        peak_bytes=machine.peak_bytes(run.args.device),
-    )
+    numbers = result(run, flops, peak)
     found = {"script": run.script, "status": status, **numbers, **run.validation}
     if run.scaler.is_enabled():
         found |= {"loss_scale": run.scale, "skipped_steps": run.skipped}
@@ -298,10 +289,36 @@ def finish(run: Run, status: str) -> dict[str, object]:
     run.print0(mfu_line(flops, peak, numbers["mfu"]))
     run.print0("RESULT " + json.dumps(found, allow_nan=False))
     if run.rank == 0 and numbers["tok_per_s"]:
-        speed = f"{numbers['tok_per_s']:,.0f} tok/s, {numbers['median_ms']:,.1f} ms a step"
-        loss = f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}"
-        run.output.say(f"{run.output.logs[0].name}: {speed}, {loss}")
+        run.output.say(
+            f"{run.output.logs[0].name}: {numbers['tok_per_s']:,.0f} tok/s, "
+            f"{numbers['median_ms']:,.1f} ms a step, "
+            f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}"
+        )
     return found
+
+
+def result(run: Run, flops: int, peak_flops: float | None) -> dict:
+    """RESULT's numbers, of the steps done so far. `peak_flops` is one device's, in FLOP/s. What is
+    not known is None.
+    """
+    ms = [seconds * 1e3 for seconds in run.times]
+    measured = ms[warmup_of(len(ms) + run.steps_left) :]
+    p10, median, p90 = percentiles(measured)
+    tok_per_s = run.tokens_per_step * 1e3 / median
+    numbers = {
+        "median_ms": median,
+        "p10_ms": p10,
+        "p90_ms": p90,
+        "tok_per_s": tok_per_s,
+        "mfu": flops * tok_per_s / (run.world_size * (peak_flops or math.nan)),
+        "first_step_ms": [*ms, math.nan][0],
+        "first_loss": [*run.losses, math.nan][0],
+        "final_loss": [math.nan, *run.losses][-1],
+    }
+    for key, value in numbers.items():
+        numbers[key] = round(value, 6) if math.isfinite(value) else None
+    counts = {"measured_steps": len(measured), "warmup_steps": len(ms) - len(measured)}
+    return numbers | counts | {"peak_bytes": machine.peak_bytes(run.args.device)}
 
 
 def flops_per_token(model: Module, T: int) -> int:

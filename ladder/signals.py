@@ -4,7 +4,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 
 
 class Signals:
@@ -19,7 +18,7 @@ class Signals:
         self.at_once = True  # until the first step is done
         self.writing = False
 
-    def arrive(self, number: int, _frame: FrameType | None = None):
+    def arrive(self, number: int, _frame: object):
         """The handler of all signals."""
         if self.first and number == signal.SIGINT:
             self.at_once = True
@@ -45,7 +44,7 @@ class Signals:
 
 
 @contextmanager
-def signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def signals_to(handler: Callable) -> Iterator[None]:
     """Call handler(number, frame) on Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) inside.
 
     A signal that is ignored, as under nohup, stays ignored.

@@ -51,7 +51,7 @@ def save(folder: Path, config: object, state: dict, metadata: dict[str, str]):
     fields["architectures"] = ["GPT2LMHeadModel"]
     text = json.dumps(FIXED | DROPOUT | fields, indent=1)
     write_atomic(folder / WEIGHTS, to_bytes(weights, {"format": "pt"} | metadata))
-    write_atomic(folder / "config.json", text.encode())  # last: `find` asks for it
+    write_atomic(folder / "config.json", text)  # last: `find` asks for it
 
 
 def save_tokenizer(folder: Path, longest: int):
@@ -66,10 +66,10 @@ def save_tokenizer(folder: Path, longest: int):
     write_atomic(folder / "vocab.json", vocabulary)
     write_atomic(folder / "merges.txt", merges)
     fields = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": longest}
-    write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1).encode())
+    write_atomic(folder / "tokenizer_config.json", json.dumps(fields, indent=1))
 
 
-def read(folder: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+def read(folder: Path) -> tuple[dict[str, str], dict]:
     """Return the `metadata` and the weights that `save` wrote, in transformers' layout.
 
     Both are empty if there are none. Raises Damaged, OSError.
@@ -100,7 +100,7 @@ def find(name: str | Path) -> Path:
     )
 
 
-def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor], dict[str, str]]:
+def load(name: str) -> tuple[dict[str, int], dict, dict[str, str]]:
     """Return the fields of GPTConfig, the FP32 weights as in the scripts, and the metadata of a
     model on disk; only what `save` wrote has metadata.
 
@@ -118,7 +118,7 @@ def load(name: str) -> tuple[dict[str, int], dict[str, torch.Tensor], dict[str, 
     return shape, {name: _transposed(name, w.float()) for name, w in tensors.items()}, metadata
 
 
-def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
+def _load_with_transformers(folder: Path) -> tuple[dict, dict]:
     """Return the config and the weights of any GPT-2. Raises UsageError."""
     try:
         from transformers import GPT2LMHeadModel
@@ -127,15 +127,17 @@ def _load_with_transformers(folder: Path) -> tuple[dict, dict[str, torch.Tensor]
             folder, local_files_only=True, output_loading_info=True
         )
     except ImportError:
-        how = "pip install transformers"
-        raise UsageError(f"{folder} is no {BEST}/ of ddp_run.py: to read it, {how}") from None
+        raise UsageError(
+            f"{folder} is no {BEST}/ of ddp_run.py: to read it, pip install transformers"
+        ) from None
     except Exception as error:  # of many kinds
         raise UsageError(f"transformers does not load {folder}: {error}") from None
     config = model.config.to_dict()
     for key, ours in FIXED.items():
         if config[key] != ours:
-            wrong = f"{key}={config[key]!r} in config.json"
-            raise UsageError(f"{folder} has {wrong}, GPT-2 here {ours!r}")
+            raise UsageError(
+                f"{folder} has {key}={config[key]!r} in config.json, GPT-2 here {ours!r}"
+            )
     for missing in report["missing_keys"]:  # transformers has filled it with random numbers
         raise UsageError(f"{folder} is no GPT-2, or not all of it: it has no {missing}")
     return config, model.state_dict()
@@ -154,7 +156,7 @@ def start_from(model: torch.nn.Module, name: str):
     fill(model, shape, weights)
 
 
-def fill(model: torch.nn.Module, shape: dict[str, int], weights: dict[str, torch.Tensor]):
+def fill(model: torch.nn.Module, shape: dict[str, int], weights: dict):
     """Copy what `load` returned into `model`, a GPT. Raises UsageError if its shape is another.
 
     Rows that pad the vocabulary become the mean of all others: each then takes at most the mean
@@ -164,8 +166,10 @@ def fill(model: torch.nn.Module, shape: dict[str, int], weights: dict[str, torch
     ours = asdict(model.config)
     missing = ours["vocab_size"] - shape["vocab_size"]
     if ours != shape | {"vocab_size": ours["vocab_size"]} or not 0 <= missing < 128:
-        flags = "--model sets the size, and --seq-len above 1024 block_size"
-        raise UsageError(f"the model to start from has {shape}, this run {ours}: {flags}")
+        raise UsageError(
+            f"the model to start from has {shape}, this run {ours}: --model sets the size, and "
+            "--seq-len above 1024 block_size"
+        )
     rows = weights[WTE]
     rows = torch.cat([rows, rows.mean(dim=0).expand(missing, -1)])
     model.load_state_dict({**weights, WTE: rows, HEAD: rows})

@@ -73,8 +73,8 @@ def test_examples_are_what_is_printed(capsys):
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
-    shown, _, _ = climbs_in("README.md", "measured")[0]
-    printed += log_texts(ROOT / shown)["05_torch_compile.r1"]
+    shown, _ = climbs_in("README.md", "measured")[0]
+    printed += log_texts(shown.folder)["05_torch_compile.r1"]
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)
 
@@ -106,7 +106,7 @@ def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
     here = {path.stem: path for path in all_scripts()}
     climbs = climbs_in("README.md", "measured") + climbs_in("beyond/README.md", "staircase")
     said = dict(re.findall(r"Since commit (\w+), up to (\w+)", words(page("RUNLOG.md"))))
-    for _, climb, _ in climbs:
+    for climb, _ in climbs:
         commit = said.get(climb.commit, climb.commit)
         for stem in here.keys() & {Path(script).stem for script in climb.scripts}:
             then = git("show", f"{commit}:{relative_name(here[stem])}")

@@ -38,15 +38,12 @@ import re
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-
-from rich.console import Console
 
 from ladder import cli, machine
 from ladder.checkout import commit
@@ -58,7 +55,6 @@ from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.process import given_flags
 from ladder.measure.rows import Row, read_climb, rounds_begun
-from ladder.measure.scripts import A_RUNG, RUNGS, select
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
@@ -72,19 +68,36 @@ QUICK_ON_CUDA = ((*range(6), -1), 12, 3)
 QUICK_ELSEWHERE = ((0, 1, 3, 5, -1), 4, 1)
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser):
     add = parser.add_argument
-    add("rungs", nargs="*", help=RUNGS)
+    add("rungs", nargs="*", help=scripts.RUNGS)
     # None, not False: --resume refuses whatever was given beside it.
-    quick = "a first look in five minutes: a few rungs, few steps"
     one = parser.add_mutually_exclusive_group()
-    one.add_argument("--quick", action="store_true", default=None, help=quick)
-    one_out = f"the top rung, and it without each of these (or of all): {A_RUNG}"
-    one.add_argument("--without", nargs="*", metavar="RUNG", help=one_out)
-    sizes = "run each rung at each of these B"
-    one.add_argument("--batch-sizes", nargs="+", type=cli.positive, metavar="B", help=sizes)
-    stopped = "go on with this climb that was stopped, and run again what failed"
-    add("--resume", type=cli.path, metavar="FOLDER", help=stopped)
+    one.add_argument(
+        "--quick",
+        action="store_true",
+        default=None,
+        help="a first look in five minutes: a few rungs, few steps",
+    )
+    one.add_argument(
+        "--without",
+        nargs="*",
+        metavar="RUNG",
+        help=f"the top rung, and it without each of these (or of all): {scripts.A_RUNG}",
+    )
+    one.add_argument(
+        "--batch-sizes",
+        nargs="+",
+        type=cli.positive,
+        metavar="B",
+        help="run each rung at each of these B",
+    )
+    add(
+        "--resume",
+        type=cli.path,
+        metavar="FOLDER",
+        help="go on with this climb that was stopped, and run again what failed",
+    )
     add("--rounds", type=cli.positive, help="how often each rung runs (default: 3)")
     add("--max-minutes", type=cli.positive, metavar="MINUTES", help="begin no run after this time")
     add("--out", type=cli.path, help="new folder for code, logs and results (default: runs/…)")
@@ -98,9 +111,8 @@ def main(args: Namespace) -> int:
     else:
         climb, sources = plan(args)
         rounds.begin(climb, sources, args.out)
-    console = screen()
-    go_on(climb, console)
-    return report(climb.folder, console)
+    go_on(climb)
+    return report(climb.folder)
 
 
 # ------------------------------------------------------------------ what is asked for
@@ -171,7 +183,7 @@ def choose(args: Namespace) -> tuple[str, Sources]:
         args.steps = args.steps or steps
         args.rounds = args.rounds or in_rounds
         args.max_minutes = args.max_minutes or 5
-    chosen = select(args.rungs) or rungs
+    chosen = scripts.select(args.rungs) or rungs
     of_transformers = scripts.transformers_scripts()
     if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
         raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
@@ -188,16 +200,18 @@ def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> Sou
     if len(tops) > 1:
         raise UsageError("name one top rung before --without, and what to leave out after it")
     if tops:
-        rungs = select([f"0-{tops[0]}"])
+        rungs = scripts.select([f"0-{tops[0]}"])
     top = rungs[-1]
     sources = sources_of([top])
-    for rung in select(left_out) or rungs[1:]:
+    for rung in scripts.select(left_out) or rungs[1:]:
         source = rung in rungs[1:] and without(scripts.base_of(rung), rung, top)
         if source:
-            sources[f"without_{rung.name}"] = source.encode()
+            sources[f"without_{rung.name}"] = source
         else:
-            why = f"it is not below {top.stem}, or a later rung changed it too"
-            print(f"{rung.stem} cannot be left out: {why}")
+            print(
+                f"{rung.stem} cannot be left out: it is not below {top.stem}, or a later rung "
+                "changed it too"
+            )
     if len(sources) == 1:
         raise UsageError("none of these changes can be taken back from the top script")
     return sources
@@ -225,7 +239,7 @@ def sources_of(chosen: list[Path]) -> Sources:
 # ------------------------------------------------------------------ what is done
 
 
-def go_on(climb: Climb, console: Console) -> None:
+def go_on(climb: Climb):
     """Do what is left of a climb.
 
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
@@ -233,27 +247,29 @@ def go_on(climb: Climb, console: Console) -> None:
     """
     tables.titles()  # reads the scripts now: the checkout may change during the climb
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
-    with closing(lock(climb.folder)), room as scratch:
+    with lock(climb.folder), room as scratch:
         try:
-            rounds.climb_rounds(climb, Path(scratch), partial(print_table, console=console))
+            rounds.climb_rounds(climb, Path(scratch), print_table)
         except (KeyboardInterrupt, OSError, UsageError):
             with suppress(OSError):  # of a terminal that was closed
+                kept = sum(map(len, climb.kept().values()))
                 how = f"ladder climb --resume {quote(str(climb.folder))}"
                 # On a line of its own: that of the run under way has not ended.
-                print(f"\nstopped; runs kept: {len(climb.kept())}. Go on: {how}", file=sys.stderr)
+                print(f"\nstopped; runs kept: {kept}. Go on: {how}", file=sys.stderr)
             raise
 
 
-def report(folder: Path, console: Console) -> int:
+def report(folder: Path) -> int:
     """Print what a climb found. Returns 1 if a run failed, else 0."""
-    climb, rows = print_table(folder, console)
+    climb, rows = print_table(folder)
+    console = screen()
     good = [row for row in rows if row.logs]
     if good:
         log = good[0].log
         console.say(tables.caption(climb, rows))
         console.say(
             f"Rounds: {rounds_begun(rows)} of {climb.rounds}. Steps of each run: "
-            f"{log.warmup_steps} of warm-up, {log.measured_steps} measured. In brackets: the "
+            f"{log.warmup_steps} of warm-up, {len(log.step_times)} measured. In brackets: the "
             "gain's 95 % interval, from three rounds on. docs/measuring.md says what columns mean."
         )
     for line in tables.footnotes(climb, rows):
@@ -266,8 +282,9 @@ def report(folder: Path, console: Console) -> int:
     return 1 if failed or not good else 0
 
 
-def print_table(folder: Path, console: Console) -> tuple[Climb, list[Row]]:
+def print_table(folder: Path) -> tuple[Climb, list[Row]]:
     """Print the table of the runs so far; returns the climb and the rows."""
     climb, rows = read_climb(folder)
+    console = screen()
     console.print(tables.for_terminal(climb, rows, console))
     return climb, rows

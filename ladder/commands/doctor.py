@@ -33,7 +33,7 @@ TOLERANCE = 0.02  # nats: ten times what half precision moves these losses
 NO_GAIN_ON_CPUS = ("06_flash_attention", "07_vocab_50304")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser):
     add_flags(parser, "device")
 
 
@@ -44,8 +44,9 @@ def main(args: Namespace) -> int:
     """
     device = pick_device(args.device)
     console = screen()
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    console.say(f"{device_name(device)}, {versions}")
+    console.say(
+        f"{device_name(device)}, torch {torch.__version__}, Python {platform.python_version()}"
+    )
     unseen = unseen_gpu() if args.device is None else None
     if unseen:
         console.say(f"note  {unseen}")
@@ -104,7 +105,7 @@ def judge(path: Path, logs: dict[Path, Log], device: torch.device) -> tuple[str,
     return "yes", f"removes {removes}"
 
 
-def check_losses(log: Log, before: Log, name: str) -> None:
+def check_losses(log: Log, before: Log, name: str):
     """Raise UsageError if the losses of two runs differ by more than rounding: some compilers and
     kernels are wrong."""
     for one, other in zip(log.steps, before.steps, strict=True):

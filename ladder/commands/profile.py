@@ -38,8 +38,12 @@ PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to t
 def add_arguments(parser: ArgumentParser):
     parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
     add_flags(parser, *PASSED_ON)
-    steps = "steps to time, after 3 for warm-up (default: 5)"
-    parser.add_argument("--steps", type=at_least(3), default=5, help=steps)
+    parser.add_argument(
+        "--steps",
+        type=at_least(3),
+        default=5,
+        help="steps to time, after 3 for warm-up (default: 5)",
+    )
     parser.add_argument("--out", type=path, help="new folder for results (default: runs/profile-…)")
 
 
@@ -58,8 +62,11 @@ def main(args: Namespace) -> int:
         env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
         for path in scripts:
             # On stderr: what is printed begins with the result.
-            line = f"profiling {path.stem}: {steps} steps, minutes on a CPU"
-            print(line, file=sys.stderr, flush=True)
+            print(
+                f"profiling {path.stem}: {steps} steps, minutes on a CPU",
+                file=sys.stderr,
+                flush=True,
+            )
             words = (folder / path.stem, path, *flags, f"--steps={steps}", f"--log-dir={folder}")
             done = start_python("-m", "ladder.measure.stages", *words, **env)
             check_ended_well(done)
@@ -80,10 +87,12 @@ def main(args: Namespace) -> int:
 
 def summary(name: str, times: dict[str, list[float]]) -> str:
     """What a step of a rung takes, and which stage is the longest."""
-    medians = {stage: median(ms[1:]) for stage, ms in times.items()}
+    medians = {stage: median(ms[WARMUP_STEPS:]) for stage, ms in times.items()}
     longest = max(STAGES, key=medians.get)
-    took = f"{name} takes {medians['step']:.1f} ms a step"
-    return f"{took}; its longest stage is {longest}, {medians[longest]:.1f} ms"
+    return (
+        f"{name} takes {medians['step']:.1f} ms a step; its longest stage is {longest}, "
+        f"{medians[longest]:.1f} ms"
+    )
 
 
 def stage_table(profiles: dict[str, dict]) -> Table:
@@ -95,8 +104,9 @@ def stage_table(profiles: dict[str, dict]) -> Table:
     for stage in (*STAGES, "step"):
         cells = []
         for one in profiles.values():
-            first, *times = one["times_ms"][stage]
+            ms = one["times_ms"][stage]
+            times = ms[WARMUP_STEPS:]
             spread = f"({min(times):.1f}–{max(times):.1f})"
-            cells += [f"{first:.1f}", f"{median(times):.1f} {spread}"]
+            cells += [f"{ms[0]:.1f}", f"{median(times):.1f} {spread}"]
         table.add_row(stage, *cells)
     return table

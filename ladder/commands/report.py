@@ -26,8 +26,12 @@ from ladder.text import say
 
 
 def add_arguments(parser: argparse.ArgumentParser):
-    what = "folders of climbs, folders of checkpoints or logs"
-    parser.add_argument("paths", nargs="*", type=cli.path, help=what)
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=cli.path,
+        help="folders of climbs, folders of checkpoints or logs",
+    )
     parser.add_argument("--out", type=cli.path, default="report.html", help="default: report.html")
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
@@ -49,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     sections += climbs
     for section in sections:
         say(f"{section.id}: {section.headline}")
-    write_atomic(out, page(sections).encode())
+    write_atomic(out, page(sections))
     say(f"written: {out} (for a browser)")
     if args.open:
         webbrowser.open(out.resolve().as_uri())

@@ -39,21 +39,27 @@ from ladder.show.words import gain_text, span
 
 
 def add_arguments(parser: argparse.ArgumentParser):
-    names = f"default: this machine's; one of: {', '.join(CARDS)}"
-    parser.add_argument("--gpu", type=find, help=names)
-    largest = "default: the largest that fits the baseline, at most 16"
-    parser.add_argument("--batch-size", type=positive, help=largest)
-    parser.add_argument("--hours", type=rate, help="print the --steps of ddp_run.py that fill them")
-    median = (
-        "median_ms of a step of ddp_run.py on your machine (default: what is known of the card)"
+    parser.add_argument(
+        "--gpu", type=find, help=f"default: this machine's; one of: {', '.join(CARDS)}"
     )
-    parser.add_argument("--step-ms", type=rate, help=median)
+    parser.add_argument(
+        "--batch-size",
+        type=positive,
+        help="default: the largest that fits the baseline, at most 16",
+    )
+    parser.add_argument("--hours", type=rate, help="print the --steps of ddp_run.py that fill them")
+    parser.add_argument(
+        "--step-ms",
+        type=rate,
+        help="median_ms of a step of ddp_run.py on your machine (default: what is known of the "
+        "card)",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
     gpu = args.gpu or here()
-    B = args.batch_size or (batch_to_compare(gpu.memory) if gpu else 16)
+    B = args.batch_size or (batch_to_compare(gpu) if gpu else 16)
     steps = work(B)
     console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
@@ -94,15 +100,16 @@ def here() -> GPU | None:
 def print_answer(console: Screen, gpu: GPU):
     """What somebody with this GPU asks first."""
     card = known()[gpu.name]
-    hours = hours_of(1000, card["tok_per_s"])
-    fits, train = largest_batch(gpu.memory), batch_to_train(gpu.memory)
-    console.say(f"{gpu.name}, GPT-2 124M:")
-    console.say(f"  rung 10 over the baseline, times as fast, at one B: {card['gain']}")
-    console.say(f"  in training, each at its largest B: {card['training_gain']}")
-    console.say(f"  training with ddp_run.py, tok/s: {card['training']}")
-    console.say(f"  1,000 steps of {STEP_TOKENS:,} tokens, hours: {hours}")
-    console.say(f"  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py")
-    console.say("How far off that may be: docs/measuring.md; reports: docs/reported.md\n")
+    hours = hours_of(gpu.name)
+    fits, train = largest_batch(gpu), batch_to_train(gpu)
+    console.say(f"""{gpu.name}, GPT-2 124M:
+  rung 10 over the baseline, times as fast, at one B: {card["gain"]}
+  in training, each at its largest B: {card["training_gain"]}
+  training with ddp_run.py, tok/s: {card["training"]}
+  1,000 steps of {STEP_TOKENS:,} tokens, hours: {hours}
+  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py
+How far off that may be: docs/measuring.md; reports: docs/reported.md
+""")
 
 
 def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
@@ -129,8 +136,10 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
-    sheet = f"data sheet: {gpu.bandwidth:g} GB/s, {gpu.memory:g} GB"
-    console.say(f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; {sheet}")
+    console.say(
+        f"Matmuls in TFLOP/s: {flops}, {source_of(gpu)}; data sheet: {gpu.bandwidth:g} GB/s, "
+        f"{gpu.memory:g} GB"
+    )
     if gpu.note:
         console.say(f"About this card: {gpu.note}")
     console.say("")
@@ -149,7 +158,7 @@ def work_table(steps: dict[str, dict]) -> Table:
     return table
 
 
-def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Table:
+def time_table(times: dict[str, list[float]], shares: list[float]) -> Table:
     """A row per rung: its roofline, what it gains over the rung before, its parts, and an estimate:
     the time at each of the shares."""
     ends = list(dict.fromkeys(shares))[::-1]
@@ -162,7 +171,7 @@ def time_table(times: dict[str, tuple[float, ...]], shares: list[float]) -> Tabl
             table.add_row(titles()[stem], "as 06", *[""] * 5, "unknown")
             continue
         total = sum(parts)
-        cells = [f"{total:.1f}", gain_text(before, total) if before else ""]
+        cells = [f"{total:.1f}", gain_text(before / total) if before else ""]
         cells += [f"{part:.1f}" for part in parts]
         # Two digits are more than is known.
         guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in ends)

@@ -15,8 +15,8 @@ from ladder.measure.kinds import KINDS, Comparison
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
-Sources = dict[str, bytes]  # scripts by their names in the copy of the code
-RunOfRound = tuple[str, int]  # the name of a run, and the round
+Sources = dict[str, str | bytes]  # scripts by their names in the copy of the code
+ByRun = dict[str, dict[int, Any]]  # by the name of a run, then by round
 HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
 
 
@@ -72,7 +72,7 @@ class Climb:
         if not path.is_file():
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
-            climb = cls(**json.loads(path.read_text(encoding="utf-8")), folder=folder)
+            climb = cls(**json.loads(path.read_text("utf-8")), folder=folder)
             _ = climb.comparison, climb.runs, climb.began
             for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
                 float(number or 0)
@@ -80,33 +80,32 @@ class Climb:
             raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
         return climb
 
-    def save(self) -> None:
+    def save(self):
         """Write climb.json."""
         facts = dict(vars(self))
         del facts["folder"]
-        write_atomic(self.folder / "climb.json", f"{json.dumps(facts, indent=1)}\n".encode())
+        write_atomic(self.folder / "climb.json", f"{json.dumps(facts, indent=1)}\n")
 
-    def logs(self) -> dict[RunOfRound, str]:
+    def logs(self) -> ByRun:
         """The text of each log."""
         return self.of_runs(log_texts(self.folder))
 
-    def failures(self) -> dict[RunOfRound, str]:
+    def failures(self) -> ByRun:
         """Why runs failed, in a line each."""
         return self.of_runs(texts_of(self.folder, ".failed"))
 
-    def kept(self) -> dict[RunOfRound, Path]:
+    def kept(self) -> ByRun:
         """The file of each log, of a climb that is not published."""
         return self.of_runs({path.stem: path for path in sorted(self.folder.glob("*.log"))})
 
-    def of_runs(self, found: dict[str, Any]) -> dict[RunOfRound, Any]:
+    def of_runs(self, found: dict[str, Any]) -> ByRun:
         """What was `found` of this climb's runs, by names NAME.rK; others in its folder are not
         ours."""
-        names = {run.name for run in self.runs}
-        ours = {}
+        ours = {run.name: {} for run in self.runs}
         for stem, what in found.items():
             name, _, k = stem.rpartition(".r")
-            if name in names and k.isdecimal():
-                ours[name, int(k)] = what
+            if name in ours and k.isdecimal():
+                ours[name][int(k)] = what
         return ours
 
     def due(self) -> Iterator[tuple[int, PlannedRun]]:
@@ -121,16 +120,16 @@ class Climb:
         for k in range(1, self.rounds + 1):
             # Every second round is backwards: what a run does to the next, such as heat, cancels.
             for run in forwards if k % 2 else reversed(forwards):
-                if (run.name, k) not in kept and run.name not in self.too_large():
+                if k not in kept[run.name] and run.name not in self.too_large():
                     yield k, run
 
     def too_large(self) -> set[str]:
         """The names of runs that were out of memory, and of the same script's runs at larger B."""
-        full = {name for (name, _), why in self.failures().items() if why == OUT_OF_MEMORY}
+        failures = self.failures()
         names = set()
         path = None  # of the script that is too large from here on
         for run in self.runs:
-            if run.name in full:
+            if OUT_OF_MEMORY in failures[run.name].values():
                 path = run.path
             if run.path == path:
                 names.add(run.name)

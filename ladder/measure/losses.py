@@ -23,10 +23,10 @@ def end_loss(log: Log) -> float:
     return smooth_losses(log)[-1]
 
 
-def stays_below(means: np.ndarray, loss: float) -> int | None:
-    """The place from which on all `means` are at most `loss`; None if the last is above it."""
+def stays_below(means: np.ndarray, loss: float) -> float:
+    """The place from which on all `means` are at most `loss`; inf if the last is above it."""
     if means[-1] > loss:
-        return None
+        return np.inf
     above = np.flatnonzero(means > loss)
     return int(above[-1]) + 1 if len(above) else 0
 
@@ -34,7 +34,5 @@ def stays_below(means: np.ndarray, loss: float) -> int | None:
 def steps_to(loss: float, log: Log) -> float:
     """The step from which on the running mean stays at or below `loss`; inf if it ends above."""
     means = smooth_losses(log)
-    place = stays_below(means, loss)
-    if place is None:
-        return np.inf
-    return len(log.steps) - len(means) + 1 + place  # from the step that the first mean ends with
+    first = len(log.steps) - len(means) + 1  # the step that the first mean ends with
+    return first + stays_below(means, loss)

@@ -49,7 +49,7 @@ def main():
         rates["fp32_flops"] = matmul_flops(device, torch.float32, n)
         rates["copy_bytes_per_s"] = copy_rate()
     # A line of its own, whatever libraries print.
-    print("\n" + json.dumps({"rates": rates}))
+    print("\n" + json.dumps(rates))
 
 
 if __name__ == "__main__":

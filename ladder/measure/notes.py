@@ -24,32 +24,23 @@ FIELD = re.compile(r"\*\*(\w+)\.\*\* ")
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
-def parts_of(path: Path) -> tuple[str, str]:
-    """A script's docstring, empty if it has none, and its text behind it.
-
-    Raises UsageError if Python cannot parse it.
-    """
-    source = path.read_text(encoding="utf-8")
+def code_of(path: Path) -> str:
+    """A script without its docstring. Raises UsageError if Python cannot parse it."""
+    source = path.read_text("utf-8")
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{relative_name(path)} is not valid Python: {error}") from None
-    text = ast.get_docstring(module)
-    if text is None:
-        return "", source
+    if ast.get_docstring(module) is None:
+        return source
     lines = source.splitlines(keepends=True)
-    return text, "".join(lines[module.body[0].end_lineno :])
-
-
-def code_of(path: Path) -> str:
-    """A script without its docstring. Raises UsageError if Python cannot parse it."""
-    return parts_of(path)[1]
+    return "".join(lines[module.body[0].end_lineno :])
 
 
 def docstring(path: Path) -> str:
     """A script's docstring, empty if it has none or is not Python."""
-    with suppress(UsageError):
-        return parts_of(path)[0]
+    with suppress(SyntaxError, ValueError):
+        return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return ""
 
 
@@ -65,17 +56,12 @@ def title(path: Path) -> str:
     return line.partition(":")[0]
 
 
-def section(path: Path) -> str:
-    """The note of a script as it stands on its page, without its heading; empty if it has none."""
-    return sections().get(path.stem, "")
-
-
 @cache
 def sections() -> dict[str, str]:
-    """All notes, by the stem of their script."""
+    """All notes as they stand on their pages, without headings, by the stem of their script."""
     found = {}
     for page in sorted({page_of(path) for path in known()}):
-        text = page.read_text(encoding="utf-8") if page.is_file() else ""
+        text = page.read_text("utf-8") if page.is_file() else ""
         _, *parts = HEADING.split(text)
         for script, body in zip(parts[::2], parts[1::2], strict=True):
             found[Path(script).stem] = body.partition("\n## ")[0].strip()
@@ -95,7 +81,8 @@ def describe(path: Path) -> dict[str, str]:
     """
     fields = {}
     name = "Change"
-    for paragraph in filter(None, section(path).split("\n\n")):
+    note = sections().get(path.stem, "")
+    for paragraph in filter(None, note.split("\n\n")):
         label = FIELD.match(paragraph)
         if label:
             name = label[1]
@@ -104,6 +91,8 @@ def describe(path: Path) -> dict[str, str]:
         fields[name] = f"{fields.get(name, '')} {words}".strip()
     required = [name for name in fields if name in FIELDS]
     if fields and (required != FIELDS or not fields.keys() <= {*FIELDS, *OPTIONAL}):
-        where = f"{relative_name(page_of(path))}, {title(path)}"
-        raise UsageError(f"{where}: its note has {[*fields]}, expected {FIELDS}, then {OPTIONAL}")
+        raise UsageError(
+            f"{relative_name(page_of(path))}, {title(path)}: its note has {[*fields]}, expected "
+            f"{FIELDS}, then {OPTIONAL}"
+        )
     return fields

@@ -7,10 +7,10 @@ from ladder.machine import extra, usable_cores
 
 
 @extra
-def busy(load: float | None = None) -> str | None:
-    """A line if the load, by default that of the last minute, is above three quarters of the cores
-    that this process may use; else None."""
-    load = load or os.getloadavg()[0]
+def busy() -> str | None:
+    """A line if the load of the last minute is above three quarters of the cores that this process
+    may use; else None."""
+    load = os.getloadavg()[0]
     cores = usable_cores()
     if load > 0.75 * cores:
         return f"load {load:.1f} on {cores:g} core(s) in the last minute: wait if others run"

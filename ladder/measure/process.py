@@ -45,32 +45,28 @@ def start_python(
     )
 
 
-def check_ended_well(done: subprocess.CompletedProcess) -> None:
+def check_ended_well(done: subprocess.CompletedProcess):
     """Raise UsageError if a process failed, with its signal, its error line or the last line that
     it wrote."""
-    if done.returncode:
-        raise UsageError(failure(done.returncode, done.stderr))
-
-
-def failure(status: int, stderr: str) -> str:
-    """Why a process failed, in one line."""
+    status = done.returncode
     if status in (129, 130, 143):  # as scripts end at SIGHUP, Ctrl-C and SIGTERM
         status = 128 - status
     if status == -9:
-        return "killed by SIGKILL, as where memory is full"
+        raise UsageError("killed by SIGKILL, as where memory is full")
     if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
-    lines = stderr.strip().splitlines() or ["no output on stderr"]
-    errors = [line for line in lines if line.startswith("error ")]
-    last = [*lines, *errors][-1]
-    return printable(last.removeprefix("error "))[:300]
+        raise UsageError(f"killed by {signal.Signals(-status).name}")
+    if status:
+        lines = done.stderr.strip().splitlines() or ["no output on stderr"]
+        errors = [line for line in lines if line.startswith("error ")]
+        last = [*lines, *errors][-1]
+        raise UsageError(printable(last.removeprefix("error "))[:300])
 
 
 def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
     """What matmul.py measures on the device that these flags name. Raises UsageError."""
     done = start_python("-m", "ladder.measure.matmul", *flags, package=package)
     check_ended_well(done)
-    return json.loads(done.stdout.splitlines()[-1])["rates"]  # libraries may print above it
+    return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
 
 
 def given_flags(args: argparse.Namespace, *names: str) -> list[str]:

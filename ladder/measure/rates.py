@@ -20,7 +20,7 @@ CARDS = {gpu.name: gpu for gpu in DATA_SHEETS.values() if gpu.bandwidth}
 @cache
 def measured_rates() -> dict[str, dict[str, tuple[int, float]]]:
     """gpu_rates.csv: by a card's name and the unit, how many machines and their median TFLOP/s."""
-    text = ROOT.joinpath("ladder", "gpu_rates.csv").read_text(encoding="utf-8")
+    text = ROOT.joinpath("ladder", "gpu_rates.csv").read_text("utf-8")
     cards = {}
     for row in csv.DictReader(text.splitlines()[1:]):
         card = cards.setdefault(row["name"], {})

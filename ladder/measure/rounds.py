@@ -11,18 +11,17 @@ from pathlib import Path
 from shlex import quote
 
 from ladder import machine
-from ladder.checkout import COMMITTED, changed, no_commit, running_files
+from ladder.checkout import COMMITTED, ROOT, RUNNING_CODE, changed, no_commit
 from ladder.disk import make_folder, write_atomic
 from ladder.errors import UsageError
 from ladder.log import read_log
 from ladder.measure import others, process, scripts
 from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
-from ladder.measure.process import without_home
-from ladder.measure.rows import check_comparable, ms_per_token, whole_log
+from ladder.measure.rows import check_comparable, whole_log
 from ladder.text import printable, say
 
 
-def begin(climb: Climb, sources: Sources, out: str | None) -> None:
+def begin(climb: Climb, sources: Sources, out: str | None):
     """Say what a climb lacks, and make its folder, `out` or a new one in runs/: climb.json and a
     copy of the code, in which its scripts have the names of `sources`."""
     for line in filter(None, (machine.unseen_gpu(), others.busy())):
@@ -31,24 +30,29 @@ def begin(climb: Climb, sources: Sources, out: str | None) -> None:
         why = no_commit() or f"with uncommitted changes, as of {', '.join(changed()[:1])}"
         print(f"note  commit={climb.commit} ({why}): the climb cannot be published")
     climb.folder = make_folder(out, climb.kind)
-    code = {scripts.relative_name(path): path.read_bytes() for path in running_files()}
-    code |= sources | {"COMMIT": f"{climb.commit}\n".encode()}
+    code = {}
+    for pattern in RUNNING_CODE:
+        for path in ROOT.glob(pattern):
+            code[scripts.relative_name(path)] = path.read_bytes()
+    code |= sources | {"COMMIT": f"{climb.commit}\n"}
     for name, content in code.items():
         write_atomic(climb.folder / "code" / name, content)
     climb.save()
 
 
-def climb_rounds(climb: Climb, scratch: Path, show_table: Callable) -> None:
+def climb_rounds(climb: Climb, scratch: Path, show_table: Callable):
     """Run what a climb still has to run, round by round, or until its time is over.
 
     A line begins with what is under way, and ends with what it found. show_table(folder) shows the
     rounds so far, before another one. What is compiled is kept in `scratch` for later rounds.
     """
     runs = climb.rounds * len(climb.runs)
-    done = len(climb.kept())
+    done = sum(map(len, climb.kept().values()))
     if done:
-        what = f"going on with {climb.folder}: runs kept: {done}"
-        say(f"{what}; its code/ runs, without your edits since")
+        say(
+            f"going on with {climb.folder}: runs kept: {done}; its code/ runs, without your edits "
+            "since"
+        )
     limit = climb.max_minutes or math.inf
     if climb.minutes >= limit:  # it was over: as long again
         limit += climb.minutes
@@ -111,11 +115,11 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
         process.check_ended_well(done)
         return f"{keep_log(climb, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
-        why = without_home(printable(str(error)))
+        why = process.without_home(printable(str(error)))
     if run.B and re.search("^out of memory|memory is full$", why):
         why = OUT_OF_MEMORY
-    write_atomic(failed, why.encode())
-    write_atomic(stderr, done.stderr.encode())
+    write_atomic(failed, why)
+    write_atomic(stderr, done.stderr)
     return f"failed: {why} (all of it: {stderr.name})"
 
 
@@ -130,12 +134,14 @@ def keep_log(climb: Climb, log_dir: Path, run: PlannedRun, k: int) -> float:
     name = f"{run.name}.r{k}.log"
     text = path.read_text("utf-8", "replace")
     log = whole_log(text, name)
-    kept = climb.kept()
+    kept = {}  # a log of each round
+    for logs in climb.kept().values():
+        kept |= logs
     # Beside one of its round, if there is any: these have the same seed too.
-    for other in sorted(kept, key=lambda other: other[1] != k)[:1]:
-        check_comparable(climb, [{k: log}, {other[1]: read_log(kept[other])}])
-    write_atomic(climb.folder / name, text.encode())
-    return 1e3 / ms_per_token(log)
+    for other in sorted(kept, key=lambda other: other != k)[:1]:
+        check_comparable(climb, [{k: log}, {other: read_log(kept[other])}])
+    write_atomic(climb.folder / name, text)
+    return 1e3 / log.ms_per_token
 
 
 def flags_of(climb: Climb, run: PlannedRun, k: int) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ladder.errors import UsageError
-from ladder.log import Log, parse_log, percentiles
+from ladder.log import Log, parse_log
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
 from ladder.measure.scripts import bases
@@ -57,7 +57,7 @@ class Row:
     loss_change: Estimate | None = None  # from `base`
     time_to_loss: Estimate | None = None  # None too if a round never came down to it
     mfu: float | None = None
-    roofline: tuple | None = None  # milliseconds of each of work.PARTS
+    roofline: list | None = None  # milliseconds of each of work.PARTS
     peak_bytes: int | None = None
 
     @property
@@ -77,16 +77,15 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
     climb = Climb.read_from(folder)
-    rows = {run.name: Row(run.name, {}, B=run.B) for run in climb.runs}
-    for (name, k), text in climb.logs().items():
-        rows[name].logs[k] = whole_log(text, f"{folder}/{name}.r{k}.log")
-    for (name, k), why in climb.failures().items():
-        if k not in rows[name].logs:
-            rows[name].failures[k] = why
-    for name in climb.too_large():
-        if not (rows[name].logs or rows[name].failures):
-            del rows[name]  # it was skipped, as a smaller B did not fit
-    rows = [*rows.values()]
+    logs, failures, too_large = climb.logs(), climb.failures(), climb.too_large()
+    rows = []
+    for run in climb.runs:
+        row = Row(run.name, {}, failures[run.name], B=run.B)
+        for k, text in logs[run.name].items():
+            row.logs[k] = whole_log(text, f"{folder}/{run.name}.r{k}.log")
+        # Else it was skipped, as a smaller B did not fit.
+        if row.logs or row.failures or run.name not in too_large:
+            rows.append(row)
     if not any(row.logs or row.failures for row in rows):
         raise UsageError(f"{folder} holds no logs of a climb")
     if not climb.rate("peak_flops"):
@@ -104,7 +103,7 @@ def whole_log(text: str, where: str) -> Log:
     status = log.result.get("status")
     if status != "ok":
         raise UsageError(f"{where}: its run ended {status}")
-    steps = int(log.run["steps"])
+    steps = log.run["steps"]
     if not steps or [step["step"] for step in log.steps] != [*range(1, steps + 1)]:
         raise UsageError(f"{where} does not have the steps 1 to {steps}")
     if not all(math.isfinite(step["loss"]) for step in log.steps):
@@ -112,7 +111,7 @@ def whole_log(text: str, where: str) -> Log:
     return log
 
 
-def check_comparable(climb: Climb, logs: list[dict[int, Log]]) -> None:
+def check_comparable(climb: Climb, logs: list[dict[int, Log]]):
     """Raise UsageError unless all logs, by row and round, come from one machine, commit, corpus and
     size of step, and those of a round from one seed and order of rows.
 
@@ -128,11 +127,13 @@ def check_comparable(climb: Climb, logs: list[dict[int, Log]]) -> None:
                 found[f"{key} of round {k}"].add(str(log.run.get(key)))
     for key, values in found.items():
         if len(values) > 1 and not values <= several.get(key, set()):
-            differs = f"{key} ({', '.join(sorted(values))})"
-            raise UsageError(f"{climb.folder}: its logs differ in {differs}: they make no table")
+            raise UsageError(
+                f"{climb.folder}: its logs differ in {key} ({', '.join(sorted(values))}): they "
+                "make no table"
+            )
 
 
-def set_numbers(row: Row, climb: Climb) -> None:
+def set_numbers(row: Row, climb: Climb):
     """Set the row's status and the numbers that need no other row."""
     if not row.logs:
         row.status = FAILED if row.failures else NOT_RUN
@@ -140,8 +141,8 @@ def set_numbers(row: Row, climb: Climb) -> None:
             row.status = OUT_OF_MEMORY
         return
     logs = row.logs.values()
-    row.ms = statistics.geometric_mean(map(median_ms, logs))
-    row.tok_per_s = step_tokens(row.log) * 1e3 / row.ms
+    row.ms = statistics.geometric_mean(log.median_ms for log in logs)
+    row.tok_per_s = row.log.step_tokens * 1e3 / row.ms
     row.mfu = row.tok_per_s / limit_tok_per_s(climb, row.log)
     row.roofline = roofline_of(row.stem, row.log.run, climb)
     # Not the most of them: in the first round the compiler needs more than training does.
@@ -156,7 +157,7 @@ def rounds_begun(rows: list[Row]) -> int:
     return max(k for row in rows for k in [*row.logs, *row.failures])
 
 
-def set_gains(climb: Climb, rows: list[Row]) -> None:
+def set_gains(climb: Climb, rows: list[Row]):
     """Compare each row with the one that its kind of climb says, and with the first."""
     against = climb.comparison.against
     if not against:
@@ -210,7 +211,7 @@ def log_gain(before: Log, after: Log) -> float:
 
     Medians only: the spread of the rounds already contains that of the steps.
     """
-    return math.log(ms_per_token(before) / ms_per_token(after))
+    return math.log(before.ms_per_token / after.ms_per_token)
 
 
 def loss_change(before: Log, after: Log) -> float:
@@ -230,7 +231,7 @@ def log_steps_to_loss(first: Log, log: Log) -> float:
 
 def log_time_to_loss(first: Log, log: Log) -> float:
     """As `log_steps_to_loss`, in time."""
-    return log_steps_to_loss(first, log) + math.log(median_ms(log) / median_ms(first))
+    return log_steps_to_loss(first, log) + math.log(log.median_ms / first.median_ms)
 
 
 def limit_tok_per_s(climb: Climb, log: Log) -> float:
@@ -243,30 +244,9 @@ def limit_tok_per_s(climb: Climb, log: Log) -> float:
         peak = max(climb.rate("peak_flops"), climb.rate("fp32_flops") or 0)
     else:
         peak = float(log.mfu["peak_flops"])
-    return peak / int(log.mfu["flops_per_token"])
+    return peak / log.mfu["flops_per_token"]
 
 
 def first_log(rows: list[Row]) -> Log:
     """One log of a climb: its run line is that of all of them, but for the script."""
     return next(row.log for row in rows if row.logs)
-
-
-def step_times(log: Log) -> list[float]:
-    """Milliseconds of the measured steps, without the warm-up."""
-    return [step["dt_ms"] for step in log.steps[log.warmup_steps :]]
-
-
-def median_ms(log: Log) -> float:
-    """The median of the measured steps, in milliseconds."""
-    return percentiles(step_times(log))[1]
-
-
-def ms_per_token(log: Log) -> float:
-    """The median of the measured steps, divided by the tokens of a step."""
-    return median_ms(log) / step_tokens(log)
-
-
-def step_tokens(log: Log) -> int:
-    """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
-    B, T = int(log.run["B"]), int(log.run["T"])
-    return int(log.run.get("total_batch", B * T))

@@ -5,8 +5,8 @@
 writes OUT.json, and the trace of the last step as OUT.trace.json. `ladder profile` starts it.
 """
 
-import importlib.util
 import json
+import runpy
 import sys
 import time
 from functools import partial
@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch.profiler import profile
 
+from ladder import run
 from ladder.probe import Watcher
-from ladder.run import Run
 
 WARMUP_STEPS = 3
 STAGES = ("forward", "backward", "optimizer")
@@ -33,12 +33,11 @@ class Stages(Watcher):
         self.out = out
         self.device = torch.device("cpu")  # until the first backward
         self.profiler = None  # of the step under way
-        self.done = 0  # steps
-        # Milliseconds of the first step, then of each after the warm-up.
+        # Milliseconds of each step but the last.
         self.times = {stage: [] for stage in (*STAGES, "step")}
         original = torch.Tensor.backward
 
-        def backward(loss: torch.Tensor, *args: object, **options: object) -> None:
+        def backward(loss: torch.Tensor, *args: object, **options: object):
             self.device = loss.device
             self.lap("forward")
             original(loss, *args, **options)
@@ -50,7 +49,6 @@ class Stages(Watcher):
         if left == 1:
             self.profiler = profile()
             self.profiler.start()
-        self.done = done
         self.stages = dict.fromkeys(STAGES, 0.0)
         self.mark = time.perf_counter()
 
@@ -71,7 +69,7 @@ class Stages(Watcher):
             return
         if profiler:
             self._save(profiler)
-        elif self.done == 0 or self.done >= WARMUP_STEPS:
+        else:
             self.stages["optimizer"] = dt * 1e3 - sum(self.stages.values())
             self.stages["step"] = dt * 1e3
             for stage, ms in self.stages.items():
@@ -88,12 +86,9 @@ class Stages(Watcher):
 
 
 def main():
-    out, path, *flags = sys.argv[1:]
-    spec = importlib.util.spec_from_file_location("script", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.Run = partial(Run, watcher=Stages(out))
-    script.main(flags)
+    out, *sys.argv = sys.argv[1:]
+    run.Run = partial(run.Run, watcher=Stages(out))
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ class Estimate:
     """The mean over the rounds, with its 95 % interval; below three rounds there is none."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     rounds: int
     p: float | None = None  # two-sided, of the hypothesis that there is no difference
     significant: bool = False  # set by `holm` for the table column that shows this
@@ -28,7 +28,7 @@ def mean_of(differences: list[float]) -> Estimate:
     n = len(differences)
     mean = sum(differences) / n
     if n < MIN_ROUNDS:
-        return Estimate(mean, None, None, n)
+        return Estimate(mean, mean, mean, n)
     standard_error = statistics.stdev(differences) / math.sqrt(n)
     if standard_error == 0:  # they are all the same
         return Estimate(mean, mean, mean, n, 0.0 if mean else 1.0)
@@ -41,8 +41,7 @@ def gain_of(log_ratios: list[float]) -> Estimate:
     """The factor from one log ratio per round: their geometric mean, with its 95 % interval."""
     gain = mean_of(log_ratios)
     gain.value = math.exp(gain.value)
-    if gain.low is not None:
-        gain.low, gain.high = math.exp(gain.low), math.exp(gain.high)
+    gain.low, gain.high = math.exp(gain.low), math.exp(gain.high)
     return gain
 
 

@@ -8,15 +8,14 @@ import json
 from functools import cache
 from pathlib import Path
 
-from ladder.cards import find_gpu
+from ladder.cards import GPU, find_gpu
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
-from ladder.memory import baseline_batch, ddp_batch, memory_on_sale
+from ladder.memory import baseline_batch, ddp_batch, default_batch, memory_on_sale
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
-LABELS = ("matmuls", "attention", "memory traffic", "optimizer")
 # Not calculated: the compiler may pad the matmul by itself that this rung pads.
 AS_BEFORE = "07_vocab_50304"
 # The T behind the counts. A CPU's steps are counted with its own autocast and kernels.
@@ -26,7 +25,7 @@ SIZES = {"cuda": 1024, "cpu": 256}
 @cache
 def counted() -> dict[str, dict]:
     """work.json: of each kind of device and rung, a constant and a slope in B for each quantity."""
-    return json.loads(WORK.read_text(encoding="utf-8"))
+    return json.loads(WORK.read_text("utf-8"))
 
 
 def work(B: int, device: str = "cuda") -> dict[str, dict]:
@@ -41,39 +40,37 @@ def work(B: int, device: str = "cuda") -> dict[str, dict]:
     return steps
 
 
-def largest_batch(gigabytes: float) -> int:
-    """The largest B at which the baseline fits a card sold with this much memory, or 0."""
-    return baseline_batch(memory_on_sale(gigabytes), MODELS["gpt2"], BLOCK_SIZE)
+def largest_batch(gpu: GPU) -> int:
+    """The largest B at which the baseline fits a card, or 0."""
+    return baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
 
 
-def batch_to_compare(gigabytes: float) -> int:
-    """The scripts' default B on such a card, at most 16."""
-    return max(1, min(16, largest_batch(gigabytes)))
+def batch_to_compare(gpu: GPU) -> int:
+    """The scripts' default B on a card, at most 16."""
+    return default_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
 
 
-def batch_to_train(gigabytes: float) -> int:
-    """The default B of ddp_run.py on such a card."""
-    return ddp_batch(memory_on_sale(gigabytes), MODELS["gpt2"], BLOCK_SIZE)
+def batch_to_train(gpu: GPU) -> int:
+    """The default B of ddp_run.py on a card."""
+    return ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
 
 
-def roofline_ms(step: dict, rates: dict[str, float]) -> tuple[float, ...] | None:
-    """Milliseconds of each of PARTS; None if the device lacks the unit that the step multiplies on.
+def roofline_ms(step: dict, rates: dict[str, float]) -> list[float]:
+    """Milliseconds of each of PARTS.
 
     `step` is one of `work`; `rates` are in TFLOP/s by unit, and `bandwidth` in GB/s.
     """
     rate = rates[step["unit"]]
-    if not rate:
-        return None
     parts = []
     for part in PARTS:
         ms = step[f"{part}_bytes"] / rates["bandwidth"] / 1e6
         if part in ("linear", "attention"):
             ms = max(ms, step[f"{part}_flops"] / rate / 1e9)
         parts.append(ms)
-    return tuple(parts)
+    return parts
 
 
-def roofline_of(stem: str, run: dict, climb: Climb) -> tuple[float, ...] | None:
+def roofline_of(stem: str, run: dict, climb: Climb) -> list[float] | None:
     """roofline_ms of a step in a climb, by its run line and climb; None if it is not known.
 
     Known is GPT-2 124M: at T=1024 on a GPU with all rates in the table, and at T=256 on a CPU whose
@@ -94,7 +91,7 @@ def roofline_of(stem: str, run: dict, climb: Climb) -> tuple[float, ...] | None:
         }
     else:
         return None
-    steps = work(int(run["B"]), device)
-    if stem not in steps or run["model"] != "gpt2" or int(run["T"]) != SIZES[device]:
+    steps = work(run["B"], device)
+    if stem not in steps or run["model"] != "gpt2" or run["T"] != SIZES[device]:
         return None
     return roofline_ms(steps[stem], rates)

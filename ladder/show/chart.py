@@ -113,20 +113,26 @@ class Picture:
 
     def rect(self, x: float, y: float, width: float, height: float, color: str):
         """A filled rectangle, its upper left corner at (x, y)."""
-        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        self.shapes.append(f'<rect class="{color}" {place}/>')
+        self.shapes.append(
+            f'<rect class="{color}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}"/>'
+        )
 
     def line(self, points: list[Point], color: str, width: float = 1.0, dashes: str = "none"):
         """A line through `points`, each (x, y)."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        style = f'fill="none" stroke-width="{width}" stroke-dasharray="{dashes}"'
-        self.shapes.append(f'<polyline class="{color}-line" {style} points="{path}"/>')
+        self.shapes.append(
+            f'<polyline class="{color}-line" fill="none" stroke-width="{width}" '
+            f'stroke-dasharray="{dashes}" points="{path}"/>'
+        )
 
     def dot(self, x: float, y: float, color: str, hollow: bool = False):
         """A dot; a hollow one shows the ground."""
         fill = "ground" if hollow else color
-        place = f'cx="{x:.1f}" cy="{y:.1f}" r="4" stroke-width="2"'
-        self.shapes.append(f'<circle class="{fill} {color}-line" {place}/>')
+        self.shapes.append(
+            f'<circle class="{fill} {color}-line" cx="{x:.1f}" cy="{y:.1f}" r="4" '
+            'stroke-width="2"/>'
+        )
 
     def text(
         self,
@@ -139,9 +145,10 @@ class Picture:
         weight: int = 400,
     ):
         """Words on the line y, which start, end or have their middle at x."""
-        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        font = f'font-size="{size:.1f}" font-weight="{weight}"'
-        self.shapes.append(f'<text class="{color}" {place} {font}>{escape(words)}</text>')
+        self.shapes.append(
+            f'<text class="{color}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+            f'font-size="{size:.1f}" font-weight="{weight}">{escape(words)}</text>'
+        )
 
     def say(self, words: str):
         """Words over the whole width, in as many lines as they need."""
@@ -216,20 +223,21 @@ class Picture:
 
     def mark(self, found: Estimate, axis: Axis, y: float, color: str):
         """An estimate: its interval, and a dot in it that is hollow if it is not significant."""
-        ends = [(axis.at(value), y) for value in ends_of(found)]
-        self.line(ends, color, 2)
+        self.line([(axis.at(found.low), y), (axis.at(found.high), y)], color, 2)
         self.dot(axis.at(found.value), y, color, not found.significant)
 
     def svg(self, inline: bool = False) -> str:
         """The file; or an element for a page that has `style` itself."""
         size = f'width="{self.width}" height="{self.y + 4:.0f}"'
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"'
-        box = f'viewBox="0 0 {self.width} {self.y + 4:.0f}"'
         rules = "" if inline else f"<style>\n{style()}</style>\n"
-        title = f"<title>{escape(self.title)}</title>"
-        ground = f'<rect class="ground" {size}/>'
         shapes = "\n".join(self.shapes)
-        return f"{head} {box}>\n{title}\n{rules}{ground}\n{shapes}\n</svg>\n"
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" \
+viewBox="0 0 {self.width} {self.y + 4:.0f}">
+<title>{escape(self.title)}</title>
+{rules}<rect class="ground" {size}/>
+{shapes}
+</svg>
+"""
 
 
 class Chart:
@@ -275,19 +283,12 @@ class Chart:
         self.picture.text(x + 5, self.up.end + 12, words, "soft")
 
 
-def ends_of(found: Estimate) -> tuple[float, float]:
-    """The ends of the interval of an estimate; without one it is both itself."""
-    if found.low is None:
-        return found.value, found.value
-    return found.low, found.high
-
-
 def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
     """An axis of estimates with their intervals, and of no gain, or no difference."""
     origin = 1 if gains else 0
     values = [origin]
     for estimate in found:
-        values += ends_of(estimate)
+        values += [estimate.low, estimate.high]
     return Axis(min(values), max(values), name, gains, origin)
 
 

@@ -71,7 +71,7 @@ def headline_of(climb: Climb, rows: list[Row]) -> tuple[str, str]:
     said = f"{title_of(last)} is {words.as_fast(gain.value)} {title_of(first)}"
     rates = f"{last.tok_per_s:,.0f} instead of {words.rate(first.tok_per_s)}"
     found = f"{words.gain(gain)}: {rates}."
-    if gain.low is None:
+    if gain.p is None:
         said = f"A first look: {title_of(last)} beside {title_of(first)}"
         found += " Too few rounds to say how sure that is."
     elif not gain.significant:

@@ -60,9 +60,9 @@ def page(sections: list[Section]) -> str:
     """The whole page."""
     links = parts = Markup("")
     for section in sections:
-        links += Markup('<a href="#{id}">{headline}</a>').format(**section._asdict())
-        part = Markup('<section id="{id}">\n<h2>{headline}</h2>\n{html}</section>\n')
-        parts += part.format(**section._asdict())
+        links += Markup('<a href="#{0.id}">{0.headline}</a>').format(section)
+        part = Markup('<section id="{0.id}">\n<h2>{0.headline}</h2>\n{0.html}</section>\n')
+        parts += part.format(section)
     rules = Path(__file__).with_name("report.css").read_text("utf-8")
     return PAGE.format(
         marker=Markup(MARKER),
@@ -98,7 +98,7 @@ def details(summary: str, inside: list[str]) -> Markup:
     return tag("details", [tag("summary", summary), tag("div", inside)])
 
 
-def both(draw: Callable[..., chart.Picture]) -> Markup:
+def both(draw: Callable) -> Markup:
     """A picture wide and narrow: the style shows the one that the screen has room for."""
     wide = Markup(draw(width=chart.WIDE).svg(inline=True))
     narrow = Markup(draw(width=chart.NARROW).svg(inline=True))
@@ -143,38 +143,37 @@ def climb_section(folder: Path, with_logs: bool = True) -> Section:
     parts.append(table_html(table(rows, columns(climb, rows))))
     parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
     parts.append(tag("p", "Each script: its note as it reads today, and its diff as it ran:"))
-    parts += rungs_html(folder, climb, rows, with_logs)
+    parts += rungs_html(climb, rows, with_logs)
     headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
 
 
-def rungs_html(folder: Path, climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
+def rungs_html(climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
     """What is behind each row: the note of its script, its diff and its logs."""
     logs = climb.logs() if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
-        scripts = scripts_of(folder, climb, Path(scratch))
+        scripts = scripts_of(climb, Path(scratch))
         for row in rows:
             script = scripts.get(row.stem)
             inside = [terms(facts(row, script))]
             if row.base and climb.kind != "transformers":  # which is no rung's neighbour
                 inside.append(tag("p", f"Diff from {name_of(row.base)}:", "soft"))
                 inside.append(diff_html(scripts.get(row.base.stem), script))
-            for (name, k), text in sorted(logs.items()):
-                if name == row.name:
-                    inside.append(details(f"{name}.r{k}.log", [tag("pre", text)]))
+            for k, text in sorted(logs.get(row.name, {}).items()):
+                inside.append(details(f"{row.name}.r{k}.log", [tag("pre", text)]))
             shown.append(details(name_of(row), inside))
     return shown
 
 
-def scripts_of(folder: Path, climb: Climb, scratch: Path) -> dict[str, Path]:
+def scripts_of(climb: Climb, scratch: Path) -> dict[str, Path]:
     """The scripts of a climb by stem, as far as they are there.
 
     A published climb is ours: what is not beside its logs is taken from git and written into
     `scratch`. Any other may be a stranger's: its scripts are what a look into its folder finds, and
     nothing that its climb.json says chooses a file.
     """
-    folder = folder.resolve()
+    folder = climb.folder.resolve()
     scripts = {}
     if folder.parent == ROOT / "logs":
         for name in climb.scripts:

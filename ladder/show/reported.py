@@ -18,9 +18,10 @@ def known() -> dict[str, dict]:
     the largest B that it fits. `training`: tok/s of ddp_run.py.
     `tok_per_s`: its ends. `shares` of the roofline that were reported, the lowest and the highest.
     """
-    return json.loads(Path(__file__).with_name("known.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("known.json").read_text("utf-8"))
 
 
-def hours_of(steps: int, rates: list[float]) -> str:
-    """The hours of so many steps of ddp_run.py, at the fastest of these rates and the slowest."""
-    return span([steps * STEP_TOKENS / rate / HOUR for rate in reversed(rates)])
+def hours_of(card: str) -> str:
+    """The hours of 1,000 steps of ddp_run.py on a card, at its fastest rate and its slowest."""
+    rates = known()[card]["tok_per_s"]
+    return span([1000 * STEP_TOKENS / rate / HOUR for rate in reversed(rates)])

@@ -14,13 +14,7 @@ from ladder.log import percentiles
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
 from ladder.measure.notes import title
-from ladder.measure.rows import (
-    Row,
-    base_by_stem,
-    first_log,
-    median_ms,
-    step_times,
-)
+from ladder.measure.rows import Row, base_by_stem, first_log
 from ladder.measure.scripts import all_scripts, transformers_scripts
 from ladder.measure.stats import Estimate
 from ladder.show import words
@@ -67,7 +61,6 @@ def name_of(row: Row) -> str:
 class Column(NamedTuple):
     """A column of a climb's table."""
 
-    name: str
     heading: str  # empty: this kind of climb has none
     value: Callable[[Row], Any]  # that it shows of a row with logs; None: it has none
     text: Callable[[Any], str]  # of a value
@@ -81,36 +74,34 @@ class Column(NamedTuple):
         return Cell(self.text(value), isinstance(value, Estimate) and value.significant)
 
 
-def all_columns(climb: Climb, rows: list[Row]) -> list[Column]:
-    """Every column that the table of a climb may have."""
+def all_columns(climb: Climb, rows: list[Row]) -> dict[str, Column]:
+    """Every column that the table of a climb may have, by name, in order."""
     kind = climb.comparison
     to_loss = f"time to the loss of {name_of(rows[0])}"
-    return [
-        Column("rung", "rung", name_of, str, name_of),
-        Column("loss", "loss", lambda row: row.loss, "{:.4f}".format),
-        Column("change", kind.loss_heading, lambda row: row.loss_change, words.difference, dash),
-        Column("time_to_loss", to_loss, lambda row: row.time_to_loss, words.share, not_reached),
-        Column("ms", "ms / step", lambda row: row.ms, "{:.1f}".format, lambda row: row.status),
-        Column("rate", "tok/s", lambda row: row.tok_per_s, "{:.0f}".format),  # as in a log
-        Column("gain", kind.gain_heading, lambda row: row.gain, words.gain, dash),
-        Column("total", kind.total_heading, lambda row: row.total, words.gain, dash),
-        Column("mfu", "MFU", lambda row: row.mfu, lambda part: words.percent(part, 1)),
-        Column("roofline", "of roofline", share_of_roofline, words.percent),
-        Column("memory", "memory", lambda row: row.peak_bytes, gigabytes),
-        Column("first_step", "first step", first_step, "{:.1f} s".format),
-    ]
+    return {
+        "rung": Column("rung", name_of, str, name_of),
+        "loss": Column("loss", lambda row: row.loss, "{:.4f}".format),
+        "change": Column(kind.loss_heading, lambda row: row.loss_change, words.difference, dash),
+        "time_to_loss": Column(to_loss, lambda row: row.time_to_loss, words.share, not_reached),
+        "ms": Column("ms / step", lambda row: row.ms, "{:.1f}".format, lambda row: row.status),
+        "rate": Column("tok/s", lambda row: row.tok_per_s, "{:.0f}".format),  # as in a log
+        "gain": Column(kind.gain_heading, lambda row: row.gain, words.gain, dash),
+        "total": Column(kind.total_heading, lambda row: row.total, words.gain, dash),
+        "mfu": Column("MFU", lambda row: row.mfu, lambda part: words.percent(part, 1)),
+        "roofline": Column("of roofline", share_of_roofline, words.percent),
+        "memory": Column("memory", lambda row: row.peak_bytes, gigabytes),
+        "first_step": Column("first step", first_step, "{:.1f} s".format),
+    }
 
 
 def columns(climb: Climb, rows: list[Row], narrow: bool = False) -> list[Column]:
     """The columns that have a value of some row; `narrow`: fewer of them."""
-    found = all_columns(climb, rows)
-    if narrow:
-        names = [*IN_PRINT, "memory"] if climb.batch_sizes else IN_PRINT
-        found = [column for column in found if column.name in names]
+    names = [*IN_PRINT, "memory"] if climb.batch_sizes else IN_PRINT
     shown = []
-    for column in found:
+    for name, column in all_columns(climb, rows).items():
         filled = any(column.value(row) is not None for row in rows if row.logs)
-        if column.heading and (filled or column.name in ALWAYS):
+        left_out = narrow and name not in names
+        if column.heading and (filled or name in ALWAYS) and not left_out:
             shown.append(column)
     return shown
 
@@ -205,8 +196,10 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         notes += disturbed_rounds(row)
     cores = climb.load_during or 0
     if cores > OTHERS * climb.cores:
-        took = f"Other programs took up to {cores:.1f} of {climb.cores:g} cores during a run"
-        notes.append(f"{took}: times may be too long, and gains mean less.")
+        notes.append(
+            f"Other programs took up to {cores:.1f} of {climb.cores:g} cores during a run: times "
+            "may be too long, and gains mean less."
+        )
     if climb.joined:
         notes.append("Its runs were joined from several climbs: compare losses, not times.")
     if any(row.mfu > 1 for row in good):
@@ -218,19 +211,21 @@ def disturbed_rounds(row: Row) -> list[str]:
     """The rounds that took over twice the median of their row, and those of which a tenth of the
     steps took over twice their own median."""
     notes = []
-    usual = statistics.median(map(median_ms, row.logs.values()))
+    usual = statistics.median(log.median_ms for log in row.logs.values())
     for k, log in row.logs.items():
         name = f"Round {k} of {name_of(row)}"
         for note in log.notes:
             if note.startswith("throttled"):
                 notes.append(f"{name} was {note}.")
-        _, ms, slow = percentiles(step_times(log))
+        _, ms, slow = percentiles(log.step_times)
         twice = "more than twice"
         if ms > 2 * usual:
             notes.append(f"{name} took {ms:.1f} ms a step, {twice} the median of its row.")
         if slow > 2 * ms:
-            took = f"a tenth of its steps took {slow:.1f} ms or more, {twice} its median"
-            notes.append(f"{name} was disturbed: {took}.")
+            notes.append(
+                f"{name} was disturbed: a tenth of its steps took {slow:.1f} ms or more, {twice} "
+                "its median."
+            )
     return [f"{note} It is kept." for note in notes]
 
 
@@ -242,8 +237,10 @@ def about_bases(climb: Climb, rows: list[Row]) -> list[str]:
     for row in rows:
         base = base_by_stem().get(row.stem)
         if base and row.gain and base != row.base.stem:
-            but = f"not with {titles().get(base, base)}, which it is built on"
-            notes.append(f"{name_of(row)} is compared with {name_of(row.base)}, {but}.")
+            notes.append(
+                f"{name_of(row)} is compared with {name_of(row.base)}, not with "
+                f"{titles().get(base, base)}, which it is built on."
+            )
     return notes
 
 
@@ -256,7 +253,9 @@ def about_losses(first: Row, good: list[Row]) -> list[str]:
     if compared and not any(row.time_to_loss for row in good):
         notes.append(f"The loss that {name_of(first)} ends at is not reached by the others.")
     run = first.log.run
-    if float(run["epoch_batches"]) < int(run["steps"]):
-        note = f"The text ends after {run['epoch_batches']} steps and was read again: these "
-        notes.append(f"{note}losses may be lower than those on unseen text.")
+    if run["epoch_batches"] < run["steps"]:
+        notes.append(
+            f"The text ends after {run['epoch_batches']} steps and was read again: these losses "
+            "may be lower than those on unseen text."
+        )
     return notes

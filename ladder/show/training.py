@@ -12,7 +12,6 @@ from ladder.errors import UsageError
 from ladder.log import Log, pairs_line, parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.losses import running_mean
-from ladder.measure.rows import step_tokens
 from ladder.show.chart import CURVES, Axis, Chart, Picture
 from ladder.show.page import Section, both, tag, terms
 from ladder.show.words import rate
@@ -22,10 +21,8 @@ from ladder.show.words import rate
 
 def texts_at(path: Path) -> dict[str, str]:
     """The logs of the run at a path, the oldest first: a file, or a folder of checkpoints or of
-    published logs. Raises UsageError if there is nothing."""
-    if not path.exists():
-        raise UsageError(f"{path} does not exist")
-    if path.is_file():
+    published logs. Raises OSError if there is nothing."""
+    if not path.is_dir():
         return {path.name: path.read_text("utf-8", "replace")}
     texts = log_texts(path)
     names = filter(LOG_OF_A_RUN.fullmatch, texts)
@@ -46,14 +43,9 @@ class Training:
     saved: bool = False  # whether its newest log has a checkpoint to go on from
 
     @property
-    def step_tokens(self) -> int:
-        """The tokens of a step."""
-        return step_tokens(self.log)
-
-    @property
     def tokens(self) -> np.ndarray:
         """How many million it had read after each step: (steps,)."""
-        return column(self.steps, "step") * self.step_tokens / 1e6
+        return column(self.steps, "step") * self.log.step_tokens / 1e6
 
     def add(self, log: Log):
         """Go on with a later log, which replaces what it has again."""
@@ -134,10 +126,10 @@ def draw_run(chart: Chart, run: Training, alone: bool):
     mean = running_mean(loss, window)
     middle = run.tokens[window // 2 :]
     chart.line(middle[: len(mean)], mean, color, 2)
-    at = column(run.vals, "step") * run.step_tokens / 1e6
+    at = column(run.vals, "step") * run.log.step_tokens / 1e6
     chart.line(at, column(run.vals, "loss"), color, 1.5, "6 2")
     for start in run.starts[1:]:
-        chart.upright((start - 1) * run.step_tokens / 1e6, "resumed")
+        chart.upright((start - 1) * run.log.step_tokens / 1e6, "resumed")
 
 
 # ------------------------------------------------------------------ the section
@@ -165,7 +157,7 @@ def facts(run: Training) -> dict[str, str]:
     fields = run.log.run
     steps = run.steps
     last = steps[-1]["step"]
-    passes = run.tokens[-1] * 1e6 / int(fields["tokens"])
+    passes = run.tokens[-1] * 1e6 / fields["tokens"]
     times = column(steps, "dt_ms")
     ms = np.median(times)
     validation = ""
@@ -177,7 +169,7 @@ def facts(run: Training) -> dict[str, str]:
         "Validation": validation,
         "Trained": f"{last:,} steps, {run.tokens[-1]:,.2f} million tokens, {passes:.2f} times "
         f"the text, in {times.sum() / 6e4:,.1f} minutes of steps",
-        "Speed": f"{rate(run.step_tokens * 1e3 / ms)}, {ms:,.1f} ms a step",
+        "Speed": f"{rate(run.log.step_tokens * 1e3 / ms)}, {ms:,.1f} ms a step",
         "Ended": run.log.result.get("status") or "under way, or killed",
         "Run": pairs_line("", fields),
     }

@@ -36,7 +36,7 @@ def with_interval(found: Estimate, text: Callable[[float], str], unit: str) -> s
     value = text(found.value)
     shown = f"{value}{unit}" if float(value) else "no change"
     certainty = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
-    if found.low is not None:
+    if found.p is not None:
         low, high = text(found.low), text(found.high)
         if float(low) == float(high) == 0:
             return shown
@@ -44,9 +44,8 @@ def with_interval(found: Estimate, text: Callable[[float], str], unit: str) -> s
     return f"{shown} ({certainty})".replace("-", "−")
 
 
-def gain_text(before: float, after: float) -> str:
-    """What a step gains in speed, from the times before and after: `3.7 times`, or `+20 %`."""
-    ratio = before / after
+def gain_text(ratio: float) -> str:
+    """How many times as fast a step is: `3.7 times`, or `+20 %`."""
     if ratio >= 2:
         return f"{ratio:.1f} times"
     percent = (ratio - 1) * 100

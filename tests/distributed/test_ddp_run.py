@@ -16,7 +16,7 @@ def test_the_same_training_in_any_layout(two, one, alone, tmp_path):
     """Two ranks of two micro-steps, one of four, one of one at four times the batch."""
     alone("--batch-size", 8, "--ckpt-every", STEPS)
     expected = last_weights(two)
-    for folder, layout in ((one, ("1", "2")), (tmp_path, ("1", "8"))):
+    for folder, layout in ((one, ("1", 2)), (tmp_path, ("1", 8))):
         log = last_log(folder)
         assert (log.run["ranks"], log.run["B"]) == layout
         same_training(folder, two)

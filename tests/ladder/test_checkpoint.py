@@ -54,7 +54,8 @@ def open_run(folder, *flags):
     if folder:
         own += [f"--ckpt-dir={folder}"]
     text = Corpus("text", "0123", [np.arange(99, dtype=np.uint16)])
-    run = SimpleNamespace(print0=print, hold=lambda lock: lock.close())
+    closing = SimpleNamespace(enter_context=lambda lock: lock.close())
+    run = SimpleNamespace(print0=print, closing=closing)
     return checkpoint.Checkpoints(parse_ddp_args("", own), text, text, run)
 
 

@@ -1,8 +1,8 @@
-"""log.py: lines of a log, written and read back, and the numbers of RESULT."""
+"""log.py: lines of a log, written and read back."""
 
 from climbs import LOG
 
-from ladder.log import mfu_line, pairs_line, parse_log, read_log, result, step_line, warmup_of
+from ladder.log import mfu_line, pairs_line, parse_log, read_log, step_line, warmup_of
 
 FIELDS = parse_log(LOG, "baseline").run
 MFU = mfu_line(10**9, None, None)
@@ -32,18 +32,6 @@ def test_lines_survive_a_round_trip(tmp_path):
     assert step.pop("dt_ms") == 98.31
     assert step == {"step": 20, "loss": 6.123456, "tok_per_s": 166657, "norm": 1.5, "lr": 6e-4}
     assert log.result == {"status": "ok", "peak_bytes": None} and log.notes == ["downloading"]
-
-
-def test_result_is_that_of_the_steps_after_the_warm_up():
-    known = dict(tokens_per_step=1000, flops_per_token=3e9, peak_flops=1e13, world_size=2)
-    times = [9.0, 2.0, 0.1, 0.3, 0.7]
-    losses = [11.0, 10.0, 9.0, 8.0, float("nan")]
-    assert result(times, losses, steps=8, **known) == {
-        **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
-        **{"measured_steps": 3, "warmup_steps": 2},
-        **{"tok_per_s": 3333.333333, "mfu": 0.5, "peak_bytes": None},
-        **{"first_loss": 11.0, "final_loss": None},
-    }
 
 
 def test_warm_up_is_a_third_of_the_steps_at_least_two_and_at_most_ten():

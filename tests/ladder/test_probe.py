@@ -21,9 +21,9 @@ CUDNN = ["Torch-Compiled Region: 0/0", "aten::_scaled_dot_product_cudnn_attentio
 )
 def test_a_step_on_a_gpu_is_read_as_what_it_is(dtype, operators, expected):
     """By the names in PyTorch's sources. The bias of a linear layer stays in FP32."""
-    ran = [("aten::addmm", ["float", dtype, dtype])]
+    ran = {("aten::addmm", "float", dtype, dtype)}
     for name in operators:
-        ran += [(name, [dtype, dtype]), (f"{name}_backward", [dtype])]
+        ran |= {(name, dtype, dtype), (f"{name}_backward", dtype)}
     assert " ".join(probe.effective(ran).values()) == expected
 
 

@@ -7,6 +7,7 @@ import signal
 import statistics
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers import SMALL, fails, load, rung
@@ -15,8 +16,23 @@ from ladder import machine
 from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.output import Output
+from ladder.run import result
 
 DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
+
+
+def test_result_is_that_of_the_steps_after_the_warm_up(monkeypatch):
+    monkeypatch.setattr(machine, "peak_bytes", lambda device: 5)
+    times, losses = [9.0, 2.0, 0.1, 0.3, 0.7], [11.0, 10.0, 9.0, 8.0, math.nan]
+    run = SimpleNamespace(times=times, losses=losses, steps_left=3, world_size=2)
+    run.tokens_per_step = 1000
+    run.args = SimpleNamespace(device="cpu")
+    assert result(run, 3e9, 1e13) == {
+        **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
+        **{"measured_steps": 3, "warmup_steps": 2},
+        **{"tok_per_s": 3333.333333, "mfu": 0.5, "peak_bytes": 5},
+        **{"first_loss": 11.0, "final_loss": None},
+    }
 
 
 def test_result_follows_from_the_step_lines(run_main, monkeypatch):
@@ -32,10 +48,10 @@ def test_result_follows_from_the_step_lines(run_main, monkeypatch):
     blocks = 2 * (12 * 64**2 + 13 * 64) + 2 * 64
     flops = 6 * (blocks + 256 * 64) + 12 * 2 * 64 * 64
     assert found["mfu"] == pytest.approx(flops * found["tok_per_s"] / 1e11, abs=1e-4)
-    assert log.mfu["flops_per_token"] == str(flops)
-    assert log.run["params"] == str(blocks + 1024 * 64 + 256 * 64)
+    assert log.mfu["flops_per_token"] == flops
+    assert log.run["params"] == blocks + 1024 * 64 + 256 * 64
     text = log.run["tokens"], log.run["epoch_batches"], log.run["dropped"]
-    assert text == ("90000", "351.5", "15")
+    assert text == (90000, 351.5, "15")
 
 
 def test_a_run_of_one_step_is_no_measurement(run_main, monkeypatch):

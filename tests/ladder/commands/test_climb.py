@@ -143,7 +143,7 @@ def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     assert "b_B2, round 1 of 2: failed: out of memory (all of it: b_B2.r1.stderr) (5 of " in said
     assert main(["climb", "--resume", str(out)]) == 0  # nothing is due
     assert ", round " not in capsys.readouterr().out
-    table = full_table(("", *read_climb(out)))
+    table = full_table(read_climb(out))
     assert "| b, B=2 | out\xa0of\xa0memory |" in table and "b, B=4" not in table
 
 

@@ -75,7 +75,7 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     climb, rows = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
     assert rows[1].time_to_loss is None
     said = "The loss that 00 baseline ends at is not reached by the others.\n"
-    assert full_table(("", climb, rows)).endswith(said)
+    assert full_table((climb, rows)).endswith(said)
 
 
 def test_a_row_is_timed_as_the_first_one_is(tmp_path):

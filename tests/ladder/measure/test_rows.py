@@ -22,7 +22,7 @@ def test_logs_of_two_commits_make_a_table_only_if_climb_json_names_both(tmp_path
 
 def test_the_peak_behind_mfu_is_the_data_sheet_s_or_the_faster_matmul_s():
     """A CPU without bfloat16 units multiplies FP32 faster: else the baseline had 138 % MFU."""
-    log = Log(mfu={"peak_flops": "unknown", "flops_per_token": "1000"})
+    log = Log(mfu={"peak_flops": "unknown", "flops_per_token": 1000})
     rates = {"peak_flops": [1], "fp32_flops": [1.4e11], "copy_bytes_per_s": [1e10]}
     for peak, limit in ((4e10, 1.4e8), (4e11, 4e8)):
         climb = a_climb(rates=rates | {"peak_flops": [peak]})

@@ -33,8 +33,8 @@ def test_the_roofline_of_the_baseline_by_hand():
 
 GPU = {"peak_flops": [1e14]}
 CPU = {"peak_flops": [1e12], "fp32_flops": [2e11], "copy_bytes_per_s": [2e10]}
-SETTINGS = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": "4", "T": "256"}
-T4 = {"device": "Tesla T4", "T": "1024"}
+SETTINGS = {"device": "AMD EPYC (2 threads)", "model": "gpt2", "B": 4, "T": 256}
+T4 = {"device": "Tesla T4", "T": 1024}
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
     (folder / "code" / NAMES["01_weight_tying"]).write_text("a = 1\n")
     (folder / "baseline.py").write_text("a = 2\n")
     (folder / "secret.py").symlink_to(secret)
-    scripts = scripts_of(folder, Climb.read_from(folder), tmp_path)
+    scripts = scripts_of(Climb.read_from(folder), tmp_path)
     assert sorted(scripts) == ["01_weight_tying", "baseline"]
     diff = diff_lines(scripts["baseline"], scripts["01_weight_tying"])
     assert diff[3:] == ["-a = 2", "+a = 1"]
