@@ -27,7 +27,7 @@ from ladder.disk import make_folder
 from ladder.errors import UsageError
 from ladder.log import read_log
 from ladder.measure.process import check_ended_well, given_flags, start_python
-from ladder.measure.scripts import A_RUNG, select
+from ladder.measure.scripts import A_RUNG, flags_to_measure, select
 from ladder.measure.stages import STAGES, WARMUP_STEPS
 from ladder.show.console import new_table, screen
 from ladder.show.tables import titles
@@ -67,7 +67,8 @@ def main(args: Namespace) -> int:
                 file=sys.stderr,
                 flush=True,
             )
-            words = (folder / path.stem, path, *flags, f"--steps={steps}", f"--log-dir={folder}")
+            words = [folder / path.stem, path, *flags, *flags_to_measure(path.name)]
+            words += [f"--steps={steps}", f"--log-dir={folder}"]
             done = start_python("-m", "ladder.measure.stages", *words, **env)
             check_ended_well(done)
             name = titles().get(path.stem, path.stem)

@@ -156,8 +156,7 @@ def flags_of(climb: Climb, run: PlannedRun, k: int) -> list[str]:
         flags.append(f"--shuffle={seed}")
     if climb.data:
         flags.append(f"--data={climb.data}")
-    if run.path in (scripts.DDP.name, scripts.FSDP.name):
-        flags.append("--ckpt-every=0")
+    flags += scripts.flags_to_measure(run.path)
     if run.B:
         flags.append(f"--batch-size={run.B}")
     return flags

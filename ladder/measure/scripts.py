@@ -70,6 +70,11 @@ def known() -> list[Path]:
     return [*all_scripts(), DDP, FSDP, *transformers_scripts()]
 
 
+def flags_to_measure(name: str) -> list[str]:
+    """What a script of this name is given so that it leaves its log alone: no checkpoints."""
+    return ["--ckpt-every=0"] if name in (DDP.name, FSDP.name) else []
+
+
 def relative_name(path: Path) -> str:
     """A script's path relative to the project if it is inside it, else the whole path."""
     path = path.resolve()
