@@ -103,7 +103,8 @@ REQUIRED = {
     "mfu": "flops_per_token peak_flops",
     "val": "step loss tokens",
 }
-NUMBERS = "params B T steps tokens epoch_batches flops_per_token step loss"
+INTEGERS = "params B T steps tokens flops_per_token step"
+FLOATS = "epoch_batches loss"
 
 
 def read_log(path: Path) -> Log:
@@ -160,8 +161,10 @@ def read_pairs(name: str, text: str) -> dict[str, str | float]:
     found = pairs(shlex.split(text))
     for key in REQUIRED.get(name, "").split():
         value = found[key]
-        if key in NUMBERS.split():
-            found[key] = int(value) if value.isdecimal() else float(value)
+        if key in INTEGERS.split():
+            found[key] = int(value)
+        elif key in FLOATS.split():
+            found[key] = float(value)
     return found
 
 

@@ -255,7 +255,7 @@ def about_losses(first: Row, good: list[Row]) -> list[str]:
     run = first.log.run
     if run["epoch_batches"] < run["steps"]:
         notes.append(
-            f"The text ends after {run['epoch_batches']} steps and was read again: these losses "
+            f"The text ends after {run['epoch_batches']:g} steps and was read again: these losses "
             "may be lower than those on unseen text."
         )
     return notes
