@@ -111,6 +111,7 @@ def load(name: str) -> tuple[dict[str, int], dict, dict[str, str]]:
     if "val_loss" in metadata:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     else:
+        del tensors  # else a large model is in memory twice
         config, tensors = _load_with_transformers(folder)
     shape = {"block_size": config["n_positions"]}
     for field in ("vocab_size", "n_layer", "n_head", "n_embd"):

@@ -93,7 +93,8 @@ def test_examples_are_what_is_printed(capsys):
 def code_of(source: str) -> str:
     """A script's code without its docstring and comments."""
     module = ast.parse(source)
-    del module.body[0]  # the docstring
+    assert ast.get_docstring(module)
+    del module.body[0]
     return ast.unparse(module)
 
 

@@ -23,12 +23,12 @@ def screen() -> Console:
     """The console of all commands. A file or a pipe is as wide as COLUMNS says, else 160: it has no
     edge to wrap at.
 
-    Names of files and kernels may hold [what] reads like markup.
+    Names of files and kernels may hold [what] reads like markup, or like an emoji (:b:).
     """
     width = None
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         width = 160
-    return Screen(highlight=False, markup=False, width=width)
+    return Screen(highlight=False, markup=False, emoji=False, width=width)
 
 
 def new_table(first: str, *others: str) -> Table:

@@ -5,6 +5,7 @@ from climbs import NAMES, climb_of
 
 from ladder.measure.rows import read_climb
 from ladder.measure.stats import gain_of
+from ladder.show.console import screen
 from ladder.show.tables import footnotes
 from ladder.show.words import gain
 
@@ -44,3 +45,9 @@ def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):
         "04 residual scaling is compared with 01 weight tying, not with 03 bf16 autocast, which it "
         "is built on."
     )
+
+
+def test_a_name_is_printed_as_it_is(capsys):
+    """It may hold what rich reads as markup or as an emoji."""
+    screen().say("/data:b:c [bold]")
+    assert capsys.readouterr().out == "/data:b:c [bold]\n"
