@@ -142,14 +142,14 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        """idx, targets: (B, T) token ids -> mean loss; without targets logits (B, T, V)."""
         x = self.transformer.wte(idx)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 # --------------------------------------------------------------------------- training
@@ -208,17 +208,17 @@ def main(argv=None):
             x, y = x.to(device), y.to(device)
             model.zero_grad()  # speedup 27: what either optimizer updates
             with autocast:  # speedup 03: half precision; off where dtype is float32
-                _, loss = model(x, y)
+                loss = model(x, y)
             scaler.scale(loss).backward()
-            for optimizer in optimizers:
-                scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
+            for one in optimizers:
+                scaler.unscale_(one)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm
             lr = get_lr(step, args.steps)  # speedup 09: warm-up, then decay
             lr *= (768 / model.config.n_embd) ** 0.5  # speedup 22: the wider, the smaller the steps
-            for optimizer in optimizers:
-                for group in optimizer.param_groups:
+            for one in optimizers:
+                for group in one.param_groups:
                     group["lr"] = lr
-                scaler.step(optimizer)
+                scaler.step(one)
             scaler.update()  # speedup 03: its factor lifts gradients into float16's range
             synchronize(device)
             dt = time.perf_counter() - start  # seconds

@@ -174,7 +174,7 @@ def step(script: Path, B: int, layers: int, device: str) -> dict[str, int]:
         else:
             with counter:
                 with autocast:
-                    _, loss = model(x, y)
+                    loss = model(x, y)
                 loss.backward()
     words = FUSED_ADAMW if "fused=True" in source else ADAMW
     words += CLIPPING if "clip_grad_norm_(" in source else 0
@@ -206,7 +206,7 @@ def graphs(
         partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )
-    _, loss = traced(dict(model.named_parameters()), dict(model.named_buffers()), x, y)
+    loss = traced(dict(model.named_parameters()), dict(model.named_buffers()), x, y)
     loss.backward()
     return found
 

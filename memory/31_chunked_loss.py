@@ -123,20 +123,20 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx (B, T) -> logits (B, T, vocab_size), None; with targets (B, T) -> None, mean loss."""
+        """idx, targets: (B, T) token ids -> mean loss; without targets logits (B, T, V)."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
         if targets is None:
-            return self.lm_head(self.transformer.ln_f(x)), None
+            return self.lm_head(self.transformer.ln_f(x))
         # speedup 31: an eighth of the tokens at a time
         parts = zip(x.flatten(0, 1).chunk(8), targets.flatten().chunk(8), strict=True)
         loss = 0.0
         for part, part_targets in parts:
             # speedup 31: keeps its inputs alone, and computes the logits again in backward
             loss += checkpoint(self.part_loss, part, part_targets, use_reentrant=False)
-        return None, loss / targets.numel()
+        return loss / targets.numel()
 
     def part_loss(self, x, targets):  # speedup 31
         """x (N, C), targets (N,) -> the sum of their losses."""
@@ -194,7 +194,7 @@ def main(argv=None):
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
-                _, loss = model(x, y)
+                loss = model(x, y)
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # speedup 08: the norm

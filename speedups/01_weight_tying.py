@@ -110,15 +110,15 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        """idx, targets: (B, T) token ids -> mean loss; without targets logits (B, T, V)."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 # --------------------------------------------------------------------------- training
@@ -149,7 +149,7 @@ def main(argv=None):
             x, y = next(batches)  # (B, T) token ids each, on the CPU
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()
-            _, loss = model(x, y)
+            loss = model(x, y)
             loss.backward()
             optimizer.step()
             synchronize(device)

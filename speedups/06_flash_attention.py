@@ -116,15 +116,15 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx, targets=None):
-        """idx, targets: (B, T) token ids -> logits (B, T, vocab_size), mean loss or None."""
+        """idx, targets: (B, T) token ids -> mean loss; without targets logits (B, T, V)."""
         positions = torch.arange(idx.size(1), device=idx.device)
         x = self.transformer.wte(idx) + self.transformer.wpe(positions)  # (B, T, C)
         for block in self.transformer.h:
             x = block(x)
         logits = self.lm_head(self.transformer.ln_f(x))
         if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            return logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 # --------------------------------------------------------------------------- training
@@ -160,7 +160,7 @@ def main(argv=None):
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()
             with autocast:  # speedup 03: half precision; off where dtype is float32
-                _, loss = model(x, y)
+                loss = model(x, y)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()  # speedup 03: its factor lifts gradients into float16's range

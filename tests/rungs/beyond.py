@@ -136,7 +136,7 @@ MISTAKES = [
     ("relu_squared", "F.relu(self.c_fc(x)).square()", "F.relu(self.c_fc(x).square())"),
     ("muon", "model.transformer.h.parameters() if", "model.parameters() if"),
     ("muon", ' and ".h." not in name', ""),
-    ("muon", "for group in optimizer.param_groups", "for group in muon.param_groups"),
-    ("muon", "scaler.step(optimizer)", "scaler.step(muon)"),
+    ("muon", "for group in one.param_groups", "for group in muon.param_groups"),
+    ("muon", "scaler.step(one)", "scaler.step(muon)"),
     ("muon", ', adjust_lr_fn="match_rms_adamw"', ""),
 ]

@@ -97,7 +97,7 @@ def test_a_step_runs_what_the_rungs_declare(number, log_of):
 def gradients(number):
     """Those of all parameters on one batch, by name."""
     model = enlarged(number, vocab_size=320)
-    _, loss = model(*random_batch(T=200, V=320))
+    loss = model(*random_batch(T=200, V=320))
     loss.backward()
     return {name: p.grad for name, p in model.named_parameters()}
 
