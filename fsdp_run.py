@@ -11,17 +11,14 @@
 08 AdamW and clipping: GPT-3's betas and weight decay; gradients clipped to a norm of 1.0
 09 cosine LR: the learning rate warms up, then falls along a cosine
 10 fused AdamW: one pass over weights, gradients and moments updates all parameters
+DDP: a process for each GPU trains on rows of its own, and gradients are averaged between them
 a real run: batches of --total-batch tokens, validation, checkpoints; --recompute (memory/31, 32)
-DDP: each rank trains on its part of the batch, and gradients are averaged between ranks
 FSDP: weights, gradients and moments are sharded over the ranks
-
-Run it with torchrun --standalone --nproc_per_node=2, or on one device with python.
 
 Why each helps, and what it does to the numbers: README.md of its folder, or `ladder diff N`.
 """
 
 import math
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -36,16 +33,14 @@ from torch.utils.checkpoint import checkpoint
 from ladder import distributed, weights
 from ladder.batches import Batches
 from ladder.checkpoint import Checkpoints, due, restore
-from ladder.cli import BLOCK_SIZE, MODELS, parse_ddp_args
-from ladder.distributed import all_gather, on_rank_0
+from ladder.cli import BLOCK_SIZE, MODELS, parse_train_args
 from ladder.run import Run
 
-# ddp: torchrun starts a process for each rank and sets these; without it there is one process.
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
-DISTRIBUTED = all(os.environ.get(name) for name in TORCHRUN)
-RANK = int(os.environ["RANK"]) if DISTRIBUTED else 0  # which of all processes this is
-LOCAL_RANK = int(os.environ["LOCAL_RANK"]) if DISTRIBUTED else 0  # of those on this machine
-WORLD_SIZE = int(os.environ["WORLD_SIZE"]) if DISTRIBUTED else 1  # how many there are
+# ddp: torchrun starts a process for each GPU, a rank, and tells it
+RANK = distributed.from_torchrun("RANK")  # which of all ranks this is
+LOCAL_RANK = distributed.from_torchrun("LOCAL_RANK")  # which of those on this machine
+WORLD_SIZE = distributed.from_torchrun("WORLD_SIZE")  # how many there are
+
 
 # ------------------------------------------------------------------------------ model
 
@@ -113,7 +108,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = config
-        self.recompute = False  # ddp: --recompute
+        self.recompute = False  # train: --recompute
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(config.vocab_size, config.n_embd),
@@ -152,7 +147,7 @@ class GPT(nn.Module):
 
     def part_loss(self, x, targets):  # speedup 31
         """x (N, C), targets (N,) -> the sum of their losses."""
-        logits = self.lm_head(self.transformer.ln_f(x)).float()  # ddp: FP32 if not compiled, too
+        logits = self.lm_head(self.transformer.ln_f(x)).float()  # train: FP32 if not compiled, too
         return F.cross_entropy(logits, targets, reduction="sum")
 
 
@@ -161,24 +156,24 @@ class GPT(nn.Module):
 
 @torch.no_grad()
 def evaluate(model, held_out, args, autocast):
-    """ddp: mean loss of --val-tokens of held-out text, and how many; each rank takes its share."""
+    """train: mean loss of --val-tokens held-out tokens, and how many; each rank takes its share."""
     B, T = args.batch_size, args.seq_len
     loss_sum = 0.0
     batches = Batches(held_out, 1, T)  # read by row
     rows = min(max(1, args.val_tokens // T), batches.rows_per_epoch)
     for start in range(0, rows, WORLD_SIZE * B):
         first = start + RANK * B
-        # ddp: batches of one size, as many on each rank; rows that only fill them do not count
+        # train: batches of one size, as many on each rank; rows that only fill them do not count
         x, y = batches.rows(range(first, first + B))
         y[max(0, rows - first) :] = -100  # what cross_entropy leaves out
         with autocast:
             loss = model(x.to(args.device), y.to(args.device))
         loss_sum += loss.item() * B
-    return sum(all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
+    return sum(distributed.all_gather(loss_sum)[0]) / rows, rows * T  # one sum for each rank
 
 
-def get_lr(step, steps, max_lr, min_lr, warmup):  # ddp: both rates and the warm-up are flags
-    """Learning rate of `step` (from 0) in a run of `steps`; `min_lr` at the last one."""
+def get_lr(step, steps, max_lr, min_lr, warmup):  # train: both rates and the warm-up are flags
+    """Learning rate of `step` (from 0) in a run of `steps`."""
     if step < warmup:
         return max_lr * (step + 1) / warmup
     progress = (step + 1 - warmup) / (steps - warmup)  # 1 at the last step
@@ -191,49 +186,35 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
+@distributed.clean_exit()  # ddp: a rank that exits ends at once, with its status
 def main(argv=None):
-    """Train until step --steps, on all ranks, and return the RESULT as a dict."""
-    with distributed.clean_exit():  # ddp: a rank that exits ends at once, with its status
-        # ddp: gloo sends between CPUs, NCCL between GPUs (but not on Windows)
-        nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-        if DISTRIBUTED:  # ddp: ranks meet at MASTER_ADDR, and wait for each other
-            addresses = distributed.addresses()
-            dist.init_process_group(backend, store=addresses, rank=RANK, world_size=WORLD_SIZE)
-        else:  # fsdp: fully_shard wants a group, be it of one
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-        # ddp: rank 0 reads the command line for all, so that a mistake is told once
-        args = on_rank_0(parse_ddp_args, __doc__, argv, WORLD_SIZE, sharded=True)
-        if DISTRIBUTED and args.device.type == "cuda":
-            args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
-        result = train(args)
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    return result
-
-
-def train(args):
-    """What rung 10 does in main(), on this rank."""
+    """Train until step --steps and return the RESULT as a dict."""
+    # ddp: ranks meet, and wait for each other
+    dist.init_process_group(distributed.backend(), **distributed.meeting())
+    # ddp: a mistake is told once
+    args = distributed.on_rank_0(parse_train_args, __doc__, argv, WORLD_SIZE, sharded=True)
+    if args.device.type == "cuda":
+        args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
     B, T, device = args.batch_size, args.seq_len, args.device
-    with Run(__file__, args, RANK, WORLD_SIZE) as run:
+    with Run(__file__, args, RANK, WORLD_SIZE) as run:  # ddp: rank 0 writes the log
         torch.manual_seed(args.seed)
-        torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
-        dtype = getattr(torch, args.dtype)  # ddp: a flag here
-        # speedup 03: half precision; off where dtype is float32
+        dtype = getattr(torch, args.dtype)  # train: a flag here
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+        torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         text, held_out = distributed.load_text(args, run.print0)
-        # ddp: where the run is saved, and with --resume the newest checkpoint there
+        # train: where the run is saved, and with --resume the newest checkpoint there
         checkpoints = Checkpoints(args, text, held_out, run)
-        run.copy_log(checkpoints.folder)  # ddp: the log is also beside the checkpoints
-        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # ddp: longer T
+        run.copy_log(checkpoints.folder)  # train: the log is also beside the checkpoints
+        config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # train: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
             raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
-        if args.init and not checkpoints.newest:  # ddp: of a best model, or of transformers'
-            on_rank_0(weights.start_from, raw_model, args.init)
+        if args.init and not checkpoints.newest:  # train: of a best model, or of transformers'
+            distributed.on_rank_0(weights.start_from, raw_model, args.init)
         initial = model.state_dict()
         mesh = dist.init_device_mesh(device.type, (WORLD_SIZE,))  # fsdp: one dimension, all ranks
-        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
-        # model.norms holds them too, since fully_shard(model) skips what only sharded blocks own.
+        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32
+        # and go with the rest of the model. FSDP looks for that outside of the blocks: until it has
+        # looked, model.norms holds them too.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -252,15 +233,15 @@ def train(args):
             {"params": no_decay, "weight_decay": 0.0},
         ]
         # speedup 10: fused, one pass over weights, gradients and moments
-        betas = (0.9, args.beta2)  # ddp: a flag here
+        betas = (0.9, args.beta2)  # train: a flag here
         optimizer = torch.optim.AdamW(groups, lr=args.max_lr, betas=betas, eps=1e-8, fused=True)
-        # speedup 03: lifts gradients into float16's range; switched off for other types
         scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        # ddp: of WORLD_SIZE * B rows a step each rank takes B
         batches = Batches(text, B, T, RANK, WORLD_SIZE, args.shuffle, args.seed)
-        # ddp: each rank adds up as many batches as make --total-batch
+        # train: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
-        if checkpoints.newest:  # ddp: go on where it was saved (before compiling)
+        if checkpoints.newest:  # train: go on where it was saved (before compiling)
             saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = saved
         if args.recompute:  # speedup 31, 32: keep inputs alone, and compute again in backward
@@ -268,13 +249,13 @@ def train(args):
             raw_model.part_loss = partial(checkpoint, raw_model.part_loss, use_reentrant=False)
             for block in raw_model.transformer.h:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        if not args.no_compile:  # ddp: a flag here
+        if not args.no_compile:  # train: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
                 block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
             model.part_loss = torch.compile(model.part_loss)
-        # ddp: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
+        # train: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
-        if due(args.eval_every, first_step, args.steps):  # ddp: what training starts from
+        if due(args.eval_every, first_step, args.steps):  # train: what training starts from
             val_loss, tokens = evaluate(model, held_out, args, autocast)
             run.validated(*checkpoints.keep_best(first_step, raw_model, val_loss, tokens))
 
@@ -283,9 +264,12 @@ def train(args):
             start = time.perf_counter()
             optimizer.zero_grad()
             loss_sum = 0.0
-            for _ in range(grad_accum_steps):  # ddp: several batches a step
+            for micro in range(grad_accum_steps):  # train: several batches a step
+                last = micro == grad_accum_steps - 1
+                if last:  # train: of these `effective` needs one
+                    run.last_batch()
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
-                if device.type == "cuda":  # ddp: a copy from pinned memory waits for nothing
+                if device.type == "cuda":  # train: a copy from pinned memory waits for nothing
                     x = x.pin_memory().to(device, non_blocking=True)
                     y = y.pin_memory().to(device, non_blocking=True)
                 else:
@@ -295,7 +279,7 @@ def train(args):
                 # fsdp: each backward averages over the ranks; waiting would take whole gradients
                 scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()
-            scaler.unscale_(optimizer)  # ddp: to clip; ranks share an inf, so all skip
+            scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping
             norm = nn.utils.clip_grad_norm_(raw_model.parameters(), 1.0)  # speedup 08: the norm
             norm = norm.full_tensor()  # fsdp: of all shards
             # speedup 09: warm-up, then decay
@@ -303,26 +287,25 @@ def train(args):
             for group in optimizer.param_groups:
                 group["lr"] = lr
             scaler.step(optimizer)
-            scaler.update()
+            scaler.update()  # speedup 03: its factor lifts gradients into float16's range
             synchronize(device)
             dt = time.perf_counter() - start  # seconds
             # ddp: the mean loss, the slowest rank's time, and a signal to any rank, which stops all
-            mean_loss = loss_sum.item() / grad_accum_steps
-            losses, times, signals = all_gather(mean_loss, dt, run.stopping)
+            loss = loss_sum.item() / grad_accum_steps
+            losses, times, signals = distributed.all_gather(loss, dt, run.stopping)
             loss, dt, stopping = sum(losses) / WORLD_SIZE, max(times), max(signals)
             tok_per_s = args.total_batch / dt
             run.log(step, loss=loss, dt=dt, tok_per_s=tok_per_s, norm=norm.item(), lr=lr)
             done = step + 1
-            with run.paused():  # ddp: checkpoints, held-out loss: outside clock and profile
+            with run.paused():  # train: checkpoints, held-out loss: outside clock and profile
                 if stopping or due(args.ckpt_every, done, args.steps):
-                    # ddp: rank 0 writes it under another name, waits until it is on the disk, and
+                    # train: rank 0 writes it under another name, waits until it is on the disk, and
                     # renames it: whatever kills the run leaves it whole, or the one before it
                     checkpoints.save(done, raw_model, optimizer, scaler, batches.position)
                 if due(args.eval_every, done, args.steps) and not stopping:
                     val_loss, tokens = evaluate(model, held_out, args, autocast)
                     run.validated(*checkpoints.keep_best(done, raw_model, val_loss, tokens))
-            if stopping:
-                run.stop(stopping, checkpoints.newest)
+            run.stop(stopping, checkpoints.newest)
     return run.result
 
 

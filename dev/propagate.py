@@ -5,6 +5,7 @@ Edit rung N, do not commit yet, and run
   python -m dev.propagate 3     applies the edit of rung 03 to 04 and all later rungs
   python -m dev.propagate 0     applies the edit of baseline.py to every rung
   python -m dev.propagate 11    to 12 alone: 21 and 31 go on from rung 10
+  python -m dev.propagate 10    to the branches, and to ddp_run.py, train.py and fsdp_run.py
 
 Each later script gets a three-way merge of rung N as last committed, rung N as it is now, and
 itself. If a script changed the same words as you, both versions are
@@ -21,7 +22,14 @@ from ladder.commands.main import program
 from ladder.disk import write_atomic
 from ladder.errors import UsageError
 from ladder.measure.merge import merge
-from ladder.measure.scripts import A_RUNG, all_scripts, base_of, one_script, relative_name
+from ladder.measure.scripts import (
+    A_RUNG,
+    ON_SEVERAL_GPUS,
+    all_scripts,
+    base_of,
+    one_script,
+    relative_name,
+)
 
 
 def main() -> int:
@@ -60,7 +68,7 @@ def main() -> int:
 def followers(path: Path) -> list[Path]:
     """All scripts that go on from `path`, directly or not, in order."""
     reached = [path]
-    for script in all_scripts():
+    for script in [*all_scripts(), *ON_SEVERAL_GPUS]:
         if base_of(script) in reached:
             reached.append(script)
     return reached[1:]

@@ -12,7 +12,7 @@ from ladder.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 IS_CHECKOUT = (ROOT / "baseline.py").exists()  # else only the package is installed
-SCRIPTS = ("baseline.py", "ddp_run.py", "fsdp_run.py")  # outside the folders
+SCRIPTS = ("baseline.py", "ddp_run.py", "train.py", "fsdp_run.py")  # outside the folders
 # What makes the numbers: the scripts, what they import or read, and what measures. Nothing in
 # ladder/show/ or ladder/commands/.
 RUNNING_CODE = (

@@ -263,7 +263,7 @@ def read(path: Path) -> dict:
     except RuntimeError as error:
         raise UsageError(f"{path} cannot be read: {explain(error) or error}") from error
     if "settings" not in saved:
-        raise Damaged(f"{path} is not a checkpoint of ddp_run.py")
+        raise Damaged(f"{path} is not a checkpoint of train.py")
     return saved
 
 

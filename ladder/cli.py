@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, memory_of, unseen_gpu
-from ladder.memory import ddp_batch, default_batch
+from ladder.memory import default_batch, train_batch
 
 if TYPE_CHECKING:  # --help of a subcommand works without it
     import torch
@@ -71,8 +71,8 @@ FLAGS = {
     "data": dict(type=path, help="a text, shard or folder of shards (default: tinyshakespeare)"),
     "log_dir": dict(type=path, help="folder for the log (default: runs)"),
 }
-# The flags of ddp_run.py and fsdp_run.py.
-DDP_FLAGS = FLAGS | {
+# The flags of train.py and fsdp_run.py.
+TRAIN_FLAGS = FLAGS | {
     "steps": dict(type=count, help="as of the rungs; 0: validate and end"),
     "seq_len": dict(type=positive, help="as of the rungs, but of any length"),
     "total_batch": dict(
@@ -130,7 +130,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         how = f"see {self.prog} --help"
         if "--local" in message:  # of torch.distributed.launch
-            how = "start ddp_run.py with torchrun, which needs none"
+            how = "start it with torchrun, which needs none"
         raise UsageError(f"{message} ({how})")
 
 
@@ -144,14 +144,14 @@ def parse_args(doc: str, argv: list[str] | None = None) -> argparse.Namespace:
     return _parse(doc, argv, FLAGS, _complete)
 
 
-def parse_ddp_args(
+def parse_train_args(
     doc: str, argv: list[str] | None = None, world_size: int = 1, sharded: bool = False
 ) -> argparse.Namespace:
-    """Parse DDP_FLAGS as parse_args does FLAGS. T may be of any length.
+    """Parse TRAIN_FLAGS as parse_args does FLAGS. T may be of any length.
 
     Where weights are `sharded`, as in fsdp_run.py, a larger B fits.
     """
-    return _parse(doc, argv, DDP_FLAGS, _complete_ddp, world_size, sharded)
+    return _parse(doc, argv, TRAIN_FLAGS, _complete_train, world_size, sharded)
 
 
 def _parse(
@@ -187,7 +187,7 @@ def _complete(args: argparse.Namespace):
         args.batch_size = default_batch(memory, MODELS[args.model], args.seq_len)
 
 
-def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
+def _complete_train(args: argparse.Namespace, world_size: int, sharded: bool):
     """Fill in B, the schedule and the dtype. Raises UsageError if flags do not go together."""
     if args.steps == 0:
         args.ckpt_every = 0  # nothing is trained
@@ -209,7 +209,7 @@ def _complete_ddp(args: argparse.Namespace, world_size: int, sharded: bool):
         if args.dtype != "float32" and not args.no_compile:
             memory = memory_of(args.device)
             shards = world_size if sharded else None
-            B = ddp_batch(memory, MODELS[args.model], args.seq_len, shards, args.recompute)
+            B = train_batch(memory, MODELS[args.model], args.seq_len, shards, args.recompute)
             rows = args.total_batch // (world_size * args.seq_len)  # of each rank in a step
             args.batch_size = math.gcd(max(1, B), rows)  # a power of two
     tokens = world_size * args.batch_size * args.seq_len

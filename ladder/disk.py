@@ -15,9 +15,9 @@ from typing import IO
 
 from ladder.errors import UsageError
 
-# A log of ddp_run.py or fsdp_run.py by its stem, with when it began, in UTC; it is beside the
+# A log of train.py or fsdp_run.py by its stem, with when it began, in UTC; it is beside the
 # checkpoints too.
-LOG_OF_A_RUN = re.compile(r"\w+_run-(\d{8}-\d{6}-\d{6})")
+LOG_OF_A_RUN = re.compile(r"(?:\w+_run|train)-(\d{8}-\d{6}-\d{6})")
 
 
 def lock(folder: Path) -> IO:

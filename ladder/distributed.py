@@ -1,4 +1,5 @@
-"""What ddp_run.py and fsdp_run.py need not show: how ranks exchange what they have, and exit.
+"""What ddp_run.py, train.py and fsdp_run.py need not show: how ranks meet, exchange what they have,
+and exit.
 
 Without a process group each function does its work for the one process that there is.
 """
@@ -8,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -16,26 +18,62 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from ladder.batches import Batches
 from ladder.checkout import commit
 from ladder.corpus import Corpus, load_splits
-from ladder.errors import UsageError
+from ladder.errors import UsageError, exit_with
+
+# What torchrun sets for each process that it starts; without it there is one process.
+TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
 
 
-def addresses() -> dist.Store:
-    """Where the ranks that torchrun starts leave their addresses.
+def from_torchrun(name: str) -> int:
+    """RANK, LOCAL_RANK or WORLD_SIZE, as torchrun set it, or that of a process alone."""
+    values = os.environ if started_by_torchrun() else ALONE
+    return int(values[name])
 
-    torchrun keeps it when it restarts the ranks of a node, with the addresses of those that died:
-    each start has its own part of it. (Several nodes count restarts separately: docs/train.md.)
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun started this process."""
+    return all(os.environ.get(name) for name in TORCHRUN)
+
+
+def require_torchrun(script: str):
+    """Exit with status 2 and the command that starts `script` if torchrun has not."""
+    if not started_by_torchrun():
+        name = Path(script).name
+        exit_with(
+            f"{name} is started by torchrun, a process for each GPU: torchrun --standalone "
+            f"--nproc_per_node=2 {name} (on one device: speedups/10_fused_adamw.py, or train.py)"
+        )
+
+
+def backend() -> str:
+    """What sends between ranks: gloo between CPUs, NCCL between GPUs (on Windows gloo too)."""
+    nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    return "cpu:gloo,cuda:nccl" if nccl else "gloo"
+
+
+def meeting() -> dict[str, object]:
+    """Options of init_process_group: where ranks leave their addresses, and who of how many this
+    is.
+
+    torchrun keeps the addresses when it restarts the ranks of a node, also of those that died: each
+    start has its own part of them. (Several nodes count restarts separately: docs/train.md.)
     """
-    found, _, _ = next(dist.rendezvous("env://"))
-    if os.environ.get("GROUP_WORLD_SIZE") != "1":
-        return found
-    return dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", found)
+    who = {"rank": from_torchrun("RANK"), "world_size": from_torchrun("WORLD_SIZE")}
+    if not started_by_torchrun():
+        return who | {"store": dist.HashStore()}
+    store, _, _ = next(dist.rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        store = dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    return who | {"store": store}
 
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
     """Let a rank that exits inside do so at once, with its status; torchrun then ends the others.
 
-    Python's shutdown would abort gloo's threads, and hide the status.
+    Python's shutdown would abort gloo's threads, and hide the status. The process group, if there
+    is one, ends here.
     """
     try:
         yield
@@ -46,6 +84,8 @@ def clean_exit() -> Iterator[None]:
                 os._exit(end.code or 0)
             dist.destroy_process_group()
         raise
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def on_rank_0(function: Callable, *args: object, **options: object) -> object:

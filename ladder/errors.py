@@ -45,7 +45,7 @@ _CAUSES = {
     # cuBLAS allocates its own memory after PyTorch has taken nearly all, and then does not start.
     "[Cc]an(no|')t allocate memory|not enough memory|out of memory|MemoryError"
     "|CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED": (
-        "out of memory: try a smaller --batch-size (or --seq-len, or --model), with ddp_run.py or "
+        "out of memory: try a smaller --batch-size (or --seq-len, or --model), with train.py or "
         "fsdp_run.py --recompute, or end what else nvidia-smi shows on this GPU"
     ),
     # gloo's words, then NCCL's, for a process that has ended
@@ -62,7 +62,7 @@ _CAUSES = {
     ),
     "is not defined for option 'gpu-name'": (
         "Triton's ptxas is too old for this GPU: name the one of a newer CUDA toolkit "
-        "(TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas), or run a rung below 05, or ddp_run.py "
+        "(TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas), or run a rung below 05, or train.py "
         "--no-compile"
     ),
     "no kernel image is available|invalid device function": (  # CUDA's words, then ROCm's
@@ -78,7 +78,7 @@ _CAUSES = {
     ),
     "TritonMissing|GPUTooOldForTriton": (
         "torch.compile needs a GPU of compute capability 7.0 (Volta) or newer and Triton (on "
-        "Windows pip install triton-windows): run a rung below 05, or ddp_run.py --no-compile, "
+        "Windows pip install triton-windows): run a rung below 05, or train.py --no-compile, "
         "which has what the later rungs add"
     ),
     "No usable temporary directory": (

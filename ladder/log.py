@@ -88,7 +88,7 @@ class Log:
 
     @property
     def step_tokens(self) -> int:
-        """The tokens that one step trains on; ddp_run.py takes several batches of B·T for it."""
+        """The tokens that one step trains on; train.py takes several batches of B·T for it."""
         return int(self.run.get("total_batch", self.run["B"] * self.run["T"]))
 
     @property

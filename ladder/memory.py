@@ -1,4 +1,4 @@
-"""How many sequences, B, fit a GPU: the bytes that training needs, for the baseline and for DDP.
+"""How many sequences, B, fit a GPU: the bytes that the baseline and train.py need.
 
 A step needs most memory when the loss is computed. `size` is one of cli.MODELS.
 """
@@ -30,10 +30,10 @@ def baseline_batch(memory: float, size: dict, T: int) -> int:
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 
-def ddp_batch(
+def train_batch(
     memory: float, size: dict, T: int, shards: int | None = None, recompute: bool = False
 ) -> int:
-    """The same for ddp_run.py, compiled and in half precision, as it is or with --recompute.
+    """The same for train.py, compiled and in half precision, as it is or with --recompute.
 
     For fsdp_run.py `shards` is the number of ranks that share weights, gradients and moments.
     """

@@ -40,6 +40,9 @@ class Watcher:
         """A step begins, after `done` others in this run; `left` are to do. The script reads its
         clock next."""
 
+    def last_batch(self):
+        """Its last batch is about to be read; of most scripts a step has one."""
+
     def end(self, dt: float | None, skipped: bool = False) -> profile | None:
         """It has ended after `dt` seconds; None if it was no step, or an error ended it.
 
@@ -49,14 +52,21 @@ class Watcher:
 
 
 class SecondStep(Watcher):
-    """Records the second step, a warm-up step, and if that is skipped, a later one."""
+    """Records the second step, a warm-up step, and if that is skipped, a later one.
+
+    Of a step of several batches it records the last, and the optimizer: each takes up to 215 MB.
+    """
 
     def __init__(self):
         self.recording = None  # of the step under way
+        self.is_due = False
         self.has_one = False
 
     def begin(self, done: int, left: int):
-        if done and not self.has_one:
+        self.is_due = done > 0 and not self.has_one
+
+    def last_batch(self):
+        if self.is_due:
             try:
                 self.recording = profile(activities=[_RECORDED], record_shapes=True)
             except Exception:  # an older PyTorch, or a newer one, that takes no names
@@ -66,6 +76,7 @@ class SecondStep(Watcher):
     def end(self, dt: float | None, skipped: bool = False) -> profile | None:
         recording = self.recording
         self.recording = None
+        self.is_due = False
         if recording:
             recording.stop()
             self.has_one = dt is not None and not skipped

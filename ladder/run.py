@@ -57,9 +57,11 @@ class Run:
         self.script = self.path.name
         if self.path.is_relative_to(ROOT):
             self.script = self.path.relative_to(ROOT).as_posix()
-        self.tokens_per_step = getattr(args, "total_batch", None) or args.batch_size * args.seq_len
-        # It has checkpoints: its ranks agree to stop, and it calls stop() when it has saved.
-        self.saves = hasattr(args, "ckpt_every")
+        self.tokens_per_step = world_size * args.batch_size * args.seq_len
+        # train.py: a step may have several batches, and stop() is called when it is saved.
+        self.is_training = hasattr(args, "total_batch")
+        if self.is_training:
+            self.tokens_per_step = args.total_batch
         self.output = Output(rank)
         self.print0 = self.output.print  # for scripts: on rank 0, print a line and log it
         self.copy_log = self.output.copy_log
@@ -85,7 +87,8 @@ class Run:
         others = machine.started_with_others()
         if self.world_size == 1 and others:
             exit_with(
-                f"{others}, but this would train alone: unset it, or start ddp_run.py with torchrun"
+                f"{others}, but this would train alone: unset it, or start ddp_run.py or train.py "
+                "with torchrun"
             )
         try:
             require_own(self.path)
@@ -134,12 +137,12 @@ class Run:
         return self.signals.first
 
     def stop(self, number: int, checkpoint: Path | None = None):
-        """End the run after signal `number`, to any rank, if there are steps left.
+        """End the run after signal `number`, to any rank, if there was one and steps are left.
 
         Says how to go on, and raises Stopped.
         """
         self.signals.first = number
-        if not self.steps_left:
+        if not number or not self.steps_left:
             return
         kept = "no checkpoint is kept"
         if checkpoint:
@@ -169,7 +172,7 @@ class Run:
         `dtype` is autocast's. `first_step` is where a resumed run starts.
         """
         compiled = not getattr(self.args, "no_compile", True)
-        self.model = model
+        self.model = getattr(model, "module", model)  # DDP's
         self.scaler = scaler or self.scaler
         self.scale = self.scaler.get_scale()
         self.steps_left = max(0, self.args.steps - first_step)
@@ -199,7 +202,7 @@ class Run:
         After the second step, a warm-up step that ran under PyTorch's profiler, it prints the
         `effective` line. If that step was skipped because float16 overflowed, it is a later one.
 
-        After a signal a run without checkpoints ends here: see `stop`.
+        After a signal a rung ends here; ranks agree on it first, and call `stop`.
         """
         self.signals.at_once = False
         with self.signals.held():  # a step is recorded everywhere or nowhere
@@ -226,13 +229,19 @@ class Run:
             self.scale = scale
             if not math.isfinite(loss):
                 raise NotFinite(f"the loss of step {step + 1} is {loss}: stopped")
-        if self.stopping and not self.saves:
+        if self.world_size == 1 and not self.is_training:
             self.stop(self.stopping)
         self._begin_step()
 
     def _begin_step(self):
         if self.steps_left and self.rank == 0:
             self.watcher.begin(len(self.times), self.steps_left)
+            if not self.is_training:
+                self.last_batch()
+
+    def last_batch(self):
+        """The last batch of a step begins; of most scripts a step has one."""
+        self.watcher.last_batch()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -246,6 +255,7 @@ def settings(run: Run, batches: Batches) -> dict[str, object]:
     """The keys of the run line."""
     args = run.args
     corpus = batches.corpus
+    shared = run.is_training or run.world_size > 1  # a step is not one batch of B rows
     epoch_batches = f"{batches.rows_per_epoch * batches.T / run.tokens_per_step:.1f}"
     found = {
         "script": run.script,
@@ -258,8 +268,8 @@ def settings(run: Run, batches: Batches) -> dict[str, object]:
         "params": sum(p.numel() for p in run.model.parameters()),
         "B": args.batch_size,
         "T": args.seq_len,
-        "total_batch": run.tokens_per_step if run.saves else None,
-        "ranks": run.world_size if run.saves else None,
+        "total_batch": run.tokens_per_step if shared else None,
+        "ranks": run.world_size if shared else None,
         "steps": args.steps,
         "seed": args.seed,
         "shuffle": args.shuffle,

@@ -95,7 +95,7 @@ def find(name: str | Path) -> Path:
         if (folder / "config.json").exists():
             return folder
     raise UsageError(
-        f"no model in {name}: expected a folder with {BEST}/ of ddp_run.py (--eval-every writes "
+        f"no model in {name}: expected a folder with {BEST}/ of train.py (--eval-every writes "
         f"it), or config.json and {WEIGHTS}"
     )
 
@@ -129,7 +129,7 @@ def _load_with_transformers(folder: Path) -> tuple[dict, dict]:
         )
     except ImportError:
         raise UsageError(
-            f"{folder} is no {BEST}/ of ddp_run.py: to read it, pip install transformers"
+            f"{folder} is no {BEST}/ of train.py: to read it, pip install transformers"
         ) from None
     except Exception as error:  # of many kinds
         raise UsageError(f"transformers does not load {folder}: {error}") from None

@@ -2,7 +2,7 @@
 
 With one rung it prints its note (what it changes, why that helps, what it does
 to the numbers) and its diff against the rung that it adds one change to: for
-31 and ddp_run.py rung 10, for fsdp_run.py ddp_run.py. With two it prints the
+31 and ddp_run.py rung 10, for train.py ddp_run.py. With two it prints the
 diff of those two scripts.
 
   ladder diff 5        the one change of rung 05; also `ladder diff compile`

@@ -22,7 +22,7 @@ COMMANDS = {
     "roofline": "the work of each rung, counted, and its time at a GPU's rates",
     "doctor": "what this machine is, and which rungs can run or help here",
     "report": "climbs or training runs as one HTML page: charts, diffs, logs",
-    "sample": "write text with a model that ddp_run.py trained",
+    "sample": "write text with a model that train.py trained",
 }
 
 

@@ -1,9 +1,9 @@
 """One HTML page to look at: a climb's rungs, each with its diff and logs, or
 training curves.
 
-    ladder report                       your newest climb, or run of ddp_run.py
+    ladder report                       your newest climb, or run of train.py
     ladder report runs/climb-… --open   this one, opened in the browser
-    ladder report checkpoints/…         a run of ddp_run.py, or several
+    ladder report checkpoints/…         a run of train.py, or several
 
 The page is a single file that asks for nothing from elsewhere: keep it, mail
 it, open it from disk. A run may be under way. Its log will do instead of its

@@ -1,4 +1,4 @@
-"""Write text with a model that ddp_run.py trained, or with a GPT-2 of
+"""Write text with a model that train.py trained, or with a GPT-2 of
 transformers.
 
     ladder sample                                       the newest run's best model
@@ -82,7 +82,7 @@ def load_model(name: str) -> tuple["torch.nn.Module", dict[str, str]]:
     tokens = shape["vocab_size"]
     if tokens < GPT2_VOCAB_SIZE:
         raise UsageError(f"{name} has {tokens} tokens, GPT-2's vocabulary {GPT2_VOCAB_SIZE}")
-    script = runpy.run_path(str(ROOT / "ddp_run.py"))
+    script = runpy.run_path(str(ROOT / "train.py"))
     model = script["GPT"](script["GPTConfig"](**shape))
     weights.fill(model, shape, state)
     model.config.block_size = int(metadata.get("seq_len", shape["block_size"]))

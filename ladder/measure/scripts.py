@@ -13,8 +13,10 @@ from ladder.errors import UsageError
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"
-DDP = ROOT / "ddp_run.py"
+TRAIN = ROOT / "train.py"
 FSDP = ROOT / "fsdp_run.py"
+# Each is built on the one before, the first on rung 10.
+ON_SEVERAL_GPUS = [ROOT / "ddp_run.py", TRAIN, FSDP]
 BRANCHES = ("cpu", "beyond", "memory")  # folders, in order of number
 
 
@@ -44,7 +46,7 @@ def all_scripts() -> list[Path]:
 def bases() -> dict[Path, Path]:
     """Who is built on whom: by script the one that it adds one change to."""
     found = {}
-    for line in (*map(branch, BRANCHES), [DDP, FSDP]):
+    for line in (*map(branch, BRANCHES), ON_SEVERAL_GPUS):
         line = rungs() + line
         found |= zip(line[1:], line, strict=False)
     return found
@@ -67,12 +69,12 @@ def transformers_scripts() -> list[Path]:
 
 def known() -> list[Path]:
     """All scripts of the project."""
-    return [*all_scripts(), DDP, FSDP, *transformers_scripts()]
+    return [*all_scripts(), *ON_SEVERAL_GPUS, *transformers_scripts()]
 
 
 def flags_to_measure(name: str) -> list[str]:
     """What a script of this name is given so that it leaves its log alone: no checkpoints."""
-    return ["--ckpt-every=0"] if name in (DDP.name, FSDP.name) else []
+    return ["--ckpt-every=0"] if name in (TRAIN.name, FSDP.name) else []
 
 
 def relative_name(path: Path) -> str:

@@ -12,7 +12,7 @@ from ladder.cards import GPU, find_gpu
 from ladder.cli import BLOCK_SIZE, MODELS
 from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
-from ladder.memory import baseline_batch, ddp_batch, default_batch, memory_on_sale
+from ladder.memory import baseline_batch, default_batch, memory_on_sale, train_batch
 
 WORK = Path(__file__).with_name("work.json")
 PARTS = ("linear", "attention", "other", "optimizer")
@@ -51,8 +51,8 @@ def batch_to_compare(gpu: GPU) -> int:
 
 
 def batch_to_train(gpu: GPU) -> int:
-    """The default B of ddp_run.py on a card."""
-    return ddp_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
+    """The default B of train.py on a card."""
+    return train_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
 
 
 def roofline_ms(step: dict, rates: dict[str, float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Runs of ddp_run.py and fsdp_run.py as a section of the page: one curve each."""
+"""Runs of train.py and fsdp_run.py as a section of the page: one curve each."""
 
 import math
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ def texts_at(path: Path) -> dict[str, str]:
 
 @dataclass
 class Training:
-    """A run of ddp_run.py or fsdp_run.py, however often it was resumed."""
+    """A run of train.py or fsdp_run.py, however often it was resumed."""
 
     name: str
     color: str  # of its curve
