@@ -36,7 +36,7 @@ class Climb:
     NAME.rK.failed is, which says why.
 
     `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
-    `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
+    `peak_dtype`), and on CPUs `copy_bytes_per_s` and, if that is another dtype, `fp32_flops`.
     """
 
     kind: str  # of KINDS
