@@ -161,6 +161,12 @@ class Climb:
         by_round = self.rates.get(name)
         return statistics.median(by_round) if by_round else None
 
+    @property
+    def matmul_flops(self) -> float:
+        """The rate of a large matmul: in half precision, or in FP32 on a CPU that multiplies that
+        faster."""
+        return max(self.rate("peak_flops"), self.rate("fp32_flops") or 0)
+
 
 def log_texts(folder: Path) -> dict[str, str]:
     """The log of each run of a folder by its name, such as `03_bf16_autocast.r2`.

@@ -221,7 +221,7 @@ def about_peak(climb: Climb, good: list[Row]) -> list[str]:
         return []
     return [
         f"A large {climb.peak_dtype} matmul ran at {low / 1e12:.3g} to {high / 1e12:.3g} TFLOP/s: "
-        "MFU and roofline, which such a rate is in, mean little."
+        "MFU and roofline divide by such rates, and mean little."
     ]
 
 
