@@ -205,23 +205,21 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         notes.append("Its runs were joined from several climbs: compare losses, not times.")
     if any(row.mfu > 1 for row in good):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
-    notes += about_peak(climb, good)
+    notes += about_peak(climb)
     return notes + about_bases(climb, good) + about_losses(rows[0], good)
 
 
-def about_peak(climb: Climb, good: list[Row]) -> list[str]:
-    """Whether the matmul that MFU divides by, where no data sheet has the device, was as fast in
-    all rounds."""
-    rates = list(climb.rates["peak_flops"])
-    if climb.peak_dtype == "float32":  # before 29 November 2026 it was timed twice a round
-        rates += climb.rates.get("fp32_flops", [])
-    low, high = min(rates), max(rates)
-    from_sheet = any(row.log.mfu["peak_flops"] != "unknown" for row in good)
-    if from_sheet or high < UNEVEN * low:
+def about_peak(climb: Climb) -> list[str]:
+    """Whether a large matmul was as fast in all rounds: a CPU's MFU divides by it."""
+    rates = climb.rates["peak_flops"]
+    if climb.peak_dtype == "float32":  # up to 28 November 2026 it was timed twice a round
+        rates = rates + climb.rates.get("fp32_flops", [])
+    low, high = min(rates) / 1e12, max(rates) / 1e12
+    if climb.device_type != "cpu" or high < UNEVEN * low:
         return []
     return [
-        f"A large {climb.peak_dtype} matmul ran at {low / 1e12:.3g} to {high / 1e12:.3g} TFLOP/s: "
-        "MFU and roofline divide by such rates, and mean little."
+        f"A large {climb.peak_dtype} matmul ran at {low:.3g} to {high:.3g} TFLOP/s: MFU and "
+        "roofline divide by such rates, and mean little."
     ]
 
 

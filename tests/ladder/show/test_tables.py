@@ -45,8 +45,6 @@ def test_a_peak_that_differs_by_a_fifth_over_a_climb_is_named(tmp_path):
     climb.peak_dtype = "float32"
     (note,) = footnotes(climb, rows)
     assert note.startswith("A large float32 matmul ran at 0.1 to 0.15 TFLOP/s: MFU")
-    rows[0].log.mfu["peak_flops"] = "9.89e+14"  # of a data sheet
-    assert footnotes(climb, rows) == []
 
 
 def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):
