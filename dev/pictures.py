@@ -13,7 +13,7 @@ from dev.fewer_steps import START, curves
 from ladder.checkout import ROOT
 from ladder.measure.notes import title
 from ladder.measure.rates import CARDS, rates_of
-from ladder.measure.rows import first_log
+from ladder.measure.rows import base_by_stem, first_log
 from ladder.measure.scripts import base_of, number_of, rungs
 from ladder.measure.work import roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
@@ -135,18 +135,18 @@ def heart_of(path: Path) -> str:
 
 
 def draw_learned(width: int) -> Picture:
-    """What each rung gained on each machine that was measured here."""
+    """What each rung gained over the one it is built on, by machine that was measured here."""
     picture = Picture(width, "Measured here: the gain of each rung over the one before, by machine")
     found = machines()
     labels = {}
     bars = {}  # by title
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
         name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([machine.top]))
-        rate = machine.climb.rate("peak_flops") / 1e12
+        rate = machine.climb.matmul_flops / 1e12
         name = name.removesuffix(", T=256")
         labels[color] = f"{name}: {rate:.2g} TFLOP/s"
         for row in machine.ran.values():
-            if row.gain:
+            if row.gain and row.base.stem == base_by_stem()[row.stem]:
                 bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
                 bar.marks[k] = row.gain
     picture.legend(labels)

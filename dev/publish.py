@@ -28,7 +28,7 @@ from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begu
 from ladder.measure.scripts import relative_name, rungs
 from ladder.show.tables import caption
 
-LARGE = 2**20  # bytes of logs that are compressed
+LARGE = 250_000  # bytes of logs that are compressed
 
 
 def main(argv: list[str] | None = None):
@@ -101,7 +101,8 @@ def new_target(climb: Climb) -> Path:
 
 
 def copy_climb(climb: Climb, target: Path):
-    """Write climb.json and all logs in one file, and copy the scripts that are in no commit."""
+    """Write climb.json and all logs in one file; scripts that are in no commit become texts, which
+    no search takes for the project's code."""
     target.mkdir(parents=True)
     name_of_text = climb.data and Path(climb.data).name  # not where it lies
     replace(climb, data=name_of_text, folder=target).save()
@@ -119,7 +120,7 @@ def copy_climb(climb: Climb, target: Path):
     for name in climb.scripts:
         outside = "/" not in name and name not in SCRIPTS
         if outside and climb.kind != "without":  # those can be made again
-            shutil.copy(climb.folder / "code" / name, target, follow_symlinks=False)
+            shutil.copy(climb.folder / "code" / name, target / f"{name}.txt", follow_symlinks=False)
 
 
 def with_climb(readme: str, shown: str, climb: Climb) -> str:

@@ -99,14 +99,15 @@ def code_of(source: str) -> str:
 
 
 def test_a_climb_that_is_shown_ran_the_code_that_stands_here():
-    """As it is at the climb's commit, or at that up to which RUNLOG.md says what has changed since.
+    """As it is at the climb's commit, or at that up to which a run log says what has changed since.
 
     Else measure again, or say what has changed. What scripts import is not compared: of that, only
     `next(batches)` is timed.
     """
     here = {path.stem: path for path in all_scripts()}
     climbs = climbs_in("README.md", "measured") + climbs_in("beyond/README.md", "staircase")
-    said = dict(re.findall(r"Since commit (\w+), up to (\w+)", words(page("RUNLOG.md"))))
+    logs = words(page("RUNLOG.md") + page("beyond/RUNLOG.md"))
+    said = dict(re.findall(r"Since commit (\w+), up to (\w+)", logs))
     for climb, _ in climbs:
         commit = said.get(climb.commit, climb.commit)
         for stem in here.keys() & {Path(script).stem for script in climb.scripts}:

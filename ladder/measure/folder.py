@@ -36,7 +36,7 @@ class Climb:
     NAME.rK.failed is, which says why.
 
     `rates` has a list for each rate, with one value of each round: `peak_flops` (a large matmul in
-    `peak_dtype`), `fp32_flops` (one in float32) and `copy_bytes_per_s`, the last two on CPUs only.
+    `peak_dtype`), and on CPUs `copy_bytes_per_s` and, if that is another dtype, `fp32_flops`.
     """
 
     kind: str  # of KINDS
@@ -160,6 +160,12 @@ class Climb:
         """The median over the rounds of one of `rates`; None if it was not measured."""
         by_round = self.rates.get(name)
         return statistics.median(by_round) if by_round else None
+
+    @property
+    def matmul_flops(self) -> float:
+        """The rate of a large matmul: in half precision, or in FP32 on a CPU that multiplies that
+        faster."""
+        return max(self.rate("peak_flops"), self.rate("fp32_flops") or 0)
 
 
 def log_texts(folder: Path) -> dict[str, str]:

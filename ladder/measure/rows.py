@@ -237,11 +237,10 @@ def log_time_to_loss(first: Log, log: Log) -> float:
 def limit_tok_per_s(climb: Climb, log: Log) -> float:
     """Tokens per second at 100 % MFU.
 
-    The peak is that of the GPU's data sheet, else the rate of a matmul: in half precision, or in
-    FP32 on a CPU that multiplies that faster.
+    The peak is that of the GPU's data sheet, else the rate of a large matmul.
     """
     if log.mfu["peak_flops"] == "unknown":
-        peak = max(climb.rate("peak_flops"), climb.rate("fp32_flops") or 0)
+        peak = climb.matmul_flops
     else:
         peak = float(log.mfu["peak_flops"])
     return peak / log.mfu["flops_per_token"]

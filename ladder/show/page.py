@@ -169,21 +169,24 @@ def rungs_html(climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
 def scripts_of(climb: Climb, scratch: Path) -> dict[str, Path]:
     """The scripts of a climb by stem, as far as they are there.
 
-    A published climb is ours: what is not beside its logs is taken from git and written into
-    `scratch`. Any other may be a stranger's: its scripts are what a look into its folder finds, and
-    nothing that its climb.json says chooses a file.
+    A published climb is ours: its scripts come from the texts beside its logs, or from git, and are
+    written into `scratch`. Any other may be a stranger's: its scripts are what a look into its copy
+    of the code finds, and nothing that its climb.json says chooses a file.
     """
     folder = climb.folder.resolve()
     scripts = {}
     if folder.parent == ROOT / "logs":
         for name in climb.scripts:
             path = scratch / Path(name).name
-            text = git("show", f"{climb.commit}:./{name}").stdout
+            beside = folder / f"{name}.txt"
+            if beside.is_file():
+                text = beside.read_text("utf-8")
+            else:
+                text = git("show", f"{climb.commit}:./{name}").stdout
             if text:
                 path.write_text(text, "utf-8")
                 scripts[path.stem] = path
-    # Its copy of the code, and beside its logs. A link may lead elsewhere.
-    for pattern in ("code/*/*.py", "code/*.py", "*.py"):
+    for pattern in ("code/*/*.py", "code/*.py"):  # a link may lead elsewhere
         for path in sorted(folder.glob(pattern)):
             if path.is_file() and path.resolve().is_relative_to(folder):
                 scripts[path.stem] = path

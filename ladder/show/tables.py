@@ -25,6 +25,7 @@ from ladder.text import printable
 IN_PRINT = ["rung", "loss", "change", "time_to_loss", "ms", "rate", "gain"]
 ALWAYS = ("rung", "ms")  # which say why a row without logs has none
 WIDE = 130  # letters: a terminal with room for all
+UNEVEN = 1.2  # the highest rate of a matmul over its lowest, from which on MFU means little
 OTHERS = 0.25  # of the cores: what other programs may take during a run without a note
 
 
@@ -204,7 +205,22 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         notes.append("Its runs were joined from several climbs: compare losses, not times.")
     if any(row.mfu > 1 for row in good):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
+    notes += about_peak(climb)
     return notes + about_bases(climb, good) + about_losses(rows[0], good)
+
+
+def about_peak(climb: Climb) -> list[str]:
+    """Whether a large matmul was as fast in all rounds: a CPU's MFU divides by it."""
+    rates = climb.rates["peak_flops"]
+    if climb.peak_dtype == "float32":  # up to 28 November 2026 it was timed twice a round
+        rates = rates + climb.rates.get("fp32_flops", [])
+    low, high = min(rates) / 1e12, max(rates) / 1e12
+    if climb.device_type != "cpu" or high < UNEVEN * low:
+        return []
+    return [
+        f"A large {climb.peak_dtype} matmul ran at {low:.3g} to {high:.3g} TFLOP/s: MFU and "
+        "roofline divide by such rates, and mean little."
+    ]
 
 
 def disturbed_rounds(row: Row) -> list[str]:

@@ -1,3 +1,4 @@
+# The scripts are kept as texts: `cp peak.py.txt peak.py; cp validation.py.txt validation.py` first.
 # From this folder: every line of peaks.jsonl, one process at a time, and validation.txt.
 for way in counted process; do
     for sizes in "4 256" "4 1024" "8 256" "8 1024"; do

@@ -1,6 +1,6 @@
 """dev/publish.py: what a climb leaves in logs/, RUNLOG.md and README.md."""
 
-from climbs import PUBLISHED, as_it_ran, change
+from climbs import PUBLISHED, as_it_ran, change, climb_of
 
 from dev import blocks, publish
 from ladder.commands.main import program
@@ -29,3 +29,11 @@ def test_publish_prepends_an_entry(tmp_path, monkeypatch):
     assert f"<!-- measured {name} -->" in readme
     assert Climb.read_from(copy / name).data == "texts"  # not where it lies
     assert log_texts(copy / name) == log_texts(PUBLISHED)
+
+
+def test_a_script_that_is_in_no_commit_is_published_as_a_text(tmp_path):
+    folder = climb_of(tmp_path / "climb", {"baseline": 20, "mine": 10})
+    (folder / "code").mkdir()
+    (folder / "code" / "mine.py").write_text("b = 1\n")
+    publish.copy_climb(Climb.read_from(folder), tmp_path / "logs")
+    assert (tmp_path / "logs" / "mine.py.txt").read_text() == "b = 1\n"

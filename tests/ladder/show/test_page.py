@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from climbs import NAMES, climb_of
+from climbs import LOGS, NAMES, climb_of
 
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
@@ -39,9 +39,10 @@ def test_the_headline_claims_only_what_is_significant(times, options, headline, 
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):
     times = {"baseline": 20, "mine": 10}
     folder = climb_of(tmp_path / EVIL[-5:], times, device=f"GPU {EVIL}", data="/home/me/texts")
-    (folder / "baseline.py").write_text("a = 1\n", encoding="utf-8")
+    (folder / "code").mkdir()
+    (folder / "code" / "baseline.py").write_text("a = 1\n", encoding="utf-8")
     mine = f"'''{EVIL} '''\nb = r'''{EVIL} '''\n"
-    (folder / "mine.py").write_text(mine, encoding="utf-8")
+    (folder / "code" / "mine.py").write_text(mine, encoding="utf-8")
     text = page([climb_section(folder)])
     assert "<script" not in text and "<img" not in text and "/home/me" not in text
     for words in (f"GPU {EVIL}", f"<dd>{EVIL}", f"+b = r'''{EVIL}"):
@@ -54,9 +55,15 @@ def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
     folder = climb_of(tmp_path / "climb", {"baseline": 20, "01_weight_tying": 19, "secret": 1})
     (folder / "code" / "speedups").mkdir(parents=True)
     (folder / "code" / NAMES["01_weight_tying"]).write_text("a = 1\n")
-    (folder / "baseline.py").write_text("a = 2\n")
-    (folder / "secret.py").symlink_to(secret)
+    (folder / "code" / "baseline.py").write_text("a = 2\n")
+    (folder / "code" / "secret.py").symlink_to(secret)
     scripts = scripts_of(Climb.read_from(folder), tmp_path)
     assert sorted(scripts) == ["01_weight_tying", "baseline"]
     diff = diff_lines(scripts["baseline"], scripts["01_weight_tying"])
     assert diff[3:] == ["-a = 2", "+a = 1"]
+
+
+def test_a_script_that_is_in_no_commit_is_a_text_beside_its_published_logs(tmp_path):
+    climb = Climb.read_from(LOGS / "2026-11-26-amd-epyc-1-thread-climb-4")
+    script = scripts_of(climb, tmp_path)["vocab_6e4"]
+    assert script.read_text("utf-8") == (climb.folder / "vocab_6e4.py.txt").read_text("utf-8")

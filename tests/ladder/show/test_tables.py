@@ -37,6 +37,16 @@ def test_below_a_table_stands_what_failed_was_slow_or_not_as_declared(tmp_path):
     assert mfu.startswith("MFU above 100 %: ")
 
 
+def test_a_peak_that_differs_by_a_fifth_over_a_climb_is_named(tmp_path):
+    """By hand: 0.100 to 0.119 is 19 %; where FP32 was timed twice, 0.100 beside 0.150 is 50 %."""
+    climb, rows = read_climb(climb_of(tmp_path, {"baseline": 20, "01_weight_tying": 18}))
+    climb.rates = {"peak_flops": [1e11, 1.19e11, 1.1e11], "fp32_flops": [1.5e11]}
+    assert footnotes(climb, rows) == []
+    climb.peak_dtype = "float32"
+    (note,) = footnotes(climb, rows)
+    assert note.startswith("A large float32 matmul ran at 0.1 to 0.15 TFLOP/s: MFU")
+
+
 def test_a_gain_over_another_script_than_its_own_base_is_named(tmp_path):
     """`ladder climb 0 1 4`: 04 has the gain of 03, too."""
     times = {"baseline": 20, "01_weight_tying": 18, "04_residual_scaling": 9, "mine": 9}
