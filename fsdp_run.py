@@ -40,6 +40,7 @@ from ladder.run import Run
 RANK = distributed.from_torchrun("RANK")  # which of all ranks this is
 LOCAL_RANK = distributed.from_torchrun("LOCAL_RANK")  # which of those on this machine
 WORLD_SIZE = distributed.from_torchrun("WORLD_SIZE")  # how many there are
+DISTRIBUTED = WORLD_SIZE > 1  # train: else this process trains alone, without DDP
 
 
 # ------------------------------------------------------------------------------ model
@@ -193,7 +194,7 @@ def main(argv=None):
     dist.init_process_group(distributed.backend(), **distributed.meeting())
     # ddp: a mistake is told once
     args = distributed.on_rank_0(parse_train_args, __doc__, argv, WORLD_SIZE, sharded=True)
-    if args.device.type == "cuda":
+    if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD_SIZE) as run:  # ddp: rank 0 writes the log

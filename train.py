@@ -40,7 +40,7 @@ from ladder.run import Run
 RANK = distributed.from_torchrun("RANK")  # which of all ranks this is
 LOCAL_RANK = distributed.from_torchrun("LOCAL_RANK")  # which of those on this machine
 WORLD_SIZE = distributed.from_torchrun("WORLD_SIZE")  # how many there are
-DDP = WORLD_SIZE > 1  # train: on one device there is none to meet
+DISTRIBUTED = WORLD_SIZE > 1  # train: else this process trains alone, without DDP
 
 
 # ------------------------------------------------------------------------------ model
@@ -190,11 +190,12 @@ def synchronize(device):
 @distributed.clean_exit()  # ddp: a rank that exits ends at once, with its status
 def main(argv=None):
     """Train until step --steps and return the RESULT as a dict."""
-    if DDP:  # ddp: ranks meet, and wait for each other
+    # ddp: ranks meet, and wait for each other
+    if DISTRIBUTED:
         dist.init_process_group(distributed.backend(), **distributed.meeting())
     # ddp: a mistake is told once
     args = distributed.on_rank_0(parse_train_args, __doc__, argv, WORLD_SIZE)
-    if DDP and args.device.type == "cuda":
+    if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
     B, T, device = args.batch_size, args.seq_len, args.device
     with Run(__file__, args, RANK, WORLD_SIZE) as run:  # ddp: rank 0 writes the log
@@ -235,7 +236,7 @@ def main(argv=None):
             raw_model.part_loss = partial(checkpoint, raw_model.part_loss, use_reentrant=False)
             for block in raw_model.transformer.h:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        if DDP:
+        if DISTRIBUTED:
             for p in model.parameters():  # train: DDP takes them into the buckets that it sends
                 p.grad = torch.zeros_like(p)
             # ddp: backward averages gradients over the ranks
@@ -251,7 +252,7 @@ def main(argv=None):
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()
-            optimizer.zero_grad(set_to_none=not DDP)  # train: they stay in the buckets
+            optimizer.zero_grad(set_to_none=not DISTRIBUTED)  # train: they stay in the buckets
             loss_sum = 0.0
             for micro in range(grad_accum_steps):  # train: several batches a step
                 last = micro == grad_accum_steps - 1
@@ -264,7 +265,7 @@ def main(argv=None):
                 else:
                     x, y = x.to(device), y.to(device)
                 # train: the last backward alone averages over the ranks; DDP decides in forward
-                with nullcontext() if last or not DDP else model.no_sync(), autocast:
+                with nullcontext() if last or not DISTRIBUTED else model.no_sync(), autocast:
                     loss = model(x, y)
                 scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()

@@ -26,7 +26,8 @@ def baseline_batch(memory: float, size: dict, T: int) -> int:
     V = 50257
     fixed = 12 * parameters(L, C, 2 * V)  # FP32 weights and AdamW's two moments
     per_layer = 64 * C + 4 * size["n_head"] * T  # bytes a token: activations and FP32 scores
-    per_token = L * per_layer + 10 * C + 16 * V  # embeddings and last LayerNorm, logits and loss
+    # Embeddings and last LayerNorm; log-probabilities, their gradient and that of the logits.
+    per_token = L * per_layer + 10 * C + 12 * V
     return power_of_two_that_fits(memory, fixed, T * per_token)
 
 

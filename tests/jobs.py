@@ -1,4 +1,4 @@
-"""Runs of ddp_run.py and fsdp_run.py, on one rank or several."""
+"""Runs of train.py and fsdp_run.py, on one rank or several."""
 
 import os
 

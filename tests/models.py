@@ -40,15 +40,15 @@ def enlarged(number, vocab_size=50304):
 
 
 def saved_model(folder):
-    """A small model of ddp_run.py, saved in `folder` as its best."""
-    model = tiny(load(ROOT / "ddp_run.py"), **SMALLER)
+    """A small model of train.py, saved in `folder` as its best."""
+    model = tiny(load(ROOT / "train.py"), **SMALLER)
     weights.save(folder / weights.BEST, model.config, model.state_dict(), {"val_loss": "9"})
     return model
 
 
 def model_of(name, vocab_size=None):
-    """The model that ddp_run.py starts with when it is given --init NAME."""
-    script = load(ROOT / "ddp_run.py")
+    """The model that train.py starts with when it is given --init NAME."""
+    script = load(ROOT / "train.py")
     shape, found, _ = weights.load(str(name))
     padded = shape | {"vocab_size": vocab_size or shape["vocab_size"]}
     model = script.GPT(script.GPTConfig(**padded))

@@ -19,7 +19,7 @@ from ladder.log import parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
-from ladder.memory import ddp_batch, memory_on_sale
+from ladder.memory import memory_on_sale, train_batch
 from ladder.show.reported import known
 from ladder.show.tables import caption, for_terminal
 from ladder.show.words import gain
@@ -171,7 +171,7 @@ def test_the_table_of_what_fits():
         for way, recompute in {"`ddp_run.py`": False, "`--recompute`": True}.items():
             cells = ""
             for gb in (6, 8, 12, 16, 24):
-                B = ddp_batch(memory_on_sale(gb), MODELS[size], 1024, recompute=recompute)
+                B = train_batch(memory_on_sale(gb), MODELS[size], 1024, recompute=recompute)
                 cells += f" {B or '–'} |"
             assert f"| {size} | {way} |{cells}\n" in page("docs/your-card.md")
 

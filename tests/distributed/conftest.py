@@ -1,4 +1,4 @@
-"""Fixtures that start ddp_run.py or fsdp_run.py."""
+"""Fixtures that start ddp_run.py, train.py or fsdp_run.py."""
 
 import os
 import subprocess
@@ -15,20 +15,23 @@ from ladder.checkout import ROOT
 @pytest.fixture(scope="module")
 def script():
     """The script that `job`, `two` and `alone` run; a module of tests may have another."""
-    return "ddp_run.py"
+    return "train.py"
 
 
 @pytest.fixture(scope="module")
 def job(shard, smaller, script):
-    """job(folder, *flags, code): start torchrun with the script in WRAPPER around `code`."""
+    """job(folder, *flags, code): start torchrun with the script in WRAPPER around `code`.
 
-    def start(folder, *flags, code="def at(step): pass", torchrun=TWO, exact=EXACT):
+    `words` replace all flags.
+    """
+
+    def start(folder, *flags, code="def at(step): pass", torchrun=TWO, exact=EXACT, words=None):
         text = WRAPPER.replace("MODULE", Path(script).stem).replace("CODE", code)
         wrapper = folder / "wrapper.py"
         wrapper.write_text(text)
-        words = ["-m", "torch.distributed.run", *torchrun, wrapper]
+        words = words or command_line(shard, folder, *flags, exact=exact)
         return subprocess.Popen(
-            [sys.executable, *words, *command_line(shard, folder, *flags, exact=exact)],
+            [sys.executable, "-m", "torch.distributed.run", *torchrun, wrapper, *words],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,9 +51,9 @@ def two(job, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one(shard, smaller, tmp_path_factory):
-    """The folder of the same run of ddp_run.py in this process, without torchrun."""
+    """The folder of the same run of train.py in this process, without torchrun."""
     folder = tmp_path_factory.mktemp("one")
-    load(ROOT / "ddp_run.py").main(command_line(shard, folder, "--ckpt-every", 3))
+    load(ROOT / "train.py").main(command_line(shard, folder, "--ckpt-every", 3))
     return folder
 
 

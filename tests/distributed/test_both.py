@@ -1,4 +1,4 @@
-"""What ddp_run.py and fsdp_run.py share: how runs go on, end and fail. Each test runs both."""
+"""What train.py and fsdp_run.py share: how runs go on, end and fail. Each test runs both."""
 
 import math
 from functools import partial
@@ -17,7 +17,7 @@ from ladder.disk import lock
 from ladder.errors import UsageError
 
 
-@pytest.fixture(scope="module", params=["ddp_run.py", "fsdp_run.py"])
+@pytest.fixture(scope="module", params=["train.py", "fsdp_run.py"])
 def script(request):
     return request.param
 
@@ -193,7 +193,7 @@ def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_pat
     assert found[0] > found[3] > found[6]
     assert log.result["val_loss"] == log.result["best_val_loss"]
     assert log.result["val_loss"] == pytest.approx(found[6], abs=1e-6)
-    rounding = 0 if script == "ddp_run.py" else 5e-6
+    rounding = 0 if script == "train.py" else 5e-6
     assert losses(tmp_path) == pytest.approx(losses(one), abs=rounding, rel=0)
     (beside,) = (tmp_path / "ckpt").glob("*.log")
     (path,) = (tmp_path / "runs").glob("*.log")

@@ -1,4 +1,4 @@
-"""fsdp_run.py: ddp_run.py's training, files and restarts; each rank has a shard of the model."""
+"""fsdp_run.py: train.py's training, files and restarts; each rank has a shard of the model."""
 
 import shutil
 
@@ -32,7 +32,7 @@ def test_two_ranks_train_as_ddp_and_leave_its_files(one, two):
 
 def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path):
     """On another number of ranks."""
-    for folder, name in ((one, "fsdp_run.py"), (two, "ddp_run.py")):
+    for folder, name in ((one, "fsdp_run.py"), (two, "train.py")):
         shutil.copytree(folder / "ckpt", tmp_path / name)
         (tmp_path / name / "step_000006.pt").unlink()
         alone("--resume", "--ckpt-dir", tmp_path / name, module=load(ROOT / name))

@@ -7,7 +7,7 @@ from jobs import last_log
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("script", ["ddp_run.py", "fsdp_run.py"])
+@pytest.mark.parametrize("script", ["train.py", "fsdp_run.py"])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_over_nccl_saves_and_goes_on(ranks, script, shard, tmp_path):
     gpus = torch.cuda.device_count()

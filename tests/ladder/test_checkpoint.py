@@ -16,12 +16,12 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from ladder import checkpoint, weights
 from ladder.checkout import ROOT
-from ladder.cli import parse_ddp_args
+from ladder.cli import parse_train_args
 from ladder.corpus import Corpus
 from ladder.disk import lock
 from ladder.errors import UsageError
 
-DDP = load(ROOT / "ddp_run.py")
+TRAIN = load(ROOT / "train.py")
 OFF = torch.amp.GradScaler("cpu", enabled=False)
 
 
@@ -56,7 +56,7 @@ def open_run(folder, *flags):
     text = Corpus("text", "0123", [np.arange(99, dtype=np.uint16)])
     closing = SimpleNamespace(enter_context=lambda lock: lock.close())
     run = SimpleNamespace(print0=print, closing=closing)
-    return checkpoint.Checkpoints(parse_ddp_args("", own), text, text, run)
+    return checkpoint.Checkpoints(parse_train_args("", own), text, text, run)
 
 
 def truncate(path):
@@ -170,15 +170,15 @@ def test_a_full_disk_costs_the_best_model_and_not_the_run(tmp_path, monkeypatch,
     run = open_run(tmp_path)
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(weights, "write_atomic", Mock(side_effect=full))
-    found, saved = run.keep_best(2, DDP.GPT(DDP.GPTConfig(**SMALLER)), 3.5, 8)
+    found, saved = run.keep_best(2, TRAIN.GPT(TRAIN.GPTConfig(**SMALLER)), 3.5, 8)
     assert found == {"val_loss": 3.5, "best_val_loss": 3.5} and not saved
     assert "best is not saved: No space left on device" in capsys.readouterr().out
 
 
 def save_best(folder, run):
-    config = DDP.GPTConfig(**SMALLER)
+    config = TRAIN.GPTConfig(**SMALLER)
     metadata = {**run.settings, "step": "2", "val_loss": "3.5"}
-    weights.save(folder / weights.BEST, config, DDP.GPT(config).state_dict(), metadata)
+    weights.save(folder / weights.BEST, config, TRAIN.GPT(config).state_dict(), metadata)
 
 
 def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_path, capsys):
@@ -198,7 +198,7 @@ def test_the_best_model_is_replaced_by_a_better_one_of_the_same_run_alone(tmp_pa
     assert "the next model that is validated takes its place" in capsys.readouterr().out
     run.folder = tmp_path
     for step, loss in ((4, 5.5), (5, math.nan), (6, 6.0)):
-        run.keep_best(step, DDP.GPT(DDP.GPTConfig(**SMALLER)), loss, 8)
+        run.keep_best(step, TRAIN.GPT(TRAIN.GPTConfig(**SMALLER)), loss, 8)
     assert open_run(tmp_path, "--resume").best_loss == 5.5
 
 

@@ -5,7 +5,7 @@ import torch
 from helpers import CARDS, SMALL, fails
 
 from ladder import machine
-from ladder.cli import MODELS, parse_args, parse_ddp_args, pick_device
+from ladder.cli import MODELS, parse_args, parse_train_args, pick_device
 from ladder.memory import baseline_batch
 
 
@@ -24,7 +24,7 @@ def test_the_command_line_is_frozen():
         (["--seq-len", "1025"], "--seq-len: expected a number of at least 1 and below 1025, got"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         (["--seed", str(2**64)], f"--seed: expected a number of at least 0 and below {2**63}, got"),
-        (["--local-rank=0"], "--local-rank=0 (start ddp_run.py with torchrun, which needs none)"),
+        (["--local-rank=0"], "--local-rank=0 (start train.py with torchrun, which needs none)"),
         (["--data", "M\udcfcller"], r"argument --data: invalid path value: 'M\udcfcller'"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),
     ],
@@ -66,7 +66,7 @@ def test_each_card_gets_its_defaults_and_its_half_precision(name, card):
 )
 def test_a_schedule_that_makes_no_sense(flags, words, capsys):
     with pytest.raises(SystemExit, match="2"):
-        parse_ddp_args("", ["--device", "cpu", *flags])
+        parse_train_args("", ["--device", "cpu", *flags])
     assert words in capsys.readouterr().err
 
 
@@ -74,7 +74,7 @@ def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
     card("T4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(SystemExit, match="2"):
-        parse_ddp_args("", [])
+        parse_train_args("", [])
     said = "error --device cuda: PyTorch finds 1 such GPU(s) here, and each process takes one; try"
     assert capsys.readouterr().err.startswith(said)
 
@@ -92,7 +92,7 @@ def test_the_default_batch_fits_the_card_and_divides_the_step(
     gpu, flags, world_size, sharded, B, card
 ):
     card(gpu)
-    assert parse_ddp_args("", flags, world_size, sharded).batch_size == B
+    assert parse_train_args("", flags, world_size, sharded).batch_size == B
 
 
 def test_the_largest_batch_that_fits_by_hand():

@@ -18,7 +18,7 @@ from ladder.log import read_log
 from ladder.output import Output
 from ladder.run import result
 
-DDP = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
+TRAIN = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
 
 
 def test_result_is_that_of_the_steps_after_the_warm_up(monkeypatch):
@@ -38,7 +38,7 @@ def test_result_is_that_of_the_steps_after_the_warm_up(monkeypatch):
 def test_result_follows_from_the_step_lines(run_main, monkeypatch):
     """256 tokens a step of the first 90 % of the text: 1406 rows, 15 tokens dropped."""
     monkeypatch.setattr(machine, "peak_flops", lambda _: 1e11)
-    log = run_main(load(ROOT / "ddp_run.py"), "--steps", 7, *DDP)
+    log = run_main(load(ROOT / "train.py"), "--steps", 7, *TRAIN)
     found = log.result
     times = [step["dt_ms"] for step in log.steps]  # ms, to two digits
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
@@ -162,9 +162,9 @@ def test_a_full_disk_costs_only_the_log(capsys, monkeypatch, run_main):
 
 
 def test_a_mistake_in_a_script_keeps_the_steps_done(tmp_path, run_main):
-    module = load(ROOT / "ddp_run.py")
+    module = load(ROOT / "train.py")
     module.get_lr = lambda step, *_: 1e-4 / (2 - step)
     with pytest.raises(ZeroDivisionError):
-        run_main(module, *DDP)
+        run_main(module, *TRAIN)
     (path,) = tmp_path.rglob("*.log")
     assert read_log(path).result["status"] == "failed" and len(read_log(path).steps) == 2

@@ -17,7 +17,7 @@ from ladder.checkout import ROOT
 from ladder.corpus import VOCABULARY_FILES, cache_folder
 from ladder.errors import UsageError
 
-DDP = load(ROOT / "ddp_run.py")
+TRAIN = load(ROOT / "train.py")
 
 
 def test_transformers_opens_a_saved_model(tmp_path, monkeypatch):
@@ -35,7 +35,7 @@ def test_transformers_opens_a_saved_model(tmp_path, monkeypatch):
 
 def test_a_model_of_another_size_or_that_was_cut_is_refused_in_a_line(tmp_path):
     saved_model(tmp_path)
-    tiny = DDP.GPT(DDP.GPTConfig(**TINY))
+    tiny = TRAIN.GPT(TRAIN.GPTConfig(**TINY))
     with pytest.raises(UsageError, match=r"^the model to start from has .*'n_layer': 2"):
         weights.start_from(tiny, str(tmp_path))
     tensors = tmp_path / "best" / "model.safetensors"
@@ -115,5 +115,5 @@ def test_without_the_vocabulary_training_goes_on(spoil, run_main, tmp_path, monk
     for name in VOCABULARY_FILES:
         spoil(tmp_path / name)
     flags = [f"--ckpt-dir={tmp_path / 'ckpt'}", "--no-compile", "--total-batch=128"]
-    log = run_main(load(ROOT / "ddp_run.py"), *flags, "--steps=2")
+    log = run_main(load(ROOT / "train.py"), *flags, "--steps=2")
     assert log.result["status"] == "ok" and "it has no tokenizer" in "\n".join(log.notes)

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from helpers import changed_lines, lines_of, rung, with_mistake
 
-from ladder.checkout import ROOT
-from ladder.measure.scripts import all_scripts, base_of, number_of, transformers_scripts
+from ladder.measure.scripts import (
+    ON_SEVERAL_GPUS,
+    all_scripts,
+    base_of,
+    number_of,
+    transformers_scripts,
+)
 
 # Clock, seed, B and T, command line, data, and the loop's own lines.
 UNTOUCHABLE = re.compile(
@@ -68,11 +73,22 @@ def test_a_number_names_one_script():
     assert len(set(numbers)) == len(numbers)
 
 
-def test_fsdp_is_one_change_of_ddp():
-    ddp, fsdp = lines_of(ROOT / "ddp_run.py"), lines_of(ROOT / "fsdp_run.py")
-    assert len(changed_lines(ddp, fsdp)) <= 45
+# Changed lines, and what a tag that comes or stays begins with.
+ON_SEVERAL = {"ddp_run": (32, "# ddp: "), "train": (160, "# train: "), "fsdp_run": (44, "# fsdp: ")}
+
+
+@pytest.mark.parametrize("path", ON_SEVERAL_GPUS, ids=lambda path: path.stem)
+def test_a_run_on_several_gpus_is_the_script_before_it_and_one_idea(path):
+    before, after = lines_of(base_of(path)), lines_of(path)
+    lines = changed_lines(before, after)
+    limit, tag = ON_SEVERAL[path.stem]
+    assert len(lines) <= limit, f"{len(lines)} changed lines, budget {limit}"
+    assert any(tag in line for line in after) and not any(tag in line for line in before)
     numbers = re.compile(r"# speedup \d\d")
-    assert set(numbers.findall("\n".join(ddp))) == set(numbers.findall("\n".join(fsdp)))
+    assert set(numbers.findall("\n".join(before))) <= set(numbers.findall("\n".join(after)))
+    if path.stem == "ddp_run":  # what every rung has stays: the clock, the seed, B, T
+        touched = [line for line in lines if UNTOUCHABLE.search(line)]
+        assert len(touched) == 6, touched  # the command line, Run and rows of a rank
 
 
 def check_clock(source: str):
@@ -90,11 +106,11 @@ def check_clock(source: str):
     step = "\n".join(lines[start:end])
     for part in ("next(batches)", "to(device)", "zero_grad(", "model(", ".backward()"):
         assert part in step, part
-    assert "optimizer.step()" in step or "scaler.step(optimizer)" in step
+    assert re.search(r"(optimizer|scaler)\.step\(", step)
     assert ".item()" not in step
 
 
-TIMED = [*all_scripts(), *transformers_scripts(), ROOT / "ddp_run.py", ROOT / "fsdp_run.py"]
+TIMED = [*all_scripts(), *ON_SEVERAL_GPUS, *transformers_scripts()]
 
 
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)

@@ -4,9 +4,9 @@ import pytest
 from helpers import rung
 
 from ladder.measure.notes import describe, docstring, page_of, sections, title
-from ladder.measure.scripts import DDP, FSDP, all_scripts, base_of
+from ladder.measure.scripts import ON_SEVERAL_GPUS, all_scripts, base_of
 
-DOCUMENTED = [*all_scripts(), DDP, FSDP]
+DOCUMENTED = [*all_scripts(), *ON_SEVERAL_GPUS]
 
 
 @pytest.mark.parametrize("path", DOCUMENTED, ids=lambda path: path.stem)
@@ -17,8 +17,7 @@ def test_docstring_lists_what_the_script_has(path):
     base = base_of(path)
     before = docstring(base).split("\n\n")[1].splitlines() if base else []
     assert lines.splitlines()[: len(before)] == before
-    if path.stem[:2].isdecimal():
-        assert len(lines.splitlines()) == len(before) + 1
+    assert len(lines.splitlines()) == len(before) + 1
     assert f"## [{title(path)}](" in page_of(path).read_text()
 
 
