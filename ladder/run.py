@@ -141,7 +141,7 @@ class Run:
 
         Says how to go on, and raises Stopped.
         """
-        self.signals.first = number
+        self.signals.first = number or self.signals.first
         if not number or not self.steps_left:
             return
         kept = "no checkpoint is kept"
