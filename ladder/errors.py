@@ -1,4 +1,4 @@
-"""Errors that a user can fix: one line and exit status 2."""
+"""Errors that a user can fix are one line and exit status 2; those of an extra are none."""
 
 import errno
 import json
@@ -6,8 +6,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import NoReturn
 
@@ -121,3 +122,16 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
+
+
+def extra(measure: Callable) -> Callable:
+    """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
+
+    @wraps(measure)
+    def measure_or_none(*arguments: object) -> object:
+        try:
+            return measure(*arguments)
+        except Exception:
+            return None
+
+    return measure_or_none

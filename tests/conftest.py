@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers import CARDS, ON_CUDA, SMALL, SMALLER, run_script, rung, write_shard
 
+from ladder.checkout import git
 from ladder.cli import MODELS
 from ladder.corpus import gpt2_vocabulary, load_corpus
 from ladder.errors import UsageError
@@ -63,6 +64,16 @@ def vocabulary():
         return gpt2_vocabulary()
     except UsageError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def history():
+    """A test is skipped where git has no history: in a zip download, or a shallow clone."""
+    try:
+        if git("rev-parse", "--is-shallow-repository") == "true\n":
+            pytest.skip("no history: a shallow clone")
+    except UsageError as error:
+        pytest.skip(f"no history: {error}")
 
 
 @pytest.fixture(scope="module")

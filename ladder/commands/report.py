@@ -17,8 +17,9 @@ from datetime import timezone
 from pathlib import Path
 
 from ladder import cli
-from ladder.disk import runs_by_time, write_atomic
+from ladder.disk import write_atomic
 from ladder.errors import UsageError
+from ladder.log import runs_by_time
 from ladder.measure.folder import Climb
 from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 
 from ladder.checkout import ROOT
 from ladder.errors import UsageError
@@ -59,7 +60,7 @@ def check_ended_well(done: subprocess.CompletedProcess):
         lines = done.stderr.strip().splitlines() or ["no output on stderr"]
         errors = [line for line in lines if line.startswith("error ")]
         last = [*lines, *errors][-1]
-        raise UsageError(printable(last.removeprefix("error "))[:300])
+        raise UsageError(printable(last.removeprefix("error ")))
 
 
 def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
@@ -79,9 +80,14 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     return flags
 
 
-def without_home(text: str) -> str:
-    """`text` with `~` for the user's home where a path begins with it: it may be sent."""
-    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
-    if home == "/":
-        return text
-    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![.-]?\w)", "~", text)
+def without_paths(text: str, climb: Path) -> str:
+    """`text` with names for folders of the user where a path begins with one: it may be sent."""
+    names = {str(climb): "CLIMB", str(ROOT): "CLONE", gettempdir(): "TMPDIR"}
+    names[os.path.expanduser("~")] = "~"  # "~" if there is none; Path.home() would raise
+    for folder, name in [*names.items()]:
+        names.setdefault(os.path.realpath(folder), name)
+    for folder in sorted(names, key=len, reverse=True):  # one may be in another
+        if folder != "/":
+            begins = rf"(?<![\w.-]){re.escape(folder)}(?![.-]?\w)"
+            text = re.sub(begins, names[folder], text)
+    return text

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ladder.disk import LOG_OF_A_RUN
 from ladder.errors import UsageError
-from ladder.log import Log, pairs_line, parse_log
+from ladder.log import LOG_OF_A_RUN, Log, pairs_line, parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.losses import running_mean
 from ladder.show.chart import CURVES, Axis, Chart, Picture
