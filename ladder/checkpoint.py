@@ -56,7 +56,10 @@ class Checkpoints:
         Raises UsageError, OSError.
         """
         self.print0 = run.print0
-        self.flags = {name: str(getattr(args, name)) for name in MAY_DIFFER}
+        self.flags = {}
+        for name in MAY_DIFFER:
+            value = getattr(args, name)
+            self.flags[name] = value if isinstance(value, str) else round(value, 12)
         # What must match for a checkpoint to be resumed.
         self.settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
         self.settings["data"] = f"{text.name} {text.sha256[:12]}"
@@ -129,7 +132,7 @@ class Checkpoints:
                     "same, or begin a new run in another --ckpt-dir, without --resume"
                 )
 
-    def _say_what_differs(self, saved: dict[str, str]):
+    def _say_what_differs(self, saved: dict[str, str | float]):
         """Print a note of the flags that are not those of the checkpoint."""
         differ = []
         for name, before in saved.items():

@@ -11,6 +11,8 @@ folder of checkpoints; a run of --steps 0 becomes a line to beat.
 """
 
 import argparse
+import os
+import sys
 import webbrowser
 from contextlib import suppress
 from datetime import timezone
@@ -56,9 +58,17 @@ def main(args: argparse.Namespace) -> int:
         say(f"{section.id}: {section.headline}")
     write_atomic(out, page(sections))
     say(f"written: {out} (for a browser)")
-    if args.open:
-        webbrowser.open(out.resolve().as_uri())
+    if args.open and not opened(out):
+        say("note  no browser is open: there is no screen here, or no browser")
     return 0
+
+
+def opened(page: Path) -> bool:
+    """Open a page in the browser, if there is one with windows: lynx would take the terminal."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    if sys.platform == "linux" and not any(map(os.environ.get, names)):
+        return False
+    return webbrowser.open(page.resolve().as_uri())
 
 
 def newest() -> Path:

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import sys
+import webbrowser
 
 import pytest
 from climbs import LOGS, climb_of
@@ -36,6 +38,21 @@ def test_the_newest_climb_or_run_is_shown(make, tmp_path):
         shutil.copytree(TRAINED, tmp_path / "checkpoints" / f"{day}-000000-1")
         (tmp_path / f"checkpoints/{day}-000000-1/ddp_run-{day}-000000-000000.log").touch()
     assert make()[2] == ["checkpoints/20261125-000000-1"]
+
+
+def test_a_page_that_no_browser_shows_is_said(tmp_path, monkeypatch, capsys):
+    """A text browser would take the terminal."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(webbrowser, "open", pytest.fail)
+    words = ["report", climb_of(tmp_path / "climb", TIMES), "--out", tmp_path / "a.html", "--open"]
+    assert main([*map(str, words)]) == 0
+    assert "note  no browser is open" in capsys.readouterr().out
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", lambda page: page.endswith("/a.html"))
+    assert main([*map(str, words)]) == 0
+    assert "no browser" not in capsys.readouterr().out
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
