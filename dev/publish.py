@@ -90,6 +90,12 @@ def check(climb: Climb, rows: list[Row], in_readme: bool):
             raise UsageError(f"{climb.folder}: {why}")
 
 
+def require_history():
+    """Raise UsageError where git has not all history: in a zip download, or a shallow clone."""
+    if git("rev-parse", "--is-shallow-repository") == "true\n":
+        raise UsageError("this clone lacks history: git fetch --unshallow")
+
+
 def in_history(commit: str) -> bool:
     """Whether a commit, by its first digits, is in HEAD's history, and so in a clone of it."""
     return f"\n{commit}" in "\n" + git("rev-list", "HEAD")

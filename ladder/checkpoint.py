@@ -78,9 +78,8 @@ class Checkpoints:
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         folder.mkdir(parents=True, exist_ok=True)
         run.closing.enter_context(lock(folder))
-        for pattern in ("step_*.pt.*.tmp", f"{BEST}/{weights.WEIGHTS}.*.tmp"):
-            for path in folder.glob(pattern):  # of a run that was killed: gigabytes
-                path.unlink()
+        for path in folder.glob("**/*.????????.tmp"):  # of a run that was killed: gigabytes
+            path.unlink()
         if args.ckpt_every:  # what refuses files like checkpoints ends the run now, not after hours
             trial = folder / "trial"
             if not write_atomic(trial, b"trial"):

@@ -162,20 +162,14 @@ def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]
     if splits["test"]:
         print0(f"note  shards that are for tests are not read: {len(splits['test'])}")
     if not splits["train"]:
-        raise UsageError(_why_none_to_train_on(folder, files))
+        raise UsageError(
+            f"{folder} has no shard (.bin, not .npy) to train on: those for val or test do not "
+            "count, and of an inner folder give the name; "
+            f"`python data/prepare.py {shlex.quote(str(folder))}` makes shards of texts"
+        )
     name = folder.resolve().name
     held_out = _corpus_of(name, splits["val"], print0) if splits["val"] else None
     return _corpus_of(name, splits["train"], print0), held_out
-
-
-def _why_none_to_train_on(folder: Path, files: list[Path]) -> str:
-    """What to do with a folder of these .bin files."""
-    if files:
-        return f"all shards (.bin) in {folder} are for val or test: there is none to train on"
-    for path in folder.glob(f"*/{BIN}"):
-        return f"{folder} has no shards (.bin), but {path.parent} has such files: name that"
-    make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
-    return f"{folder} has no shards (.bin; not the .npy of build-nanogpt): {make}"
 
 
 def split_of(shard: Path) -> str:

@@ -87,6 +87,9 @@ _CAUSES = {
     ),
     # As getcwd() says it: of no file.
     "No such file or directory$": "the folder that this was started in is gone: cd to another",
+    "^(Import|ModuleNotFound)Error: .*(numpy|scipy)": (
+        "SciPy does not import ({}): pip install --force-reinstall numpy scipy"
+    ),
     "^InductorError: ImportError": (
         "what torch.compile's compiler made does not load ({}): the compiler has other libraries "
         "than this Python; name the system's own in CXX, or its libraries in LD_LIBRARY_PATH (on a "

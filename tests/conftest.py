@@ -13,7 +13,7 @@ import pytest
 import torch
 from helpers import CARDS, ON_CUDA, SMALL, SMALLER, run_script, rung, write_shard
 
-from ladder.checkout import git
+from dev.publish import require_history
 from ladder.cli import MODELS
 from ladder.corpus import gpt2_vocabulary, load_corpus
 from ladder.errors import UsageError
@@ -70,10 +70,9 @@ def vocabulary():
 def history():
     """A test is skipped where git has no history: in a zip download, or a shallow clone."""
     try:
-        if git("rev-parse", "--is-shallow-repository") == "true\n":
-            pytest.skip("no history: a shallow clone")
+        require_history()
     except UsageError as error:
-        pytest.skip(f"no history: {error}")
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

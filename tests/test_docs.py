@@ -151,7 +151,7 @@ def anchors(path) -> list[str]:
     return found
 
 
-def test_the_generated_files_are_what_is_made_of_the_repository():
+def test_the_generated_files_are_what_is_made_of_the_repository(history):
     """Else: python -m dev.regenerate."""
     assert page("ladder/show/known.json") == known_json()
     for name, made in pictures().items():

@@ -55,7 +55,6 @@ from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.process import given_flags
 from ladder.measure.rows import Row, read_climb, rounds_begun
-from ladder.measure.stats import students_t
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
@@ -107,7 +106,8 @@ def add_arguments(parser: ArgumentParser):
 
 def main(args: Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    students_t()
+    import scipy.special  # noqa: F401  what the table needs: else it fails after hours
+
     if args.resume:
         climb = stopped(args)
     else:

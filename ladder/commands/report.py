@@ -27,6 +27,8 @@ from ladder.show.page import MARKER, climb_section, page
 from ladder.show.training import training_section
 from ladder.text import say
 
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where a browser can open
+
 
 def add_arguments(parser: argparse.ArgumentParser):
     parser.add_argument(
@@ -58,17 +60,11 @@ def main(args: argparse.Namespace) -> int:
         say(f"{section.id}: {section.headline}")
     write_atomic(out, page(sections))
     say(f"written: {out} (for a browser)")
-    if args.open and not opened(out):
+    # Without a screen only browsers like lynx are there: they would take the terminal.
+    screen = sys.platform != "linux" or any(map(os.environ.get, SCREENS))
+    if args.open and not (screen and webbrowser.open(out.resolve().as_uri())):
         say("note  no browser is open: there is no screen here, or no browser")
     return 0
-
-
-def opened(page: Path) -> bool:
-    """Open a page in the browser, if there is one with windows: lynx would take the terminal."""
-    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    if sys.platform == "linux" and not any(map(os.environ.get, names)):
-        return False
-    return webbrowser.open(page.resolve().as_uri())
 
 
 def newest() -> Path:

@@ -82,12 +82,9 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
 
 def without_paths(text: str, climb: Path) -> str:
     """`text` with names for folders of the user where a path begins with one: it may be sent."""
-    names = {str(climb): "CLIMB", str(ROOT): "CLONE", gettempdir(): "TMPDIR"}
-    names[os.path.expanduser("~")] = "~"  # "~" if there is none; Path.home() would raise
-    for folder, name in [*names.items()]:
-        names.setdefault(os.path.realpath(folder), name)
-    for folder in sorted(names, key=len, reverse=True):  # one may be in another
-        if folder != "/":
-            begins = rf"(?<![\w.-]){re.escape(folder)}(?![.-]?\w)"
-            text = re.sub(begins, names[folder], text)
+    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
+    folders = {"CLIMB": climb, "CLONE": ROOT, "~": home, "TMPDIR": gettempdir()}
+    for name, folder in folders.items():
+        for place in {str(folder), os.path.realpath(folder)} - {"/"}:
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![.-]?\w)", name, text)
     return text

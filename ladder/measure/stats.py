@@ -4,9 +4,6 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
-
-from ladder.errors import UsageError
 
 ALPHA = 0.05  # an interval has 1 - ALPHA of confidence
 MIN_ROUNDS = 3  # below, a gain has no interval
@@ -24,19 +21,10 @@ class Estimate:
     significant: bool = False  # set by `holm` for the table column that shows this
 
 
-def students_t() -> ModuleType:
-    """SciPy's functions. Raises UsageError if it does not import: a climb asks before it begins."""
-    try:
-        import scipy.special  # not above: commands that do not need it start at once
-    except ImportError as error:
-        how = "pip install --force-reinstall scipy"
-        raise UsageError(f"SciPy does not import ({error}): {how}") from None
-    return scipy.special
-
-
 def mean_of(differences: list[float]) -> Estimate:
     """The mean of one difference per round, with Student's 95 % interval."""
-    student = students_t()
+    from scipy.special import stdtr, stdtrit  # not above: commands that need neither start at once
+
     n = len(differences)
     mean = sum(differences) / n
     if n < MIN_ROUNDS:
@@ -44,8 +32,8 @@ def mean_of(differences: list[float]) -> Estimate:
     standard_error = statistics.stdev(differences) / math.sqrt(n)
     if standard_error == 0:  # they are all the same
         return Estimate(mean, mean, mean, n, 0.0 if mean else 1.0)
-    half = student.stdtrit(n - 1, 1 - ALPHA / 2) * standard_error  # n - 1 degrees of freedom
-    p = 2 * student.stdtr(n - 1, -abs(mean) / standard_error)
+    half = stdtrit(n - 1, 1 - ALPHA / 2) * standard_error  # n - 1 degrees of freedom
+    p = 2 * stdtr(n - 1, -abs(mean) / standard_error)
     return Estimate(mean, float(mean - half), float(mean + half), n, float(p))
 
 
