@@ -133,12 +133,12 @@ class Checkpoints:
 
     def _say_what_differs(self, saved: dict[str, str | float]):
         """Print a note of the flags that are not those of the checkpoint."""
-        differ = []
-        for name, before in saved.items():
-            if self.flags.get(name) != before:
-                differ.append(f"--{name.replace('_', '-')} {before}, now {self.flags.get(name)}")
+        differ = ""
+        for name, now in self.flags.items():
+            if saved.get(name, now) != now:
+                differ += f" --{name.replace('_', '-')} {now} (it had {saved[name]})"
         if differ:
-            self.print0(f"note  schedule or precision are not as saved: {'; '.join(differ)}")
+            self.print0(f"note  the schedule or precision is not the checkpoint's:{differ}")
 
     def save(
         self,

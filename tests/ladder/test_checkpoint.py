@@ -211,9 +211,9 @@ def test_a_run_that_goes_on_otherwise_says_so(tmp_path, monkeypatch, capsys):
     resumed = f"note  resumed after step 3, from {path}\n"
     assert capsys.readouterr().out.endswith(f"{resumed}")
     open_run(tmp_path, "--resume", "--steps=20", "--max-lr=1e-2", "--beta2=0.99")
-    differ = "--steps 10, now 20; --max-lr 0.0006, now 0.01; --min-lr 6e-05, now 0.001; "
-    differ += "--warmup 2, now 4; --beta2 0.95, now 0.99"
-    said = f"{resumed}note  schedule or precision are not as saved: {differ}\n"
+    differ = "--steps 20 (it had 10) --max-lr 0.01 (it had 0.0006) --min-lr 0.001 (it had 6e-05) "
+    differ += "--warmup 4 (it had 2) --beta2 0.99 (it had 0.95)"
+    said = f"{resumed}note  the schedule or precision is not the checkpoint's: {differ}\n"
     assert capsys.readouterr().out == said
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     open_run(tmp_path / "new")
