@@ -89,15 +89,15 @@ class Checkpoints:
                 )
             trial.unlink()
         if not args.resume:
-            if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+            if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0"):
                 self.print0(
                     "note  torchrun's --max-restarts would begin at step 1 again: with --ckpt-dir "
                     "and --resume it goes on from the last checkpoint"
                 )
             if checkpoints_in(folder) or (folder / BEST).exists():
                 raise UsageError(
-                    f"{folder} holds an earlier run: continue it with --resume, delete it, or "
-                    "choose another --ckpt-dir"
+                    f"{folder} holds an earlier run: continue it with --resume, or choose another "
+                    "--ckpt-dir"
                 )
             return folder, None, math.inf
         path, saved = find_checkpoint(folder, self.print0)

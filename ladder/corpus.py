@@ -132,7 +132,7 @@ def read_shard(path: Path) -> np.ndarray:
         words = np.fromfile(path, dtype="<u2")
     tokens = words[first:]
     if count >= 512 and not tokens[-512:].any():
-        raise UsageError(f"{path} ends in zeros, as a download that broke off: get it again")
+        raise UsageError(f"{path} ends in zeros, as if a download broke off: get it again")
     return tokens
 
 
@@ -247,9 +247,13 @@ def tokens_of(files: list[Path], digest: "hashlib._Hash", print0: Callable) -> I
 
 
 def read_blocks(path: Path, digest: "hashlib._Hash", print0: Callable) -> Iterator[str]:
-    """A text, 2**18 characters at a time. Raises OSError, UnicodeDecodeError."""
+    """A text, 2**18 characters at a time. Raises UsageError, OSError, UnicodeDecodeError."""
     with path.open(encoding="utf-8", newline="") as file:
         for number, block in enumerate(iter(partial(file.read, 2**18), ""), 1):
+            if "\0" * 512 in block:
+                raise UsageError(
+                    f"{path} has zeros in it, as if a download broke off: get it again"
+                )
             digest.update(block.encode())
             yield block
             if number % 80 == 0:  # every three seconds

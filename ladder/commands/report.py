@@ -14,7 +14,6 @@ import argparse
 import os
 import sys
 import webbrowser
-from contextlib import suppress
 from datetime import timezone
 from pathlib import Path
 
@@ -71,9 +70,11 @@ def newest() -> Path:
     """The folder of the climb or the run that began last. Raises UsageError."""
     found = runs_by_time()
     for path in Path("runs").glob("*/climb.json"):
-        with suppress(UsageError):
+        try:
             began = Climb.read_from(path.parent).began.astimezone(timezone.utc)
             found[f"{began:%Y%m%d-%H%M}-{path}"] = path.parent
+        except UsageError as error:
+            say(f"note  {error}; it is left out")
     if not found:
         raise UsageError("no climb is in runs/, and no run in checkpoints/: name one")
     return found[max(found)]

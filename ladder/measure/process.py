@@ -85,6 +85,8 @@ def without_paths(text: str, climb: Path) -> str:
     home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
     folders = {"CLIMB": climb, "CLONE": ROOT, "~": home, "TMPDIR": gettempdir()}
     for name, folder in folders.items():
-        for place in {str(folder), os.path.realpath(folder)} - {"/"}:
+        for place in (os.path.realpath(folder), str(folder)):
+            if place == "/":
+                continue
             text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![.-]?\w)", name, text)
     return text

@@ -81,8 +81,9 @@ SHARD = WHOLE[:1101]
     ("name", "content", "said"),
     [
         ("a.BIN", SHARD, "a.BIN is not a whole shard of GPT-2's tokens: if it is damaged, get it"),
-        ("a.bin", ZEROS, "a.bin ends in zeros, as a download that broke off: get it again"),
+        ("a.bin", ZEROS, "a.bin ends in zeros, as if a download broke off: get it again"),
         ("a.txt", b"caf\xe9", "a.txt is no .bin, and no text in UTF-8: unexpected end of data"),
+        ("a.txt", b"a".ljust(999, b"\0"), "a.txt has zeros in it, as if a download broke off"),
         ("a.txt", b"", "a has no text: 0 tokens"),
         ("nano/train.bin", SHARD[9:], "train.bin is not a whole shard .* has no header"),
         (

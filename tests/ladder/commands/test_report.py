@@ -33,7 +33,11 @@ def test_the_newest_climb_or_run_is_shown(make, tmp_path):
     assert main(["report"]) == 2  # there is none
     for name, started in {"climb-3": "2026-11-20 10:00", "climb-2": "2026-11-21 09:00"}.items():
         climb_of(tmp_path / "runs" / name, TIMES, started=started)
-    assert make()[2] == ["climb-2"]
+    damaged = tmp_path / "runs" / "climb-1" / "climb.json"
+    damaged.parent.mkdir()
+    damaged.touch()
+    _, _, shown, said = make()
+    assert shown == ["climb-2"] and said.startswith("note  runs/climb-1/climb.json is not a climb")
     for day in ("20261119", "20261125"):
         shutil.copytree(TRAINED, tmp_path / "checkpoints" / f"{day}-000000-1")
         (tmp_path / f"checkpoints/{day}-000000-1/ddp_run-{day}-000000-000000.log").touch()
