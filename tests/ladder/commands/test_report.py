@@ -50,13 +50,9 @@ def test_a_page_that_no_browser_shows_is_said(tmp_path, monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(webbrowser, "open", pytest.fail)
-    words = ["report", climb_of(tmp_path / "climb", TIMES), "--out", tmp_path / "a.html", "--open"]
-    assert main([*map(str, words)]) == 0
+    folder = climb_of(tmp_path / "climb", TIMES)
+    assert main(["report", str(folder), "--out", str(tmp_path / "a.html"), "--open"]) == 0
     assert "note  no browser is open" in capsys.readouterr().out
-    monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr(webbrowser, "open", lambda page: page.endswith("/a.html"))
-    assert main([*map(str, words)]) == 0
-    assert "no browser" not in capsys.readouterr().out
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):
