@@ -162,10 +162,12 @@ def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]
     if splits["test"]:
         print0(f"note  shards that are for tests are not read: {len(splits['test'])}")
     if not splits["train"]:
+        make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
+        for inner in folder.glob(f"*/{BIN}"):
+            make = f"{inner.parent} has such files: name that"
         raise UsageError(
-            f"{folder} has no shard (.bin, not .npy) to train on: those for val or test do not "
-            "count, and of an inner folder give the name; "
-            f"`python data/prepare.py {shlex.quote(str(folder))}` makes shards of texts"
+            f"{folder} has no shards (.bin, not .npy) to train on; those for val or test do not "
+            f"count: {make}"
         )
     name = folder.resolve().name
     held_out = _corpus_of(name, splits["val"], print0) if splits["val"] else None
