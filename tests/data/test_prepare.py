@@ -36,7 +36,7 @@ def test_prepare_writes_all_shards_or_none(vocabulary, tmp_path, capsys):
     def stopped(path, tokens):
         write_shard(path, tokens)
         if path.name == "play_train_000003.bin":
-            with pytest.raises(UsageError, match="out has no shard "):
+            with pytest.raises(UsageError, match="out has no shards "):
                 load_corpus(str(out), print)
             raise KeyboardInterrupt
 

@@ -86,12 +86,9 @@ SHARD = WHOLE[:1101]
         ("a.txt", b"a".ljust(999, b"\0"), "a.txt has zeros in it, as if a download broke off"),
         ("a.txt", b"", "a has no text: 0 tokens"),
         ("nano/train.bin", SHARD[9:], "train.bin is not a whole shard .* has no header"),
-        (
-            "nano/a_val_0.bin",
-            WHOLE,
-            "nano has no shard .*: those for val or test do not count",
-        ),
-        ("nano/a.txt", b"", "nano has no shard .* `python data/prepare.py"),
+        ("nano/data/a.bin", SHARD, "nano has no shards .*: .*nano/data has such files"),
+        ("nano/a_val_0.bin", WHOLE, "nano has no shards .*; those for val or test do not count"),
+        ("nano/a.txt", b"", "nano has no shards .*: `python data/prepare.py"),
     ],
 )
 def test_what_is_neither_text_nor_shard_is_told_what_to_do(
