@@ -207,7 +207,7 @@ def scripts_of(climb: Climb, scratch: Path) -> dict[str, Path]:
     scripts = {}
     if folder.parent == ROOT / "logs":
         try:
-            for name in climb.scripts:
+            for name in sorted(climb.scripts, key=is_ours):  # last those that need git
                 path = scratch / Path(name).name
                 beside = folder / f"{name}.txt"
                 if beside.is_file():

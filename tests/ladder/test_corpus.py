@@ -73,7 +73,7 @@ def test_why_there_is_no_vocabulary(monkeypatch, tmp_path):
 
 
 WHOLE = np.array([20240520, 1, 40], "<i4").tobytes().ljust(1104, b"\0")
-ZEROS = np.array([20240520, 1, 512], "<i4").tobytes().ljust(2048, b"\0")
+ZEROS = np.array([20240520, 1, 5120], "<i4").tobytes().ljust(9000, b"\0").ljust(11264, b"a")
 SHARD = WHOLE[:1101]
 
 
@@ -81,7 +81,7 @@ SHARD = WHOLE[:1101]
     ("name", "content", "said"),
     [
         ("a.BIN", SHARD, "a.BIN is not a whole shard of GPT-2's tokens: if it is damaged, get it"),
-        ("a.bin", ZEROS, "a.bin ends in zeros, as if a download broke off: get it again"),
+        ("a.bin", ZEROS, "a.bin has zeros in it, as if a download broke off: get it again"),
         ("a.txt", b"caf\xe9", "a.txt is no .bin, and no text in UTF-8: unexpected end of data"),
         ("a.txt", b"a".ljust(999, b"\0"), "a.txt has zeros in it, as if a download broke off"),
         ("a.txt", b"", "a has no text: 0 tokens"),
