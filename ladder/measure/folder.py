@@ -1,4 +1,4 @@
-"""A climb on disk: climb.json, the logs of its runs, and why runs failed."""
+"""A climb on disk: climb.json, the logs of its runs, why runs failed, and its scripts."""
 
 import json
 import re
@@ -9,9 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ladder.checkout import ROOT, SCRIPTS, git
 from ladder.disk import write_atomic
 from ladder.errors import UsageError
 from ladder.measure.kinds import KINDS, Comparison
+from ladder.text import say
 
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
@@ -48,7 +50,7 @@ class Climb:
     device: str
     device_type: str  # cpu, cuda or mps
     system: str
-    cores: float  # that it may use
+    cores: float | None  # that it may use; None: unknown
     versions: dict[str, str]
     peak_dtype: str
     rates: dict[str, list[float]]
@@ -192,3 +194,40 @@ def texts_of(folder: Path, suffix: str) -> dict[str, str]:
     """The files in a folder with this suffix, by their stems."""
     paths = sorted(folder.glob(f"*{suffix}"))
     return {path.stem: path.read_text("utf-8", "replace") for path in paths}
+
+
+def scripts_of(climb: Climb, scratch: Path) -> dict[str, Path]:
+    """The scripts of a climb by stem, as far as they are there.
+
+    A published climb is ours: its scripts come from the texts beside its logs, or from git, and are
+    written into `scratch`. Any other may be a stranger's: its scripts are what a look into its copy
+    of the code finds, and nothing that its climb.json says chooses a file.
+    """
+    folder = climb.folder.resolve()
+    scripts = {}
+    if folder.parent == ROOT / "logs":
+        try:
+            for name in sorted(climb.scripts, key=is_ours):  # last those that need git
+                path = scratch / Path(name).name
+                beside = folder / f"{name}.txt"
+                if beside.is_file():
+                    path.write_text(beside.read_text("utf-8"), "utf-8")
+                elif is_ours(name):
+                    path.write_text(git("show", f"{climb.commit}:./{name}"), "utf-8")
+                if path.exists():
+                    scripts[path.stem] = path
+        except UsageError as error:  # the others are not there either
+            say(
+                f"note  {folder.name} is shown without scripts and diffs: they need a clone with "
+                f"all history, without --depth or --filter ({error})"
+            )
+    for pattern in ("code/*/*.py", "code/*.py"):  # a link may lead elsewhere
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and path.resolve().is_relative_to(folder):
+                scripts[path.stem] = path
+    return scripts
+
+
+def is_ours(name: str) -> bool:
+    """Whether a script of a climb, by its name there, is one of the project."""
+    return "/" in name or name in SCRIPTS

@@ -2,8 +2,8 @@
 
 import os
 
-from ladder.disk import read_or_empty
-from ladder.machine import extra, usable_cores
+from ladder.errors import extra
+from ladder.machine import read_or_empty, usable_cores
 
 
 @extra

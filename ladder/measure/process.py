@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 
 from ladder.checkout import ROOT
 from ladder.errors import UsageError
@@ -59,7 +60,7 @@ def check_ended_well(done: subprocess.CompletedProcess):
         lines = done.stderr.strip().splitlines() or ["no output on stderr"]
         errors = [line for line in lines if line.startswith("error ")]
         last = [*lines, *errors][-1]
-        raise UsageError(printable(last.removeprefix("error "))[:300])
+        raise UsageError(printable(last.removeprefix("error ")))
 
 
 def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
@@ -79,9 +80,13 @@ def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
     return flags
 
 
-def without_home(text: str) -> str:
-    """`text` with `~` for the user's home where a path begins with it: it may be sent."""
+def without_paths(text: str, climb: Path) -> str:
+    """`text` with names for folders of the user where a path begins with one: it may be sent."""
     home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
-    if home == "/":
-        return text
-    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![.-]?\w)", "~", text)
+    folders = {"CLIMB": climb, "CLONE": ROOT, "~": home, "TMPDIR": gettempdir()}
+    for name, folder in folders.items():
+        for place in (os.path.realpath(folder), str(folder)):
+            if place == "/":
+                continue
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![.-]?\w)", name, text)
+    return text

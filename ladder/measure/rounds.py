@@ -107,15 +107,15 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
         package=code,
         TORCHINDUCTOR_CACHE_DIR=str(scratch / run.name),
     )
-    if before is not None:
-        took = others.cpu_seconds_of_others() - before
-        cores = round(took / (time.monotonic() - started), 1)
+    after = others.cpu_seconds_of_others()
+    if before is not None and after is not None:
+        cores = round((after - before) / (time.monotonic() - started), 1)
         climb.load_during = max(cores, climb.load_during or 0.0)
     try:
         process.check_ended_well(done)
         return f"{keep_log(climb, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
-        why = process.without_home(printable(str(error)))
+        why = process.without_paths(printable(str(error)), climb.folder)[:300]
     if run.B and re.search("^out of memory|memory is full$", why):
         why = OUT_OF_MEMORY
     write_atomic(failed, why)

@@ -148,6 +148,11 @@ FAILS = {
     # To rich this is markup.
     "crash": ("raise ValueError('no [batch] in [/data]')", "ValueError: no [batch] in [/data]"),
     "silent": ("", "it wrote no log to --log-dir"),
+    # What may be sent has no name of a user.
+    "names": (
+        "import sys, tempfile; sys.exit(f'no {__file__} in {tempfile.gettempdir()}/x')",
+        "no CLIMB/code/names.py in TMPDIR/x",
+    ),
     "other": (copies(LOG.replace(" B=4 ", " B=8 ")), "its logs differ in B (4, 8)"),
 }
 
@@ -158,7 +163,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
     assert resume(tmp_path) == 1
     out = capsys.readouterr().out
     for name, (_, why) in FAILS.items():
-        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 4 runs", out, re.M)
+        (line,) = re.findall(rf"^{name}, round 1 of 1: failed: (.*) \(\d+ of 5 runs", out, re.M)
         assert why in line
         assert why in (tmp_path / f"{name}.r1.failed").read_text()
         assert f"Round 1 of {name} failed: " in out
@@ -167,7 +172,7 @@ def test_a_run_that_fails_is_named_and_due_again(tmp_path, capsys):
         (tmp_path / "code" / f"{name}.py").write_text(copies(LOG))
     assert resume(tmp_path) == 0
     assert not [*tmp_path.glob("*.failed"), *tmp_path.glob("*.stderr")]
-    assert len(list(tmp_path.glob("*.log"))) == 4
+    assert len(list(tmp_path.glob("*.log"))) == 5
 
 
 def test_a_climb_ends_as_its_output_does(tmp_path, capsys, monkeypatch):
