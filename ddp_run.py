@@ -158,12 +158,14 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-@distributed.clean_exit()  # ddp: a rank that exits ends at once, with its status
+@distributed.clean_exit()  # ddp: ends the process group; a rank that fails keeps its status
 def main(argv=None):
     """Train for --steps steps and return the RESULT as a dict."""
     distributed.require_torchrun(__file__)
-    dist.init_process_group(distributed.backend())  # ddp: ranks meet, and wait for each other
-    args = distributed.on_rank_0(parse_args, __doc__, argv)  # ddp: a mistake is told once
+    # ddp: ranks meet, and wait for each other
+    dist.init_process_group(distributed.backend())
+    # ddp: rank 0 reads the command line for all: one B, and a mistake is told once
+    args = distributed.on_rank_0(parse_args, __doc__, argv)
     if args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
     B, T, device = args.batch_size, args.seq_len, args.device
@@ -173,7 +175,8 @@ def main(argv=None):
         autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         torch.set_float32_matmul_precision("high")  # speedup 02: matmuls on TF32 tensor cores
         model = GPT(GPTConfig(**MODELS[args.model])).to(device)
-        model = DistributedDataParallel(model)  # ddp: backward averages gradients over the ranks
+        # ddp: backward averages gradients over the ranks, and sends some as it computes others
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
         # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]

@@ -139,7 +139,7 @@ class GPT(nn.Module):
             x = block(x)
         if targets is None:
             return self.lm_head(self.transformer.ln_f(x))
-        # speedup 31: an eighth of the tokens at a time, where their logits are not kept
+        # speedup 31: with --recompute in 8 parts: the logits of one are in memory at a time
         parts = 8 if self.recompute else 1
         loss = 0.0
         for part in zip(x.flatten(0, 1).chunk(parts), targets.flatten().chunk(parts), strict=True):
@@ -187,12 +187,12 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-@distributed.clean_exit()  # ddp: a rank that exits ends at once, with its status
+@distributed.clean_exit()  # ddp: ends the process group; a rank that fails keeps its status
 def main(argv=None):
     """Train until step --steps and return the RESULT as a dict."""
     # ddp: ranks meet, and wait for each other
     dist.init_process_group(distributed.backend(), **distributed.meeting())
-    # ddp: a mistake is told once
+    # ddp: rank 0 reads the command line for all: one B, and a mistake is told once
     args = distributed.on_rank_0(parse_train_args, __doc__, argv, WORLD_SIZE, sharded=True)
     if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
@@ -209,13 +209,13 @@ def main(argv=None):
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # train: longer T
         with torch.device("meta" if RANK else "cpu"):  # fsdp: rank 0 alone has weights, on its CPU
             raw_model = model = GPT(config)  # fsdp: one model, which is sharded in place
-        if args.init and not checkpoints.newest:  # train: of a best model, or of transformers'
+        if args.init and not checkpoints.newest:  # train: on rank 0, whose weights all get below
             distributed.on_rank_0(weights.start_from, raw_model, args.init)
         initial = model.state_dict()
         mesh = dist.init_device_mesh(device.type, (WORLD_SIZE,))  # fsdp: one dimension, all ranks
-        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32
-        # and go with the rest of the model. FSDP looks for that outside of the blocks: until it has
-        # looked, model.norms holds them too.
+        # fsdp: blocks gather their matmul weights rounded, as autocast does. LayerNorms stay FP32:
+        # they go with the rest of the model, and as fully_shard(model) does not look into blocks
+        # that are sharded, model.norms lists them until then.
         policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         model.norms = nn.ModuleList(m for m in model.modules() if isinstance(m, nn.LayerNorm))
         exact = set(model.norms.parameters())
@@ -242,7 +242,7 @@ def main(argv=None):
         # train: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
-        if checkpoints.newest:  # train: go on where it was saved (before compiling)
+        if checkpoints.newest:  # train: go on where it was saved
             saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = saved
         if args.recompute:  # speedup 31, 32: keep inputs alone, and compute again in backward
@@ -252,9 +252,8 @@ def main(argv=None):
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         if not args.no_compile:  # train: a flag here
             for block in model.transformer.h:  # speedup 05: fuses the elementwise chains
-                block.forward = torch.compile(block.forward)  # fsdp: between two gatherings
+                block.forward = torch.compile(block.forward)  # fsdp: gathers are in between
             model.part_loss = torch.compile(model.part_loss)
-        # train: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # train: what training starts from
             val_loss, tokens = evaluate(model, held_out, args, autocast)
@@ -267,7 +266,7 @@ def main(argv=None):
             loss_sum = 0.0
             for micro in range(grad_accum_steps):  # train: several batches a step
                 last = micro == grad_accum_steps - 1
-                if last:  # train: of these `effective` needs one
+                if last:  # train: the line `effective` is read off this one
                     run.last_batch()
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
                 if device.type == "cuda":  # train: a copy from pinned memory waits for nothing
@@ -277,7 +276,7 @@ def main(argv=None):
                     x, y = x.to(device), y.to(device)
                 with autocast:
                     loss = model(x, y)
-                # fsdp: each backward averages over the ranks; waiting would take whole gradients
+                # fsdp: each backward averages over the ranks: until then gradients are whole
                 scaler.scale(loss / grad_accum_steps).backward()  # gradients add up over them
                 loss_sum += loss.detach()
             scaler.unscale_(optimizer)  # speedup 08: undo the loss scale before clipping

@@ -139,7 +139,7 @@ class GPT(nn.Module):
             x = block(x)
         if targets is None:
             return self.lm_head(self.transformer.ln_f(x))
-        # speedup 31: an eighth of the tokens at a time, where their logits are not kept
+        # speedup 31: with --recompute in 8 parts: the logits of one are in memory at a time
         parts = 8 if self.recompute else 1
         loss = 0.0
         for part in zip(x.flatten(0, 1).chunk(parts), targets.flatten().chunk(parts), strict=True):
@@ -187,13 +187,13 @@ def synchronize(device):
         torch.accelerator.synchronize(device)
 
 
-@distributed.clean_exit()  # ddp: a rank that exits ends at once, with its status
+@distributed.clean_exit()  # ddp: ends the process group; a rank that fails keeps its status
 def main(argv=None):
     """Train until step --steps and return the RESULT as a dict."""
     # ddp: ranks meet, and wait for each other
     if DISTRIBUTED:
         dist.init_process_group(distributed.backend(), **distributed.meeting())
-    # ddp: a mistake is told once
+    # ddp: rank 0 reads the command line for all: one B, and a mistake is told once
     args = distributed.on_rank_0(parse_train_args, __doc__, argv, WORLD_SIZE)
     if DISTRIBUTED and args.device.type == "cuda":
         args.device = torch.device("cuda", LOCAL_RANK)  # ddp: its own GPU; Run selects it
@@ -210,7 +210,7 @@ def main(argv=None):
         config = GPTConfig(block_size=max(BLOCK_SIZE, T), **MODELS[args.model])  # train: longer T
         # train: raw_model stays without DDP and torch.compile, as checkpoints have it
         raw_model = model = GPT(config).to(device)
-        if args.init and not checkpoints.newest:  # train: of a best model, or of transformers'
+        if args.init and not checkpoints.newest:  # train: on rank 0, whose weights all get below
             distributed.on_rank_0(weights.start_from, raw_model, args.init)
         # speedup 08: decay 2-D parameters (matrices, embeddings), not biases and LayerNorms
         decay = [p for p in model.parameters() if p.dim() >= 2]
@@ -228,7 +228,7 @@ def main(argv=None):
         # train: each rank adds up as many batches as make --total-batch
         grad_accum_steps = args.total_batch // (WORLD_SIZE * B * T)
         first_step = 0
-        if checkpoints.newest:  # train: go on where it was saved (before compiling)
+        if checkpoints.newest:  # train: go on where it was saved
             saved = restore(checkpoints.newest, raw_model, optimizer, scaler)
             first_step, batches.position = saved
         if args.recompute:  # speedup 31, 32: keep inputs alone, and compute again in backward
@@ -237,13 +237,12 @@ def main(argv=None):
             for block in raw_model.transformer.h:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         if DISTRIBUTED:
-            for p in model.parameters():  # train: DDP takes them into the buckets that it sends
+            for p in model.parameters():  # train: made now, they live in DDP's buckets, not twice
                 p.grad = torch.zeros_like(p)
-            # ddp: backward averages gradients over the ranks
+            # ddp: backward averages gradients over the ranks, and sends some as it computes others
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not args.no_compile:  # train: a flag here
             model = torch.compile(model)  # speedup 05: fuses the elementwise chains between matmuls
-        # train: from the second step on Ctrl-C or SIGTERM ends the run after its step, saved
         run.header(raw_model, batches, dtype=dtype, scaler=scaler, first_step=first_step)
         if due(args.eval_every, first_step, args.steps):  # train: what training starts from
             val_loss, tokens = evaluate(model, held_out, args, autocast)
@@ -252,11 +251,11 @@ def main(argv=None):
         for step in range(first_step, args.steps):
             synchronize(device)
             start = time.perf_counter()
-            optimizer.zero_grad(set_to_none=not DISTRIBUTED)  # train: they stay in the buckets
+            optimizer.zero_grad(set_to_none=not DISTRIBUTED)  # train: in the buckets they stay
             loss_sum = 0.0
             for micro in range(grad_accum_steps):  # train: several batches a step
                 last = micro == grad_accum_steps - 1
-                if last:  # train: of these `effective` needs one
+                if last:  # train: the line `effective` is read off this one
                     run.last_batch()
                 x, y = next(batches)  # (B, T) token ids each, on the CPU
                 if device.type == "cuda":  # train: a copy from pinned memory waits for nothing
