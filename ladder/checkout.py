@@ -28,6 +28,8 @@ RUNNING_CODE = (
     "ladder/measure/work.json",
     "data/tinyshakespeare.bin",
 )
+# Variables by which git finds this repository, or may read one of another user.
+FINDS_THIS = ("GIT_CEILING_", "GIT_CONFIG", "GIT_DISCOVERY_", "GIT_EXEC_PATH")
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
@@ -52,17 +54,24 @@ def require_own(path: Path):
         )
 
 
-def git(*arguments: str) -> subprocess.CompletedProcess:
-    """Run git in the checkout; the caller checks returncode. `stderr` says why in one line."""
+def git(*arguments: str) -> str:
+    """What git prints in the checkout. Raises UsageError, in git's words, if it fails.
+
+    A call that failed is no empty answer: nothing follows from it.
+    """
     command = ["git", "-C", str(ROOT), "--no-optional-locks", *arguments]
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # of a hook, or of dotfiles
-        os.environ.pop(name, None)
+    # A hook, dotfiles or an editor may name another repository, or change how names are read.
+    env = {"GIT_NO_LAZY_FETCH": "1"}  # a partial clone does not ask its server
+    for name, value in os.environ.items():
+        if not name.startswith("GIT_") or name.startswith(FINDS_THIS):
+            env[name] = value
     try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", env=env)
     except FileNotFoundError:
-        return subprocess.CompletedProcess(command, 127, "", "git is not installed")
-    done.stderr = " ".join(done.stderr.split())
-    return done
+        raise UsageError("git is not installed") from None
+    if done.returncode:
+        raise UsageError(" ".join(done.stderr.split()) or f"git {arguments[0]} says no")
+    return done.stdout
 
 
 def no_commit() -> str:
@@ -70,8 +79,18 @@ def no_commit() -> str:
 
     It may not be a repository, be another user's, or lie in a repository of something else.
     """
-    answer = git("ls-files", "--error-unmatch", "baseline.py")
-    return answer.stderr if answer.returncode else ""
+    try:
+        head()
+        changed()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def head() -> str:
+    """The first 12 digits of HEAD, which has this checkout's files. Raises UsageError."""
+    git("ls-files", "--error-unmatch", "baseline.py")
+    return git("log", "-1", "--no-show-signature", "--abbrev=12", "--format=%h").strip()
 
 
 def commit() -> str:
@@ -84,16 +103,16 @@ def commit() -> str:
     copied = ROOT / "COMMIT"
     if copied.exists():
         return copied.read_text("utf-8").strip()
-    if no_commit():
+    try:
+        return f"{head()}-dirty" if changed() else head()
+    except UsageError:
         return "unknown"
-    head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
-    return f"{head}-dirty" if changed() else head
 
 
 def changed() -> list[str]:
-    """The files of the running code whose content git's HEAD does not have."""
+    """The files of the running code whose content git's HEAD does not have. Raises UsageError."""
     # With --glob-pathspecs git reads RUNNING_CODE as Path.glob does: no * matches a slash.
     # Not their modes, which network drives and copies change.
     as_ours = ("--glob-pathspecs", "-c", "core.fileMode=false")
     status = git(*as_ours, "status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
-    return [line[3:] for line in status.stdout.splitlines()]
+    return [line[3:] for line in status.splitlines()]
