@@ -76,11 +76,11 @@ def followers(path: Path) -> list[Path]:
 
 def committed(path: Path) -> str:
     """A script as last committed. Raises UsageError."""
-    name = relative_name(path)
-    try:
-        return git("show", f"HEAD:./{name}")
-    except UsageError as error:
-        raise UsageError(f"git knows no committed {name} to compare with: {error}") from None
+    shown = git("show", f"HEAD:./{relative_name(path)}")
+    if shown.returncode:
+        why = f"git knows no committed {relative_name(path)} to compare with: {shown.stderr}"
+        raise UsageError(why)
+    return shown.stdout
 
 
 if __name__ == "__main__":

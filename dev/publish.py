@@ -15,14 +15,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from dev.blocks import USUAL, climbs_in, other_setting
-from ladder.checkout import COMMITTED, ROOT, git, require_own
+from dev.climbs import USUAL, climbs_in, other_setting
+from ladder.checkout import COMMITTED, ROOT, SCRIPTS, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program
 from ladder.disk import write_atomic
 from ladder.errors import UsageError
 from ladder.measure.effective import differences
-from ladder.measure.folder import PACKED, Climb, is_ours
+from ladder.measure.folder import PACKED, Climb
 from ladder.measure.losses import MIN_STEPS
 from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
 from ladder.measure.scripts import relative_name, rungs
@@ -70,7 +70,6 @@ def check(climb: Climb, rows: list[Row], in_readme: bool):
     other = other_setting(run)
     too_short = other and run["steps"] < MIN_STEPS
     uncommitted = not COMMITTED.fullmatch(climb.commit)
-    elsewhere = not uncommitted and not in_history(climb.commit)
     late = [row.name for row in rows if row.status == NOT_RUN]
     otherwise = differences([log for row in rows for log in row.logs.values()])
     not_rungs = ran[:11] != [path.stem for path in rungs()]
@@ -79,7 +78,6 @@ def check(climb: Climb, rows: list[Row], in_readme: bool):
         "a quick climb is not published: climb without --quick": climb.quick,
         f"below {MIN_STEPS} steps only {USUAL} is published, not {other}": too_short,
         f"only committed code is published, not {climb.commit}": uncommitted,
-        f"its commit {climb.commit} is not in HEAD's history: no clone would have it": elsewhere,
         f"the time (--max-minutes) was over before {late} could run: climb with more": late,
         f"a rung ran {otherwise}": otherwise,
         f"README.md shows the speed of {USUAL}, not of {other}": in_readme and other,
@@ -88,17 +86,6 @@ def check(climb: Climb, rows: list[Row], in_readme: bool):
     for why, is_so in reasons.items():
         if is_so:
             raise UsageError(f"{climb.folder}: {why}")
-
-
-def require_history():
-    """Raise UsageError where git has not all history: in a zip download, or a shallow clone."""
-    if git("rev-parse", "--is-shallow-repository") == "true\n":
-        raise UsageError("this clone lacks history: git fetch --unshallow")
-
-
-def in_history(commit: str) -> bool:
-    """Whether a commit, by its first digits, is in HEAD's history, and so in a clone of it."""
-    return f"\n{commit}" in "\n" + git("rev-list", "HEAD")
 
 
 def new_target(climb: Climb) -> Path:
@@ -131,7 +118,8 @@ def copy_climb(climb: Climb, target: Path):
     for path in climb.folder.glob("*.failed"):  # a line each: of batches that do not fit
         shutil.copy(path, target)
     for name in climb.scripts:
-        if not is_ours(name) and climb.kind != "without":  # those can be made again
+        outside = "/" not in name and name not in SCRIPTS
+        if outside and climb.kind != "without":  # those can be made again
             shutil.copy(climb.folder / "code" / name, target / f"{name}.txt", follow_symlinks=False)
 
 
@@ -149,8 +137,7 @@ def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
     """The entry of a run log for one climb, folded below what it found, with an empty table."""
     log = first_log(rows)
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
-    cores = f"{climb.cores:g} cores" if climb.cores else "cores unknown"
-    how = f"""{caption(climb, rows)}; {climb.system}, {cores}; \
+    how = f"""{caption(climb, rows)}; {climb.system}, {climb.cores:g} cores; \
 {rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {len(log.step_times)} measured."""
     # What a log says is text: no marker of ours, no HTML.

@@ -28,8 +28,6 @@ RUNNING_CODE = (
     "ladder/measure/work.json",
     "data/tinyshakespeare.bin",
 )
-# Variables by which git finds this repository, or may read one of another user.
-FINDS_THIS = ("GIT_CEILING_", "GIT_CONFIG", "GIT_DISCOVERY_", "GIT_EXEC_PATH")
 COMMITTED = re.compile("[0-9a-f]{12}")  # what commit() returns where no change is uncommitted
 
 
@@ -54,24 +52,17 @@ def require_own(path: Path):
         )
 
 
-def git(*arguments: str) -> str:
-    """What git prints in the checkout. Raises UsageError, in git's words, if it fails.
-
-    A call that failed is no empty answer: nothing follows from it.
-    """
+def git(*arguments: str) -> subprocess.CompletedProcess:
+    """Run git in the checkout; the caller checks returncode. `stderr` says why in one line."""
     command = ["git", "-C", str(ROOT), "--no-optional-locks", *arguments]
-    # A hook, dotfiles or an editor may name another repository, or change how names are read.
-    env = {"GIT_NO_LAZY_FETCH": "1"}  # a partial clone does not ask its server
-    for name, value in os.environ.items():
-        if not name.startswith("GIT_") or name.startswith(FINDS_THIS):
-            env[name] = value
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # of a hook, or of dotfiles
+        os.environ.pop(name, None)
     try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", env=env)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
     except FileNotFoundError:
-        raise UsageError("git is not installed") from None
-    if done.returncode:
-        raise UsageError(" ".join(done.stderr.split()) or f"git {arguments[0]} says no")
-    return done.stdout
+        return subprocess.CompletedProcess(command, 127, "", "git is not installed")
+    done.stderr = " ".join(done.stderr.split())
+    return done
 
 
 def no_commit() -> str:
@@ -79,18 +70,8 @@ def no_commit() -> str:
 
     It may not be a repository, be another user's, or lie in a repository of something else.
     """
-    try:
-        head()
-        changed()
-    except UsageError as error:
-        return str(error)
-    return ""
-
-
-def head() -> str:
-    """The first 12 digits of HEAD, which has this checkout's files. Raises UsageError."""
-    git("ls-files", "--error-unmatch", "baseline.py")
-    return git("log", "-1", "--no-show-signature", "--abbrev=12", "--format=%h").strip()
+    answer = git("ls-files", "--error-unmatch", "baseline.py")
+    return answer.stderr if answer.returncode else ""
 
 
 def commit() -> str:
@@ -103,16 +84,16 @@ def commit() -> str:
     copied = ROOT / "COMMIT"
     if copied.exists():
         return copied.read_text("utf-8").strip()
-    try:
-        return f"{head()}-dirty" if changed() else head()
-    except UsageError:
+    if no_commit():
         return "unknown"
+    head = git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    return f"{head}-dirty" if changed() else head
 
 
 def changed() -> list[str]:
-    """The files of the running code whose content git's HEAD does not have. Raises UsageError."""
+    """The files of the running code whose content git's HEAD does not have."""
     # With --glob-pathspecs git reads RUNNING_CODE as Path.glob does: no * matches a slash.
     # Not their modes, which network drives and copies change.
     as_ours = ("--glob-pathspecs", "-c", "core.fileMode=false")
     status = git(*as_ours, "status", "--porcelain", "--untracked-files=all", "--", *RUNNING_CODE)
-    return [line[3:] for line in status.splitlines()]
+    return [line[3:] for line in status.stdout.splitlines()]

@@ -27,10 +27,9 @@ from torch.optim import Optimizer
 
 from ladder import weights
 from ladder.corpus import Corpus
-from ladder.disk import lock, write_atomic
+from ladder.disk import lock, runs_by_time, write_atomic
 from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
-from ladder.log import runs_by_time
 from ladder.run import NotFinite, Run
 from ladder.weights import BEST
 
@@ -38,8 +37,6 @@ from ladder.weights import BEST
 NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,})\.pt")
 # Flags that must be equal when a run is resumed.
 MUST_MATCH = ("model", "total_batch", "seq_len", "seed", "shuffle", "val_tokens")
-# Those that may be others, which a note says.
-MAY_DIFFER = ("steps", "max_lr", "min_lr", "warmup", "beta2", "dtype")
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # on rank 0
 
 
@@ -56,10 +53,6 @@ class Checkpoints:
         Raises UsageError, OSError.
         """
         self.print0 = run.print0
-        self.flags = {}
-        for name in MAY_DIFFER:
-            value = getattr(args, name)
-            self.flags[name] = value if isinstance(value, str) else round(value, 12)
         # What must match for a checkpoint to be resumed.
         self.settings = {name: str(getattr(args, name)) for name in MUST_MATCH}
         self.settings["data"] = f"{text.name} {text.sha256[:12]}"
@@ -78,8 +71,6 @@ class Checkpoints:
         folder = Path(args.ckpt_dir or default_folder(args.resume))
         folder.mkdir(parents=True, exist_ok=True)
         run.closing.enter_context(lock(folder))
-        for path in folder.glob("**/*.????????.tmp"):  # of a run that was killed: gigabytes
-            path.unlink()
         if args.ckpt_every:  # what refuses files like checkpoints ends the run now, not after hours
             trial = folder / "trial"
             if not write_atomic(trial, b"trial"):
@@ -89,22 +80,16 @@ class Checkpoints:
                 )
             trial.unlink()
         if not args.resume:
-            if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0"):
-                self.print0(
-                    "note  torchrun's --max-restarts would begin at step 1 again: with --ckpt-dir "
-                    "and --resume it goes on from the last checkpoint"
-                )
             if checkpoints_in(folder) or (folder / BEST).exists():
                 raise UsageError(
-                    f"{folder} holds an earlier run: continue it with --resume, or choose another "
-                    "--ckpt-dir"
+                    f"{folder} holds an earlier run: continue it with --resume, delete it, or "
+                    "choose another --ckpt-dir"
                 )
             return folder, None, math.inf
         path, saved = find_checkpoint(folder, self.print0)
         if path:
             self._check_settings(path, saved["settings"])
             self.print0(f"note  resumed after step {saved['step']}, from {path}")
-            self._say_what_differs(saved.get("flags", {}))
         else:
             self.print0(f"note  no checkpoint in {folder}: starting from the beginning")
         return folder, path, self._best_of(folder / BEST)
@@ -126,19 +111,7 @@ class Checkpoints:
         for key, now in self.settings.items():
             before = str(saved.get(key))
             if before.split()[-1] != now.split()[-1]:  # of a text, the hash: it may have a new name
-                raise UsageError(
-                    f"{path} was saved with {key} {before}, this run has {now}: resume with the "
-                    "same, or begin a new run in another --ckpt-dir, without --resume"
-                )
-
-    def _say_what_differs(self, saved: dict[str, str | float]):
-        """Print a note of the flags that are not those of the checkpoint."""
-        differ = ""
-        for name, now in self.flags.items():
-            if saved.get(name, now) != now:
-                differ += f" --{name.replace('_', '-')} {now} (it had {saved[name]})"
-        if differ:
-            self.print0(f"note  the schedule or precision is not the checkpoint's:{differ}")
+                raise UsageError(f"{path} was saved with {key} {before}, this run has {now}")
 
     def save(
         self,
@@ -161,7 +134,6 @@ class Checkpoints:
             "scaler": scaler.state_dict(),
             "position": position,
             "settings": self.settings,
-            "flags": self.flags,
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
         self.newest = on_rank_0(write, self.folder, state, self.newest)

@@ -234,7 +234,7 @@ def pick_device(name: str | None) -> "torch.device":
     if device.type == "mps":
         gpus = int(torch.backends.mps.is_available())
     # torchrun says how many processes it has started on this machine.
-    needed = max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1), (device.index or 0) + 1)
+    needed = max(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), (device.index or 0) + 1)
     if device.type != "cpu" and needed > gpus:
         found = f"PyTorch finds {gpus} such GPU(s) here, and each process takes one"
         raise UsageError(f"--device {name}: {unseen_gpu() or found}; try --device cpu")

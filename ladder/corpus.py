@@ -34,7 +34,6 @@ MARK = "<|endoftext|>"  # as datasets write END_OF_TEXT between documents
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 256 * 4
 BIN = "[!.]*.[bB][iI][nN]"  # not the ._*.bin of macOS
-HELD_OUT_FIRST = ("val", "test", "train")
 SPLIT = re.compile("(?<![a-z])(train|val|valid|validation|test)(?![a-z])")
 # encoder.json and vocab.bpe as tiktoken caches them, under the SHA-1 of their URLs.
 VOCABULARY_FILES = (
@@ -103,7 +102,7 @@ def _load(path: str | None, print0: Callable) -> tuple[Corpus, Corpus | None]:
         if where.is_dir():
             return _read_folder(where, print0)
         if where.suffix.lower() == ".bin":
-            return _corpus_of(where.stem, [read_shard(where)], print0), None
+            return _corpus_of(where.stem, [read_shard(where)]), None
         return tokenize(where.stem, [where], print0), None
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
@@ -119,9 +118,8 @@ def read_shard(path: Path) -> np.ndarray:
     count = (path.stat().st_size - HEADER_BYTES) // 2
     if np.fromfile(path, dtype="<i4", count=3).tolist() != [MAGIC, VERSION, count]:
         raise UsageError(
-            f"{path} is not a whole shard of GPT-2's tokens: if it is damaged, get it again; if it "
-            "is of another program, move it elsewhere, and make shards of its text with "
-            "data/prepare.py (nanoGPT's train.bin has no header)"
+            f"{path} is not a whole shard of GPT-2's tokens: it is damaged, or of another program "
+            "(nanoGPT's train.bin has no header); make shards of its text with data/prepare.py"
         )
     # Unlike NumPy's map this one keeps no file open: a thousand shards are more than many systems
     # let a program open.
@@ -130,50 +128,41 @@ def read_shard(path: Path) -> np.ndarray:
         words = torch.from_file(str(path), size=first + count, dtype=torch.uint16).numpy()
     except RuntimeError:  # some network drives map no files
         words = np.fromfile(path, dtype="<u2")
-    tokens = words[first:]
-    for eighth in range(9):  # the last one is the end
-        start = (count - 512) * eighth // 8
-        if count >= 512 and not tokens[start : start + 512].any():
-            raise UsageError(f"{path} has zeros in it, as if a download broke off: get it again")
-    return tokens
+    return words[first:]
 
 
 def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]:
-    """The shards to train on in a folder, and apart from them those that are held out.
-
-    A file that is no whole shard ends this, unless it is for tests: without it other text would be
-    trained on, or held out. The same tokens are read once.
-    """
-    files = []
-    for path in sorted(folder.iterdir()):
-        if path.match(BIN):
-            files.append(path)
-        elif ".bin." in path.name.lower():  # as of a download that broke off, or a second one
-            print0(f"note  {path.name} is not read: its name does not end in .bin")
-    files.sort(key=lambda path: HELD_OUT_FIRST.index(split_of(path)))  # so none is on both sides
-    splits = {"val": [], "test": [], "train": []}
-    seen = {}
+    """The shards to train on in a folder, and apart from them those that are held out."""
+    files = [path for path in sorted(folder.iterdir()) if path.match(BIN)]
+    files.sort(key=lambda path: split_of(path) == "train")  # so that none is on both sides
+    splits = {"train": [], "val": [], "test": []}
+    seen = set()
     for path in files:
-        split = split_of(path)
-        shard = path if split == "test" else read_shard(path)
-        first = seen_as(path, seen)
-        if first:
-            print0(f"note  {path.name} is not read: it has the tokens of {first.name}")
-        else:
-            splits[split].append(shard)
-    if splits["test"]:
-        print0(f"note  shards that are for tests are not read: {len(splits['test'])}")
-    if not splits["train"]:
-        make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
-        for inner in folder.glob(f"*/{BIN}"):
-            make = f"{inner.parent} has such files: name that"
-        raise UsageError(
-            f"{folder} has no shards (.bin, not .npy) to train on; those for val or test do not "
-            f"count: {make}"
+        if np.fromfile(path, "<i4", 1).tolist() == [MAGIC] and is_new(path, seen):
+            splits[split_of(path)].append(read_shard(path))
+    train, val, _ = splits.values()
+    if not train:
+        raise UsageError(_why_none_to_train_on(folder, files))
+    left_out = len(files) - len(train) - len(val)
+    if left_out:
+        print0(
+            f"note  {left_out} of {len(files)} .bin files are not read: for tests, no shards, or "
+            "other names of one"
         )
     name = folder.resolve().name
-    held_out = _corpus_of(name, splits["val"], print0) if splits["val"] else None
-    return _corpus_of(name, splits["train"], print0), held_out
+    return _corpus_of(name, train), _corpus_of(name, val) if val else None
+
+
+def _why_none_to_train_on(folder: Path, files: list[Path]) -> str:
+    """What to do with a folder of these .bin files. Raises UsageError if one is no shard."""
+    for path in files:
+        read_shard(path)
+    if files:
+        return f"all shards (.bin) in {folder} are for val or test: there is none to train on"
+    for path in folder.glob(f"*/{BIN}"):
+        return f"{folder} has no shards (.bin), but {path.parent} has such files: name that"
+    make = f"`python data/prepare.py {shlex.quote(str(folder))}` makes them of texts"
+    return f"{folder} has no shards (.bin; not the .npy of build-nanogpt): {make}"
 
 
 def split_of(shard: Path) -> str:
@@ -185,34 +174,24 @@ def split_of(shard: Path) -> str:
     return "val" if word.startswith("val") else word
 
 
-def seen_as(path: Path, seen: dict) -> Path | None:
-    """The path by which `seen` has this file or folder already; else None, and it is added.
+def is_new(path: Path, seen: set) -> bool:
+    """Whether `seen` does not have this file or folder yet, by any name; it is then added.
 
-    Links give a text several names, copies too, and a link may have a folder in itself. Files are
-    the same by their size and the digest of their first MiB: some drives number no files. Raises
-    OSError.
+    Links give a text several names, and may have a folder in itself. Raises OSError.
     """
-    what = path.resolve()
-    if not path.is_dir():
-        with path.open("rb") as file:
-            what = (path.stat().st_size, hashlib.sha256(file.read(2**20)).digest())
-    first = seen.get(what)
-    seen.setdefault(what, path)
-    return first
+    found = path.stat()
+    identity = (found.st_dev, found.st_ino)
+    before = len(seen)
+    seen.add(identity)
+    return len(seen) > before
 
 
-def _corpus_of(name: str, shards: list[np.ndarray], print0: Callable) -> Corpus:
+def _corpus_of(name: str, shards: list[np.ndarray]) -> Corpus:
     """A corpus of token shards. Its hash covers the size and the first 512 KiB of each."""
     digest = hashlib.sha256()
     for shard in shards:
         digest.update(len(shard).to_bytes(8, "little"))
         digest.update(shard[: 2**18].tobytes())
-    some = shards[0][: 2**18]
-    if len(some) == 2**18 and some.max() < 40_000:
-        print0(
-            f"note  {name} has no token above {some.max()} in its first {len(some)}: GPT-2's go up "
-            f"to {END_OF_TEXT}; is it of another vocabulary?"
-        )
     return Corpus(name, digest.hexdigest(), shards)
 
 
@@ -226,38 +205,26 @@ def tokenize(name: str, files: list[Path], print0: Callable) -> Corpus:
     """
     digest = hashlib.sha256()
     tokens = array("H")  # uint16: a list would need ten times the memory
-    for some in tokens_of(files, digest, print0):
-        tokens.extend(some)
-    if not tokens:
-        raise UsageError(f"{name} has no text: 0 tokens")
-    return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
-
-
-def tokens_of(files: list[Path], digest: "hashlib._Hash", print0: Callable) -> Iterator[list[int]]:
-    """The tokens of texts, some at a time, as `tokenize` has them. Raises UsageError, OSError."""
-    between = []
     for path in files:
-        yield between
+        if tokens:
+            tokens.append(END_OF_TEXT)
         try:
             for some in encode(read_blocks(path, digest, print0)):
-                yield some
-                if some:
-                    between = [END_OF_TEXT]
+                tokens.extend(some)
         except UnicodeDecodeError as error:
             raise UsageError(
                 f"{path} is no .bin, and no text in UTF-8: {error.reason}; iconv -c leaves out "
                 "what is not"
             ) from error
+    if not tokens:
+        raise UsageError(f"{name} has no text: 0 tokens")
+    return Corpus(name, digest.hexdigest(), [np.frombuffer(tokens, dtype=np.uint16)])
 
 
 def read_blocks(path: Path, digest: "hashlib._Hash", print0: Callable) -> Iterator[str]:
-    """A text, 2**18 characters at a time. Raises UsageError, OSError, UnicodeDecodeError."""
+    """A text, 2**18 characters at a time. Raises OSError, UnicodeDecodeError."""
     with path.open(encoding="utf-8", newline="") as file:
         for number, block in enumerate(iter(partial(file.read, 2**18), ""), 1):
-            if "\0" * 512 in block:
-                raise UsageError(
-                    f"{path} has zeros in it, as if a download broke off: get it again"
-                )
             digest.update(block.encode())
             yield block
             if number % 80 == 0:  # every three seconds

@@ -1,4 +1,4 @@
-"""Errors that a user can fix are one line and exit status 2; those of an extra are none."""
+"""Errors that a user can fix: one line and exit status 2."""
 
 import errno
 import json
@@ -6,9 +6,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from typing import NoReturn
 
@@ -87,9 +86,6 @@ _CAUSES = {
     ),
     # As getcwd() says it: of no file.
     "No such file or directory$": "the folder that this was started in is gone: cd to another",
-    "^(Import|ModuleNotFound)Error: .*(numpy|scipy)": (
-        "SciPy does not import ({}): pip install --force-reinstall numpy scipy"
-    ),
     "^InductorError: ImportError": (
         "what torch.compile's compiler made does not load ({}): the compiler has other libraries "
         "than this Python; name the system's own in CXX, or its libraries in LD_LIBRARY_PATH (on a "
@@ -125,16 +121,3 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
-
-
-def extra(measure: Callable) -> Callable:
-    """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
-
-    @wraps(measure)
-    def measure_or_none(*arguments: object) -> object:
-        try:
-            return measure(*arguments)
-        except Exception:
-            return None
-
-    return measure_or_none

@@ -1,4 +1,4 @@
-"""The log format: functions that write its lines, its only parser, and which run began last.
+"""The log format: functions that write its lines, and its only parser.
 
 A line begins with its name: run, note, step, val, effective, mfu, error or RESULT.
 docs/measuring.md explains the keys. Values are read by key, never by column.
@@ -12,9 +12,6 @@ from pathlib import Path
 
 from ladder.errors import UsageError
 from ladder.text import printable
-
-# A log of a training run by its stem, with when it began, in UTC; it is beside its checkpoints too.
-LOG_OF_A_RUN = re.compile(r"(?:\w+_run|train)-(\d{8}-\d{6}-\d{6})")
 
 
 def pairs_line(name: str, pairs: dict) -> str:
@@ -187,16 +184,3 @@ def read_step(text: str) -> dict[str, float]:
     step = {"step": int(position.partition("/")[0])}
     step |= {"loss": found.pop("loss"), "dt_ms": found.pop("dt"), "tok_per_s": found.pop("tok/s")}
     return step | found
-
-
-def runs_by_time() -> dict[str, Path]:
-    """The folders in checkpoints/ by when their newest log began, the newest run last.
-
-    By no file's time: it may be that of a copy. Of a run and a copy of it the first by name counts.
-    """
-    found = {}
-    for path in sorted(Path("checkpoints").glob("*/*.log")):
-        log = LOG_OF_A_RUN.fullmatch(path.stem)
-        if log:
-            found.setdefault(log[1], path.parent)
-    return dict(sorted(found.items()))

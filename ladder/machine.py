@@ -7,15 +7,29 @@ import os
 import platform
 import re
 import subprocess
-from contextlib import suppress
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ladder.cards import find_gpu
-from ladder.errors import extra
+from ladder.disk import read_or_empty
 
 if TYPE_CHECKING:
     import torch
+
+
+def extra(measure: Callable) -> Callable:
+    """Make `measure` return None if anything goes wrong: a note or a load never ends the work."""
+
+    @wraps(measure)
+    def measure_or_none(*arguments: object) -> object:
+        try:
+            return measure(*arguments)
+        except Exception:
+            return None
+
+    return measure_or_none
 
 
 def device_name(device: "torch.device") -> str:
@@ -46,7 +60,7 @@ LAUNCHERS = (
 def started_with_others() -> str | None:
     """What says that a launcher started more than this process, as `PMI_SIZE is 2`."""
     for name in LAUNCHERS:
-        processes = os.environ.get(name) or "1"  # empty is not set
+        processes = os.environ.get(name, "1")
         if processes != "1":
             return f"{name} is {processes}"
     return None
@@ -167,10 +181,3 @@ def unseen_gpu() -> str | None:
         f"NVIDIA's driver ({driver}) is here, but torch {torch.__version__} (for CUDA "
         f"{torch.version.cuda}) sees no GPU: see Versions in docs/your-card.md"
     )
-
-
-def read_or_empty(*path: str | Path) -> str:
-    """The text of a file of Linux; empty if there is none that we may read."""
-    with suppress(OSError):
-        return Path(*path).read_text()
-    return ""

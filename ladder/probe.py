@@ -10,7 +10,7 @@ import re
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ladder.errors import extra
+from ladder.machine import extra
 
 # As the profiler names them. Operators inside a compiled graph appear too: the matmuls and the
 # attention kernels stay calls into ATen there, while all the rest becomes generated code.

@@ -13,7 +13,6 @@ import pytest
 import torch
 from helpers import CARDS, ON_CUDA, SMALL, SMALLER, run_script, rung, write_shard
 
-from dev.publish import require_history
 from ladder.cli import MODELS
 from ladder.corpus import gpt2_vocabulary, load_corpus
 from ladder.errors import UsageError
@@ -62,15 +61,6 @@ def vocabulary():
     """tiktoken's GPT-2 encoding; a test is skipped where there is none."""
     try:
         return gpt2_vocabulary()
-    except UsageError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def history():
-    """A test is skipped where git has no history: in a zip download, or a shallow clone."""
-    try:
-        require_history()
     except UsageError as error:
         pytest.skip(str(error))
 

@@ -106,8 +106,6 @@ def add_arguments(parser: ArgumentParser):
 
 def main(args: Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    import scipy.special  # noqa: F401  what the table needs: else it fails after hours
-
     if args.resume:
         climb = stopped(args)
     else:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from ladder.checkout import ROOT
 from ladder.cli import add_flags, path, pick_device, positive, seed
 from ladder.corpus import END_OF_TEXT, GPT2_VOCAB_SIZE, MARK, gpt2_vocabulary
+from ladder.disk import runs_by_time
 from ladder.errors import UsageError
-from ladder.log import runs_by_time
 from ladder.text import printable
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from ladder.checkout import ROOT, git
 from ladder.errors import UsageError
 from ladder.log import pairs_line
-from ladder.measure.folder import Climb, scripts_of
+from ladder.measure.folder import Climb
 from ladder.measure.notes import describe, docstring
 from ladder.measure.rows import Row, read_climb
 from ladder.show import chart
@@ -163,6 +164,33 @@ def rungs_html(climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
                 inside.append(details(f"{row.name}.r{k}.log", [tag("pre", text)]))
             shown.append(details(name_of(row), inside))
     return shown
+
+
+def scripts_of(climb: Climb, scratch: Path) -> dict[str, Path]:
+    """The scripts of a climb by stem, as far as they are there.
+
+    A published climb is ours: its scripts come from the texts beside its logs, or from git, and are
+    written into `scratch`. Any other may be a stranger's: its scripts are what a look into its copy
+    of the code finds, and nothing that its climb.json says chooses a file.
+    """
+    folder = climb.folder.resolve()
+    scripts = {}
+    if folder.parent == ROOT / "logs":
+        for name in climb.scripts:
+            path = scratch / Path(name).name
+            beside = folder / f"{name}.txt"
+            if beside.is_file():
+                text = beside.read_text("utf-8")
+            else:
+                text = git("show", f"{climb.commit}:./{name}").stdout
+            if text:
+                path.write_text(text, "utf-8")
+                scripts[path.stem] = path
+    for pattern in ("code/*/*.py", "code/*.py"):  # a link may lead elsewhere
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and path.resolve().is_relative_to(folder):
+                scripts[path.stem] = path
+    return scripts
 
 
 def facts(row: Row, path: Path | None) -> dict[str, str]:

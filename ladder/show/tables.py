@@ -196,7 +196,7 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
             notes.append(f"{name_of(row)} ran {text}.")
         notes += disturbed_rounds(row)
     cores = climb.load_during or 0
-    if climb.cores and cores > OTHERS * climb.cores:
+    if cores > OTHERS * climb.cores:
         notes.append(
             f"Other programs took up to {cores:.1f} of {climb.cores:g} cores during a run: times "
             "may be too long, and gains mean less."

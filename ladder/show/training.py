@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ladder.disk import LOG_OF_A_RUN
 from ladder.errors import UsageError
-from ladder.log import LOG_OF_A_RUN, Log, pairs_line, parse_log
+from ladder.log import Log, pairs_line, parse_log
 from ladder.measure.folder import log_texts
 from ladder.measure.losses import running_mean
 from ladder.show.chart import CURVES, Axis, Chart, Picture
 from ladder.show.page import Section, both, tag, terms
 from ladder.show.words import rate
-from ladder.text import say
 
 # ------------------------------------------------------------------ reading
 
@@ -72,8 +72,6 @@ def read_training(path: Path, color: str = "measured") -> Training:
             log = parse_log(text, name, ended=False)
         except UsageError as error:
             why = str(error)
-            if "\nstep " in text:
-                say(f"note  {why}; its steps are left out")
             continue
         if run.saved and log.steps and log.steps[0]["step"] == 1:
             raise UsageError(f"{path} has the logs of several runs: name them one by one")

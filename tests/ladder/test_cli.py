@@ -77,8 +77,6 @@ def test_two_ranks_need_two_gpus(card, monkeypatch, capsys):
         parse_train_args("", [])
     said = "error --device cuda: PyTorch finds 1 such GPU(s) here, and each process takes one; try"
     assert capsys.readouterr().err.startswith(said)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "")  # is not set
-    assert parse_train_args("", []).device.type == "cuda"
 
 
 # 36·C bytes a layer and token, 4·V a token, 18 a parameter (16 over the ranks where it is sharded).

@@ -22,21 +22,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
 
 
-def test_two_that_write_at_once_share_nothing(tmp_path):
-    """The second ends while the first one writes; what is there by any name stays."""
-    path = tmp_path / "a"
-    (tmp_path / "unfinished.tmp").write_text("my notes")
-
-    def slow(file):
-        file.write(b"first")
-        write_atomic(path, "second")
-        write_atomic(tmp_path / "b", "third")
-
-    write_atomic(path, slow)
-    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {"a": "first", "b": "third", "unfinished.tmp": "my notes"}
-
-
 def test_two_folders_of_one_second_have_two_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert make_folder(None, "climb") != make_folder(None, "climb")

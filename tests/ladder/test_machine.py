@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -40,13 +39,6 @@ def test_the_cores_of_this_process_are_those_of_its_affinity_and_quota(files, co
     assert machine.usable_cores() == cores
     monkeypatch.setattr(os, "getloadavg", iter([(0.76 * cores,), (0.75 * cores,)]).__next__)
     assert others.busy() and not others.busy()
-
-
-def test_cores_that_a_sandbox_does_not_tell_are_left_out(monkeypatch):
-    forbidden = Mock(side_effect=PermissionError)
-    monkeypatch.setattr(os, "sched_getaffinity", forbidden, raising=False)
-    assert machine.usable_cores() is None
-    assert others.busy() is None and others.cpu_seconds_of_others() is None
 
 
 def test_the_time_of_others_is_all_time_but_idle_and_own(monkeypatch):

@@ -108,8 +108,6 @@ def test_copies_that_do_not_know_of_each_other_are_refused(name, capsys, tmp_pat
     monkeypatch.setenv(name, "2")
     said = fails(capsys, *SMALL, "--log-dir", tmp_path)
     assert f"{name} is 2, but this would train alone" in said
-    monkeypatch.setenv(name, "")  # is not set
-    assert machine.started_with_others() is None
 
 
 def test_loss_that_is_not_finite_stops_the_run(capsys, ends):

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-import sys
 from argparse import ArgumentParser
 from itertools import count
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
-from dev.blocks import full_table
+from dev.climbs import full_table
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.measure import others, process
@@ -59,14 +58,6 @@ def test_a_climb_leaves_logs_its_json_and_code(climbed):
     tying = "01_weight_tying"
     assert begun == [(tying, "1"), ("mine", "1"), ("mine", "2"), (tying, "2")]
     assert "Other programs took up to " in out
-
-
-def test_what_the_table_needs_is_asked_for_first(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
-    monkeypatch.setattr(climb, "go_on", pytest.fail)
-    out = tmp_path / "run"
-    line = refused(capsys, "climb", "0", "1", "--device=cpu", "--out", out)
-    assert line.startswith("error SciPy does not import (") and not out.exists()
 
 
 def test_a_climb_begins_with_one_batch_for_all(card, shard, tmp_path, monkeypatch):

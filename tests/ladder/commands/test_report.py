@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import sys
-import webbrowser
 
 import pytest
 from climbs import LOGS, climb_of
@@ -33,26 +31,11 @@ def test_the_newest_climb_or_run_is_shown(make, tmp_path):
     assert main(["report"]) == 2  # there is none
     for name, started in {"climb-3": "2026-11-20 10:00", "climb-2": "2026-11-21 09:00"}.items():
         climb_of(tmp_path / "runs" / name, TIMES, started=started)
-    damaged = tmp_path / "runs" / "climb-1" / "climb.json"
-    damaged.parent.mkdir()
-    damaged.touch()
-    _, _, shown, said = make()
-    assert shown == ["climb-2"] and said.startswith("note  runs/climb-1/climb.json is not a climb")
+    assert make()[2] == ["climb-2"]
     for day in ("20261119", "20261125"):
         shutil.copytree(TRAINED, tmp_path / "checkpoints" / f"{day}-000000-1")
         (tmp_path / f"checkpoints/{day}-000000-1/ddp_run-{day}-000000-000000.log").touch()
     assert make()[2] == ["checkpoints/20261125-000000-1"]
-
-
-def test_a_page_that_no_browser_shows_is_said(tmp_path, monkeypatch, capsys):
-    """A text browser would take the terminal."""
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(webbrowser, "open", pytest.fail)
-    folder = climb_of(tmp_path / "climb", TIMES)
-    assert main(["report", str(folder), "--out", str(tmp_path / "a.html"), "--open"]) == 0
-    assert "note  no browser is open" in capsys.readouterr().out
 
 
 def test_only_a_page_of_its_own_is_replaced(make, tmp_path):

@@ -5,11 +5,11 @@ import html
 import pytest
 from climbs import LOGS, NAMES, climb_of
 
-from ladder.measure.folder import Climb, scripts_of
+from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import headline_of
-from ladder.show.page import climb_section, page
+from ladder.show.page import climb_section, page, scripts_of
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
 
